@@ -34,7 +34,17 @@ class Lost(NamedTuple):
     partition: int
     begin: int
     end: int
+    """The first offset behind it; ``begin`` where nobody knows how far it went."""
     why: str
+
+    @property
+    def text(self) -> str:
+        """As a person reads it: both offsets are gone."""
+        if self.begin == self.end:
+            return f"from offset {self.begin} on: {self.why}"
+        last = self.end - 1
+        which = f"offset {last}" if self.begin == last else f"offsets {self.begin} to {last}"
+        return f"{which}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

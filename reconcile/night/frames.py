@@ -273,13 +273,9 @@ class Frames(Sources):
     def gaps(self) -> DataFrame:
         """:data:`reconcile.spark.schemas.GAPS`: evidence that is gone, a row a stretch of a partition."""
         found = [
-            (
-                number,
-                each.topic,
-                each.partition,
-                each.begin,
-                f"offsets {each.begin} to {each.end}: {each.why}",
-            )
+            (number, each.partition, each.begin, None, None, None, each.text)
+            if each.topic == address.input_topic
+            else (number, None, None, each.topic, each.partition, each.begin, each.text)
             for number, address in enumerate(self.addresses)
             for each in self.cuts[address.name].lost
         ]

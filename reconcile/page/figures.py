@@ -116,6 +116,8 @@ class Finding:
     id: str | None
     group: str | None
     detail: str
+    gone: bool = False
+    """The first place that it names holds nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)

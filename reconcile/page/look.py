@@ -17,6 +17,8 @@ class Place(NamedTuple):
     topic: str
     partition: int
     offset: int
+    gone: bool = False
+    """Nothing stands there any more, or something else."""
 
 
 def places(finding: Finding) -> list[Place]:
@@ -26,15 +28,18 @@ def places(finding: Finding) -> list[Place]:
         ("output", finding.out_topic, finding.out_partition, finding.out_offset),
         ("other input", finding.topic, finding.other_partition, finding.other_offset),
     )
-    return [
+    there = [
         Place(role, topic, partition, offset)
         for role, topic, partition, offset in named
         if topic is not None and partition is not None and offset is not None
     ]
+    return [each._replace(gone=finding.gone and at == 0) for at, each in enumerate(there)]
 
 
 def readable(place: Place, servers: str) -> bool:
-    """Whether a command may name it: no place below 0, and nothing that a terminal would obey when it is pasted."""
+    """Whether a command may name it: no place below 0 or without its record, and nothing that a terminal would obey when it is pasted."""
+    if place.gone:
+        return False
     return place.offset >= 0 and place.partition >= 0 and f"{place.topic}{servers}".isprintable()
 
 

@@ -225,7 +225,9 @@ def finding(row: Row) -> Finding:
     )  # fmt: skip
     detail = row["detail"] if len(row["detail"]) <= NAME_MAX else f"{row['detail'][:NAME_MAX]}…"
     id_, group = (None if row[name] is None else text(row[name]) for name in ("id", "group"))
-    return Finding(**{name: row[name] for name in plain}, id=id_, group=group, detail=detail)
+    # What may be something else than a GAP is there to be looked at.
+    gone = row["anomaly"] == Anomaly.GAP and row["suspected"] is None
+    return Finding(**{name: row[name] for name in plain}, id=id_, group=group, detail=detail, gone=gone)
 
 
 def text(value: bytes) -> str:

@@ -306,8 +306,10 @@ RULES: Final = _schema(
 COUNTS: Final = _schema(address=TEXT, name=TEXT, count=LONG)
 """What was counted, as it is kept."""
 
-GAPS: Final = _schema(address=INT, out_topic=TEXT, out_partition=INT, out_offset=LONG, text=TEXT)
-"""Stretches of partitions that are gone."""
+GAPS: Final = _schema(
+    address=INT, partition=INT, offset=LONG, out_topic=TEXT, out_partition=INT, out_offset=LONG, text=TEXT
+)
+"""Stretches of partitions that are gone: of the input, or of another topic."""
 
 FORWARDED: Final = 0
 ACCEPTED: Final = 1

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile.anomalies.name import Anomaly, rows
 from reconcile.night import counting, journal
 from reconcile.night.counting import BACKLOG_READ_MAX
-from reconcile.night.cut import AddressCut, Position, Span, TopicCut
+from reconcile.night.cut import AddressCut, Lost, Position, Span, TopicCut
 from reconcile.night.frames import Frames
 from reconcile.night.journal import Emptied, Told
 from reconcile.night.nights import Night, results_folder
@@ -46,6 +48,22 @@ def test_resends_of_topics_that_still_are(spark: SparkSession, tmp_path: Path) -
     assert found is not None
     assert sorted((row["address"], row["distance"]) for row in found.collect()) == [(0, 20), (0, 30), (1, 30)]
     assert frames.resends([], 4) is None
+
+
+def test_a_gap_stands_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the input among inputs, of any other topic among outputs; each is told with the offsets that are gone."""
+    settings = validate({"addresses": [{"name": "a"}]})
+    cut = _cut("a")
+    cut.input.lost.append(Lost("a", 1, 3, 5, "why"))
+    cut.forward.lost.append(Lost("forward", 2, 7, 8, "why"))
+    frames = Frames(spark, {}, settings.addresses, {"a": cut}, LocalFiles(str(tmp_path)))
+    found = frames.topics_named(rows(frames.gaps(), Anomaly.GAP, F.col("text")))
+
+    columns = ("topic", "partition", "offset", "out_topic", "out_partition", "out_offset", "detail")
+    assert [tuple(row[each] for each in columns) for row in found.collect()][:2] == [
+        ("a", 1, 3, None, None, None, "offsets 3 to 4: why"),
+        ("a", None, None, "forward", 2, 7, "offset 7: why"),
+    ]
 
 
 def test_what_the_journal_tells(spark: SparkSession) -> None:

@@ -47,7 +47,7 @@ def test_only_a_ring_that_is_too_small_is_told() -> None:
 
 def test_what_is_torn_is_told() -> None:
     """Which envelope, what came of it, and what to do; of several the first."""
-    empty = dict.fromkeys(
+    empty: dict[str, Any] = dict.fromkeys(
         ("out_topic", "out_partition", "out_offset", "other_partition", "other_offset", "id", "group")
     )
     lost, torn = (

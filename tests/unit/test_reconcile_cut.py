@@ -48,24 +48,25 @@ def test_span(now: TopicState, last: Position | None, span: Span) -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "last", "span", "lost", "recreated"),
+    ("now", "last", "span", "lost", "recreated", "text"),
     [
-        (_state(4, 7, 9), None, Span(4, 0, 4, 7, 9), (0, 4), False),
-        (_state(6, 7, 9), _last(5), Span(0, 5, 6, 7, 9), (5, 6), False),
-        (_state(0, 2, 3), _last(5), Span(0, 3, 3, 3, 3), (3, 5), True),
-        (_state(0, 2, 3, "new"), _last(5), Span(0, 0, 0, 2, 3), (5, 5), True),
+        (_state(4, 7, 9), None, Span(4, 0, 4, 7, 9), (0, 4), False, "offsets 0 to 3"),
+        (_state(6, 7, 9), _last(5), Span(0, 5, 6, 7, 9), (5, 6), False, "offset 5"),
+        (_state(0, 2, 3), _last(5), Span(0, 3, 3, 3, 3), (3, 5), True, "offsets 3 to 4"),
+        (_state(0, 2, 3, "new"), _last(5), Span(0, 0, 0, 2, 3), (5, 5), True, "from offset 5 on"),
     ],
     ids=["before the first night", "between two nights", "lost its tail", "recreated"],
 )
 def test_lost_evidence(
-    now: TopicState, last: Position | None, span: Span, lost: tuple[int, int], recreated: bool
+    now: TopicState, last: Position | None, span: Span, lost: tuple[int, int], recreated: bool, text: str
 ) -> None:
-    """What retention, or a deletion, took is told, with its offsets."""
+    """What retention, or a deletion, took is told, with its offsets: the first and the last that are gone."""
     made = cut_topic("t", now, last)
 
     assert made.spans == [span]
     assert [(each.begin, each.end) for each in made.lost] == [lost]
     assert all(isinstance(each, Lost) and each.why for each in made.lost)
+    assert made.lost[0].text.startswith(f"{text}: ")
     assert made.recreated is recreated
 
 
