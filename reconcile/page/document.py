@@ -175,7 +175,7 @@ def _address(it: AddressFigures, anchor: str, servers: str, *, night: bool) -> _
         drawn["groups"] = Markup(plots.groups(it.group_sizes))  # noqa: S704
         drawn["groups_say"] = sentences.groups(it)
     return _Address(
-        it, anchor, anomalies, **drawn, resends=sentences.resends(it.ring, night=night), lanes=sentences.shown(it.lanes),
+        it, anchor, anomalies, **drawn, resends=sentences.resends(it, night=night), lanes=sentences.shown(it.lanes),
         lanes_say=sentences.lanes(it, night=night), looks=[each for each in anomalies if each.findings],
     )  # fmt: skip
 

@@ -28,8 +28,9 @@ def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
     return said
 
 
-def resends(ring: Ring, *, night: bool) -> str:
+def resends(it: AddressFigures, *, night: bool) -> str:
     """What the ring is (would be, for an audit), and what the resends need."""
+    ring = it.ring
     has = (
         f"The ring of a lane {'holds' if night else 'would hold'} {_ids(ring.capacity)} (id_cache_size)"
         if ring.capacity
@@ -37,10 +38,7 @@ def resends(ring: Ring, *, night: bool) -> str:
     )
     days = f"{ring.days:,} day{'' if ring.days == 1 else 's'}"
     if not ring.resends:
-        which = "that a ring can catch was seen" if ring.overruns else "seen"
-        return (
-            f"No resend {which} in {days}. {has}; nothing asks for another size.{_again(ring, night=night)}"
-        )
+        return f"{_unmeasured(it, days)}. {has}; nothing asks for another size.{_again(ring, night=night)}"
     far = (
         f"{_resent(ring.resends)} in {days}: half of them within {_ids(ring.resend_distance_p50)}, 99\N{NO-BREAK SPACE}% within "
         f"{wording.number(ring.resend_distance_p99)}, all within {wording.number(ring.resend_distance_max)}. {has}"
@@ -53,6 +51,24 @@ def resends(ring: Ring, *, night: bool) -> str:
     else:
         far += f"; {wording.number(ring.recommended)} would do, that {catches}."
     return far + _again(ring, night=night)
+
+
+def _unmeasured(it: AddressFigures, days: str) -> str:
+    """No resend says anything of a ring; which there were all the same."""
+    by_hop = it.counts.get("bridge_duplicates", 0)
+    others = it.counts.get("duplicates", 0) - by_hop
+    elsewhere = it.anomalies.get("CROSS-LANE", 0) + it.counts.get("cross_lane", 0)
+    there = [
+        f"{count:,} {what}"
+        for count, what in (
+            (others, f"duplicate{'' if others == 1 else 's'} came at a distance that is not known"),
+            (by_hop, "came over a bridge again, and a hop told it"),
+            (elsewhere, "reached another lane"),
+        )
+        if count > 0
+    ]
+    seen = "that a ring can catch was seen" if there or it.ring.overruns else "seen"
+    return f"No resend {'was measured' if others > 0 else seen} in {days}{': ' if there else ''}{', '.join(there)}"
 
 
 def _again(ring: Ring, *, night: bool) -> str:

@@ -166,6 +166,30 @@ def test_ring(ring: Ring, said: str) -> None:
     assert said in read(replace(PLAIN, ring=ring)).said
 
 
+@pytest.mark.parametrize(
+    ("counts", "crossed", "said"),
+    [
+        ({"duplicates": 0, "bridge_duplicates": 0}, 0, "No resend seen in 7 days. The ring"),
+        (
+            {"duplicates": 3, "bridge_duplicates": 3},
+            0,
+            "No resend that a ring can catch was seen in 7 days: 3 came over a bridge again, and a hop told it. The ring",
+        ),
+        ({}, 2, "No resend that a ring can catch was seen in 7 days: 2 reached another lane. The ring"),
+        (
+            {"duplicates": 4, "bridge_duplicates": 3},
+            0,
+            "No resend was measured in 7 days: 1 duplicate came at a distance that is not known, 3 came over a bridge again, and",
+        ),
+    ],
+)
+def test_resends_that_say_nothing_of_a_ring(counts: dict[str, int], crossed: int, said: str) -> None:
+    """They were seen all the same: the page does not deny what it counts."""
+    it = replace(PLAIN, ring=replace(RING, resends=0), counts=counts, anomalies={"CROSS-LANE": crossed})
+
+    assert said in read(it).said
+
+
 def test_anomalies_come_before_advice() -> None:
     """A ring that is too small does not hide that records are lost."""
     look = "Look at the anomalies of each address, below."
