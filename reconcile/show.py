@@ -13,9 +13,10 @@ from rich.table import Table
 
 from conf.terminal import tell
 from reconcile.night import former
-from reconcile.night.nights import Night, Nights, results_folder
+from reconcile.night.nights import RESULTS, Night, Nights, results_folder
 from reconcile.page.figures import FINDINGS_MAX, Figures, Finding
 from reconcile.spark.files import Files, LocalFiles, is_local, readable
+from reconcile.stopping import StoppedError
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
@@ -49,6 +50,14 @@ def run(settings: Settings, wanted: Wanted) -> int:
     Raises:
         RingfenceError: no such run is kept, or it cannot be read.
     """
+    try:
+        return _run(settings, wanted)
+    except StoppedError as stopped:
+        click.echo(f"ringfence: stopped by {stopped}: run it again; it has only read", err=True)
+        return stopped.exit_code
+
+
+def _run(settings: Settings, wanted: Wanted) -> int:
     folder, master = readable(settings.nights_dir), wanted.master or settings.reconcile.master
     if not is_local(folder, master):
         return _elsewhere(settings, wanted, folder, master)
@@ -91,7 +100,21 @@ def _night(files: Files, settings: Settings, wanted: Wanted) -> Night:
 
 def _told(files: Files, night: Night, anomaly: str) -> tuple[Figures, dict[str, int]]:
     """The figures of a run, and how many there are of what is asked for, by address."""
-    figures = Figures.from_json(files.read(f"{results_folder(night.number)}/{FIGURES}"))
+    folder = results_folder(night.number)
+    there = [each for each in files.names(RESULTS) if each.isdecimal()]
+    if folder not in {f"{RESULTS}/{each}" for each in there}:
+        known = ", ".join(str(int(each)) for each in there) or "none"
+        raise PrerequisiteError(
+            f"the results of run {night.number} are not in {files.root}/{RESULTS} any more: they are kept for reconcile.keep_days. "
+            f"Restore them from a backup, look into the folder that --out named in that run, or name another run: there are those of {known}"
+        )
+    try:
+        figures = Figures.from_json(files.read(f"{folder}/{FIGURES}"))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise PrerequisiteError(
+            f"{files.root}/{folder}/{FIGURES} is damaged ({error}): restore it from a backup, or from the folder that --out named in "
+            "that run"
+        ) from error
     counts = {
         each.name: sum(count for name, count in each.anomalies.items() if not anomaly or name == anomaly)
         for each in figures.addresses

@@ -7,8 +7,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.night.nights import results_folder
+from reconcile.page.figures import FINDINGS_MAX
 from reconcile.page.morning import finding
 from reconcile.show import Shown, Wanted
+from reconcile.spark.failures import SPARK, explained, of_spark
 from reconcile.spark.files import Files
 from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.session import required, session
@@ -21,7 +23,7 @@ def from_parquet(files: Files, number: int, wanted: Wanted, master: str) -> list
     """Of a folder of this machine."""
     required(master)
     with stoppable() as stop, session(master, stop) as spark:
-        return _read(spark, files, number, wanted)
+        return read(spark, files, number, wanted)
 
 
 @contextlib.contextmanager
@@ -30,10 +32,29 @@ def opened(folder: str, master: str) -> Iterator[tuple[Files, Callable[[int, Wan
     required(master)
     with stoppable() as stop, session(master, stop) as spark:
         files = HadoopFiles(spark, folder)
-        yield files, lambda number, wanted: _read(spark, files, number, wanted)
+        yield files, lambda number, wanted: read(spark, files, number, wanted)
 
 
-def _read(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list[Shown]:
+def read(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list[Shown]:
+    """Of a run, as many as are wanted.
+
+    Raises:
+        RingfenceError: Spark cannot read them.
+    """
+    try:
+        return _found(spark, files, number, wanted)
+    except (*SPARK, AssertionError) as error:
+        if (failed := of_spark(error)) is None:
+            raise
+        folder = f"{files.root}/{results_folder(number)}/anomalies"
+        raise explained(
+            failed, gone="run it again", less=f"show less: --limit {FINDINGS_MAX}", disk=": make room",
+            after=f"if {folder} is damaged restore it from a backup, or from the folder that --out named in that run; up to --limit "
+            f"{FINDINGS_MAX} nothing else than figures.json is read in a local folder",
+        ) from error  # fmt: skip
+
+
+def _found(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list[Shown]:
     found = spark.read.parquet(files.at(results_folder(number), "anomalies"))
     if wanted.anomaly:
         found = found.where(F.col("anomaly") == wanted.anomaly)

@@ -140,7 +140,7 @@ class LocalFiles:
         try:
             return (self._root / name).read_text("utf-8")
         except OSError as error:
-            raise unusable(str(self._root / name), error.strerror or str(error)) from error
+            raise unreadable(str(self._root / name), error.strerror or str(error)) from error
 
     def write(self, name: str, text: str) -> None:
         """Make a file: it is there whole, or not at all, also when the machine stops."""
@@ -221,6 +221,12 @@ def _to_disk(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def unreadable(name: str, why: str) -> PrerequisiteError:
+    """What to raise of a file that is to be there; ``why`` as the system says it."""
+    way_out = "make it readable" if "ermission" in why else "restore it from a backup"
+    return PrerequisiteError(f"{name} cannot be read ({why}): {way_out}")
 
 
 def unusable(name: str, why: str) -> PrerequisiteError:

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from reconcile.spark.failures import SPARK
-from reconcile.spark.files import unusable
+from reconcile.spark.files import unreadable, unusable
 
 
 class HadoopFiles:
@@ -47,11 +47,14 @@ class HadoopFiles:
 
     def read(self, name: str) -> str:
         """A file's text."""
-        stream = self._system.open(self._path(self.at(name)))
         try:
-            return str(self._io.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+            stream = self._system.open(self._path(self.at(name)))
+            try:
+                return str(self._io.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+        except SPARK as error:
+            raise unreadable(self.at(name), _cause(error)) from error
 
     def write(self, name: str, text: str) -> None:
         """Make a file: it is there whole, or not at all."""

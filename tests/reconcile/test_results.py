@@ -5,13 +5,28 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from reconcile import show_all
 from reconcile.night import results
 from reconcile.night.nights import results_folder
 from reconcile.page import pages
+from reconcile.show import Wanted
 from reconcile.spark.files import Files, LocalFiles
 from reconcile.spark.schemas import COUNTS
 from reconcile.spark.small import small
+from ringfence_kafka.errors import RingfenceError
 from tests.support.figures import nothing
+
+
+@pytest.mark.parametrize("damage", ["missing", "no Parquet"])
+def test_anomalies_that_cannot_be_read(spark: SparkSession, tmp_path: Path, damage: str) -> None:
+    """The folder is named, with the way out: no assertion of PySpark's, and nothing that rights would help."""
+    files = LocalFiles(str(tmp_path))
+    if damage == "no Parquet":
+        files.write(f"{results_folder(1)}/anomalies/part.parquet", "no Parquet")
+
+    with pytest.raises(RingfenceError) as raised:
+        show_all.read(spark, files, 1, Wanted(limit=200))
+    assert f"if {tmp_path}/results/000001/anomalies is damaged restore it from a backup" in str(raised.value)
 
 
 def test_an_end_in_the_middle_of_writing(

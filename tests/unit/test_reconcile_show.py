@@ -1,6 +1,7 @@
 """``ringfence reconcile show``: anomalies of a kept run, without Spark and without the cluster."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 
 from app import cli
 from app.verbs.reconcile import ANOMALIES
+from reconcile import show
 from reconcile.anomalies.name import Anomaly
 from reconcile.night.nights import Night, Nights, results_folder
 from reconcile.spark.files import LocalFiles
+from reconcile.stopping import StoppedError
 from ringfence_kafka import program
 from tests.support import figures
 
@@ -83,6 +86,52 @@ def test_what_is_not_there(
     """Exit code 2, what is wrong, and what there is."""
     assert _run("show", *arguments, "--config", config) == 2
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{}", b"[]", b'{"addresses": [{}], "advice": []}', b"\xff\xfe", None]
+)
+def test_damaged_results(
+    damage: bytes | None, tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is named, with the way out; it is no fault of the program, and nothing that rights would help."""
+    file = tmp_path / "data" / "reconcile" / results_folder(3) / "figures.json"
+    file.unlink() if damage is None else file.write_bytes(damage)
+
+    assert _run("show", "--config", config) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"ringfence: {file} {'cannot be read' if damage is None else 'is damaged'} (")
+    assert "restore it from a backup" in said
+    assert "internal error" not in said
+
+
+def test_results_that_are_kept_no_more(
+    tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is damaged: keep_days are over."""
+    state = tmp_path / "data" / "reconcile"
+    Nights(LocalFiles(str(state))).commit(
+        Night(2, None, "2026-11-01", "anomalies", {}, {}, {}, {}, {}, app="shop")
+    )
+
+    assert _run("show", "--config", config, "--run", "2") == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"ringfence: the results of run 2 are not in {state}/results any more: they are kept for reconcile.keep_days"
+    )
+    assert said.endswith("there are those of 3\n")
+
+
+def test_a_signal(config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends it with its exit code and a line, also while Spark reads."""
+
+    def stopped(*_: object) -> int:
+        raise StoppedError(signal.SIGTERM)
+
+    monkeypatch.setattr(show, "show", stopped)
+
+    assert _run("show", "--config", config) == 143
+    assert capsys.readouterr().err == "ringfence: stopped by SIGTERM: run it again; it has only read\n"
 
 
 def test_no_run_and_another_application(

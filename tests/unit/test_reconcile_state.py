@@ -63,7 +63,9 @@ def test_a_folder_that_refuses(tmp_path: Path) -> None:
 
     with pytest.raises(PrerequisiteError, match="cannot be used"), files.locked():
         pass
-    with pytest.raises(PrerequisiteError, match=r"file cannot be used .*directory"):
+    with pytest.raises(
+        PrerequisiteError, match=r"file cannot be read .*directory.*: restore it from a backup"
+    ):
         files.read("file")
     with pytest.raises(PrerequisiteError, match="cannot be used"):
         files.delete("file/" + "x" * 300)
