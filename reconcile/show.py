@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 
 from conf.terminal import tell
-from reconcile.night import former
+from reconcile.night import acknowledging, former
 from reconcile.night.nights import RESULTS, Night, Nights, results_folder
 from reconcile.page.figures import FINDINGS_MAX, Figures, Finding
 from reconcile.spark.files import Files, LocalFiles, is_local, readable
@@ -71,7 +71,7 @@ def _run(settings: Settings, wanted: Wanted) -> int:
         from reconcile.show_all import from_parquet  # noqa: PLC0415 - Spark
 
         found = from_parquet(files, night.number, wanted, master)
-    return show(night, found, counts, wanted)
+    return show(night, found, counts, wanted, acknowledging.when(files, night))
 
 
 def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> int:
@@ -81,7 +81,7 @@ def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> 
     with opened(folder, master) as (files, read):
         night = _night(files, settings, wanted)
         _, counts = _told(files, night, wanted.anomaly)
-        return show(night, read(night.number, wanted), counts, wanted)
+        return show(night, read(night.number, wanted), counts, wanted, acknowledging.when(files, night))
 
 
 def _night(files: Files, settings: Settings, wanted: Wanted) -> Night:
@@ -134,22 +134,36 @@ def _matching(figures: Figures, anomaly: str) -> Iterator[Shown]:
                 yield Shown(each.name, finding)
 
 
-def show(night: Night, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted) -> int:
-    """Print them; returns the exit code, 0."""
+def show(
+    night: Night, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted, acknowledged: str | None
+) -> int:
+    """Print them; returns the exit code, 0. ``acknowledged``: as :func:`reconcile.night.acknowledging.when` has it."""
     total = sum(counts.values())
     if wanted.as_json:
         rows = [{"address": each.address, **asdict(each.finding)} for each in found]
-        document = {"run": night.number, "verdict": night.verdict, "total": total, "anomalies": rows}
+        document = {
+            "run": night.number,
+            "verdict": night.verdict,
+            "acknowledged": night.acknowledged,
+            "acknowledged_at": acknowledged or None,
+            "total": total,
+            "anomalies": rows,
+        }
         click.echo(json.dumps(document, indent=2))
         return 0
     if found:
         tell(_table(night, found))
-    click.echo(
-        f"run {night.number} ({night.verdict}): {len(found):,} of {total:,}{_named(wanted.anomaly)} shown"
-    )
+    verdict = night.verdict + _seen(acknowledged)
+    click.echo(f"run {night.number} ({verdict}): {len(found):,} of {total:,}{_named(wanted.anomaly)} shown")
     if len(found) < total:
         click.echo(f"--limit {total} shows all")
     return 0
+
+
+def _seen(acknowledged: str | None) -> str:
+    if not acknowledged:
+        return "" if acknowledged is None else ", acknowledged"
+    return f", acknowledged {acknowledged[:16].replace('T', ' ')} UTC"
 
 
 def _named(anomaly: str) -> str:

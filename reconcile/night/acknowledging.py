@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from reconcile.night import former
-from reconcile.night.nights import Nights
+from reconcile.night.nights import Night, Nights, seen_of
 from reconcile.spark.files import Files, LocalFiles
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
@@ -44,6 +44,11 @@ def acknowledge(settings: Settings, files: Files, number: int) -> int:
     else:
         print(f"acknowledged run {seen.number} ({seen.verdict}): the next one begins where it ended")  # noqa: T201
     return 0
+
+
+def when(files: Files, night: Night) -> str | None:
+    """When somebody acknowledged a night, ISO 8601; empty = an earlier version did not keep it; None = nobody has."""
+    return files.read(seen_of(night.number)).strip() if night.acknowledged else None
 
 
 def _no_night(folder: str) -> PrerequisiteError:

@@ -255,7 +255,7 @@ class Nights:
         for folder in (results_folder(night.number), ids_folder(night.date, night.number)):
             self.files.settle(folder)
         # One of its number that was damaged, and removed, may have been acknowledged: nobody has looked at this one.
-        for beside in (f"{NIGHTS}/{_name(night.number)}{_SEEN}", forgotten_of(night.number)):
+        for beside in (seen_of(night.number), forgotten_of(night.number)):
             self.files.remove(beside)
         self.files.write(file_of(night.number), night.to_json())
         self.finished[night.number] = night
@@ -265,7 +265,7 @@ class Nights:
         last = self.last
         if last is None or last.settled:
             return None
-        self.files.write(f"{NIGHTS}/{_name(last.number)}{_SEEN}", "")
+        self.files.write(seen_of(last.number), f"{dt.datetime.now(dt.UTC).isoformat(timespec='seconds')}\n")
         last.acknowledged = True
         return last
 
@@ -293,6 +293,11 @@ def added(several: Iterable[LaneCounts]) -> LaneCounts:
 def file_of(number: int) -> str:
     """Of a night: it is finished when that is there."""
     return f"{NIGHTS}/{_name(number)}{_DONE}"
+
+
+def seen_of(number: int) -> str:
+    """Says that a night was acknowledged, and when; empty = an earlier version did not say when."""
+    return f"{NIGHTS}/{_name(number)}{_SEEN}"
 
 
 def forgotten_of(number: int) -> str:

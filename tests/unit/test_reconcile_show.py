@@ -1,5 +1,6 @@
 """``ringfence reconcile show``: anomalies of a kept run, without Spark and without the cluster."""
 
+import datetime as dt
 import json
 import signal
 from pathlib import Path
@@ -120,6 +121,26 @@ def test_results_that_are_kept_no_more(
         f"ringfence: the results of run 2 are not in {state}/results any more: they are kept for reconcile.keep_days"
     )
     assert said.endswith("there are those of 3\n")
+
+
+def test_when_it_was_acknowledged(tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether somebody has looked at it, and when; an earlier version did not keep when."""
+    before = _document(capsys, "--config", config)
+    Nights.load(LocalFiles(str(tmp_path / "data" / "reconcile"))).acknowledge()
+    after = _document(capsys, "--config", config)
+    _run("show", "--config", config)
+    said = capsys.readouterr().out
+    (tmp_path / "data" / "reconcile" / "nights" / "000003.acknowledged").write_text("")
+    _run("show", "--config", config)
+
+    assert (before["acknowledged"], before["acknowledged_at"]) == (False, None)
+    assert after["acknowledged"]
+    assert dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(after["acknowledged_at"]) < dt.timedelta(
+        minutes=5
+    )
+    day = after["acknowledged_at"][:16].replace("T", " ")
+    assert f"run 3 (anomalies, acknowledged {day} UTC): " in said
+    assert "run 3 (anomalies, acknowledged): " in capsys.readouterr().out
 
 
 def test_a_signal(config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
