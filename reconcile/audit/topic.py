@@ -73,8 +73,10 @@ def surveyed(cluster: Admin, wanted: Wanted, now: int) -> Topic:
     extents = {
         place[1]: Extent(starts[place], max(starts[place], stable[place]), ends[place]) for place in places
     }
-    if wanted.since:
-        begin = now - extent.seconds_of(wanted.since) * 1000
+    begin = now - extent.seconds_of(wanted.since) * 1000 if wanted.since else 0
+    if (
+        begin > 0
+    ):  # to brokers a time before 1970 is none: they have other meanings for negative numbers, or refuse them
         begins = {place[1]: offset for place, offset in cluster.offsets_at(places, begin).items()}
         part = extent.since(extents, begins, wanted.since)
     else:
@@ -92,5 +94,9 @@ def _not_there(name: str, names: list[str]) -> str:
             f"this user sees {len(seen):,} topic{'' if len(seen) == 1 else 's'}, and none of a name like it"
         )
     else:
-        hint = "this user sees no topic at all: grant Describe and Read on it"
+        which = "but Kafka's own" if names else "at all"
+        hint = (
+            f"this user sees no topic {which}. Where the cluster is new, send something first (or set kafka.bootstrap_servers, if another one "
+            "is meant); else grant Describe and Read on the topic"
+        )
     return f"topic {name!r} is not there, or this user may not see it: {hint}"

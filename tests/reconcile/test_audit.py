@@ -342,6 +342,7 @@ def test_samples(lab: Lab) -> None:
     assert "This is a sample: the last 24h, 20.0 % of what is there" in lab.said(since)
     assert "resends are a lower bound" in lab.said(last)
     assert nothing.records == 0
+    assert job.asked(lab.request(topic, since="99999d")).part.offsets == 100
     assert "ask for more with --since" in lab.said(nothing)
 
 

@@ -19,13 +19,14 @@ from reconcile.audit.figures import figures
 from reconcile.audit.job import keep
 from reconcile.audit.partitioner import Placed
 from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, Spread, Transactions, document
-from reconcile.audit.topic import Topic
-from reconcile.cluster.admin import refused
+from reconcile.audit.topic import Topic, Wanted, surveyed
+from reconcile.cluster.admin import TopicFacts, refused
 from reconcile.page.escapes import as_text
 from reconcile.page.figures import Figures
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressDefaults
+from ringfence_kafka.errors import MissingTopicError
 
 EXTENTS = {0: Extent(10, 110, 120), 1: Extent(0, 300, 300), 2: Extent(5, 5, 5)}
 
@@ -49,6 +50,59 @@ def test_since() -> None:
     assert (part.spans, part.whole, part.offsets) == ({0: (110, 110), 1: (40, 300), 2: (5, 5)}, False, 260)
     assert part.ranges() == {1: (40, 300)}
     assert extent.since(EXTENTS, {0: 10, 1: 0, 2: None}, "24h").whole
+
+
+class _Cluster:
+    """One topic with a record, or none; it is asked for no time that it would misunderstand."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = list(names)
+
+    def connect(self) -> None:
+        """It is there."""
+
+    def names(self) -> list[str]:
+        return self._names
+
+    def describe(self, names: list[str]) -> dict[str, TopicFacts]:
+        return {each: TopicFacts("id", 1) for each in names if each in self._names}
+
+    def log_starts(self, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(places, 0)
+
+    def high_watermarks(self, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(places, 9)
+
+    def stable_ends(self, places: list[tuple[str, int]], _: object) -> dict[tuple[str, int], int]:
+        return self.high_watermarks(places)
+
+    def offsets_at(self, places: list[tuple[str, int]], timestamp: int) -> dict[tuple[str, int], int]:
+        assert timestamp > 0
+        return dict.fromkeys(places, 4)
+
+    def cleanup_policy(self, _: str) -> str:
+        return "delete"
+
+
+@pytest.mark.parametrize(("since", "span"), [("1h", (4, 9)), ("99999d", (0, 9)), ("999999999d", (0, 9))])
+def test_since_before_there_were_times(since: str, span: tuple[int, int]) -> None:
+    """What reaches back before 1970 is the whole topic: negative times mean something else to brokers."""
+    cluster: Any = _Cluster("orders")
+    topic = surveyed(cluster, Wanted("orders", since), 1_795_219_200_000)
+
+    assert topic.part.spans == {0: span}
+    assert topic.part.whole is (span[0] == 0)
+
+
+@pytest.mark.parametrize(("names", "seen"), [((), "at all"), (("__consumer_offsets",), "but Kafka's own")])
+def test_a_cluster_without_topics(names: tuple[str, ...], seen: str) -> None:
+    """It may be new, or another one than was meant: rights are not the only reason."""
+    cluster: Any = _Cluster(*names)
+
+    with pytest.raises(
+        MissingTopicError, match=f"this user sees no topic {seen}. Where the cluster is new, send something"
+    ):
+        surveyed(cluster, Wanted("orders"), 1)
 
 
 @pytest.mark.parametrize("text", ["", "5", "h", "-1h", "0m", "1.5h", "1 h", "1w"])
