@@ -10,10 +10,11 @@ from reconcile.anomalies.name import Anomaly, rows
 from reconcile.night import hops, suspects
 from reconcile.night.counting import Judgement
 from reconcile.night.desk import Desk
+from reconcile.night.evidence import FIRST, PLACE
 from reconcile.night.nights import Night
 from reconcile.night.resends import among, by_lane
 from reconcile.spark.read import concatenated
-from reconcile.spark.schemas import EVIDENCE
+from reconcile.spark.schemas import ANOMALIES, EVIDENCE
 
 
 def orphans(
@@ -112,9 +113,17 @@ def anomalies(
         sizes = F.least(by_lane(promised), by_lane(promised, "a_lane"))
         judged = repeated.promised(between, events, rules, sizes)
         inputs = [each.input_topic for each in desk.frames.addresses]
-        by_id = [repeated.remembered(judged), repeated.cross_lane(several, desk.number, rules, inputs)]
+        found_by_id = (repeated.remembered(judged), repeated.cross_lane(several, desk.number, rules, inputs))
+        by_id = [with_groups(each, evidence) for each in found_by_id]
         frames += by_id if again is None else [bridged.others(each, again) for each in by_id]
     return frames if again is None else [again, *frames]
+
+
+def with_groups(found: DataFrame, evidence: DataFrame) -> DataFrame:
+    """Anomalies of inputs of this night with their groups: of IDs that are kept only a digest of it is."""
+    groups = evidence.where(FIRST).select(*PLACE, F.col("group").alias("of_input"))
+    both = found.drop("group").join(groups, on=PLACE, how="left")
+    return both.withColumnRenamed("of_input", "group").select(*ANOMALIES.names)
 
 
 def _reordered(evidence: DataFrame, found: Judgement, blocks: DataFrame | None) -> list[DataFrame]:

@@ -227,6 +227,17 @@ def test_planted(judged: tuple[World, dict[str, Any], DataFrame], name: str) -> 
     assert anomalies(document, world)[name] == PLANTED[name][2]
 
 
+def test_who_it_was(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
+    """Each row of an input says its ID and its group: nobody has to read the record to know whom it concerns."""
+    _, _, found = judged
+    named = found.where(
+        "partition is not null and anomaly in ('FORGOTTEN', 'OVERRUN', 'CROSS-LANE', 'DOUBLED')"
+    )
+
+    assert {row["anomaly"] for row in named.collect()} == {"FORGOTTEN", "OVERRUN", "CROSS-LANE", "DOUBLED"}
+    assert named.where("id is null or `group` is null").count() == 0
+
+
 @pytest.mark.parametrize("reordered", [True, False])
 def test_nothing_is_forwarded(
     broker: EmbeddedBroker,

@@ -5,6 +5,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies import moved, repeated
+from reconcile.anomalies.name import Anomaly, rows
+from reconcile.night import looking
 from tests.reconcile.rows import Frames, named
 
 
@@ -14,6 +16,18 @@ def test_distance(frames: Frames, capacity: int, expected: str) -> None:
     ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"c"}, {"id": b"a"})
 
     assert _repeated(ids, frames.rules(), capacity=capacity) == [(expected, 3)]
+
+
+def test_whose_it_was(frames: Frames) -> None:
+    """What is kept of an ID has a digest of its group; the input of this night has the group. Of two outputs it is one row."""
+    evidence = frames.evidence(
+        {"offset": 3, "group": b"g3"}, {"offset": 3, "group": b"g3", "nth": 2}, {"offset": 4, "group": b"g4"}
+    )
+    found = rows(frames.ids({"id": b"a", "offset": 3}), Anomaly.OVERRUN, F.lit("why"))
+
+    assert [
+        (row["offset"], row["id"], row["group"]) for row in looking.with_groups(found, evidence).collect()
+    ] == [(3, b"a", b"g3")]
 
 
 def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
