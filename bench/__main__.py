@@ -27,6 +27,7 @@ from bench import (
     profile,
     reconcile,
     recovery,
+    replicas,
     rings,
     scale,
     scale_plot,
@@ -199,6 +200,9 @@ def latency_command(
         found = latency.run(broker, folder, load, versions, rounds, console.print)
     latency.show(found, console)
     latency.save(found, LATENCY_RESULTS)
+
+
+main.add_command(replicas.command)
 
 
 @main.command("recovery")

@@ -95,7 +95,7 @@ class _Sample:
     brokers_cpu_s: float
 
 
-def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
+def perform(job: Job, bootstrap: str, brokers: Sequence[int], log: Path) -> Run:
     """Run the contender over the whole input, then count what it wrote.
 
     The clock runs from the first progress that is seen to the last, and what was finished in between is what
@@ -112,8 +112,8 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
             _progress(job, bootstrap) as progress,
         ):
             ends = _ends(job, bootstrap)
-            brokers = [broker_pid] if job.target is None else [broker_pid, job.target.broker_pid]
-            first, last, peak_rss_bytes = _follow(job, child, brokers, progress, ends)
+            pids = [*brokers] if job.target is None else [*brokers, job.target.broker_pid]
+            first, last, peak_rss_bytes = _follow(job, child, pids, progress, ends)
             life_cpu_s = child.stop()
     except BenchError as error:
         raise BenchError(f"{job.contender}: {error}") from error
@@ -167,7 +167,7 @@ def _follow(
             finished,
             finished if job.reports else committed.position,
             child.read(),
-            sum(measure.read(each).cpu_s for each in brokers),
+            measure.cpu_s(brokers),
         )
         if now.position > position:
             position = now.position

@@ -18,12 +18,11 @@ from typing import Any, Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from app.embedded.broker import EmbeddedBroker
 from bench import measure, topics, worker_log
 from bench.contenders import ringfence
 from bench.errors import BenchError
 from bench.job import Job, Run, perform, quantile, spread
-from bench.measure import Child
+from bench.measure import Child, Cluster
 from bench.steady import Reader, Traffic
 from bench.table import machine
 from bench.takeover import longest_silence
@@ -109,7 +108,7 @@ class Found:
 
 
 def run(
-    broker: EmbeddedBroker, folder: Path, load: Load, versions: Mapping[str, Version], rounds: int, say: Say
+    broker: Cluster, folder: Path, load: Load, versions: Mapping[str, Version], rounds: int, say: Say
 ) -> Found:
     """Let each version run in each round, beginning with another one each time.
 
@@ -154,7 +153,7 @@ def _line(steady: Steady) -> str:
     )
 
 
-def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, name: str) -> Steady:
+def _steady(broker: Cluster, folder: Path, load: Load, version: Version, name: str) -> Steady:
     """Steady traffic through a worker that begins with empty topics; measured once it has warmed up."""
     bootstrap, plan = broker.bootstrap_servers, load.plan
     topics.create(bootstrap, name, plan.partitions)
@@ -170,10 +169,10 @@ def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, 
         reader = resources.enter_context(Reader(bootstrap, worker.output, plan.partitions))
         with Traffic(bootstrap, name, plan, load.rate) as traffic:
             time.sleep(WARM_UP_S)
-            began, before, broker_before = time.time(), child.read(), measure.read(broker.pid)
+            began, before, broker_before = time.time(), child.read(), measure.cpu_s(broker.pids)
             transactions = _transactions(worker)
             time.sleep(load.seconds)
-            ended, after, broker_after = time.time(), child.read(), measure.read(broker.pid)
+            ended, after, broker_after = time.time(), child.read(), measure.cpu_s(broker.pids)
             transactions = _transactions(worker) - transactions
         _until(lambda: len(reader.seen()) >= traffic.originals, "messages are missing", child)
         seen = reader.seen()
@@ -193,7 +192,7 @@ def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, 
             [each for each in seen if each.seen_at < ended], range(plan.partitions), began
         ),
         cpu_s_per_million=(after.cpu_s - before.cpu_s) / messages * 1e6,
-        broker_cpu_s_per_million=(broker_after.cpu_s - broker_before.cpu_s) / messages * 1e6,
+        broker_cpu_s_per_million=(broker_after - broker_before) / messages * 1e6,
         transactions=transactions,
         load_average=os.getloadavg()[0],
     )
@@ -218,7 +217,7 @@ def _until(condition: Callable[[], bool], otherwise: str, child: Child) -> None:
         time.sleep(_POLL_S)
 
 
-def _backlog(broker: EmbeddedBroker, folder: Path, load: Load, root: Path, name: str, expected: int) -> Run:
+def _backlog(broker: Cluster, folder: Path, load: Load, root: Path, name: str, expected: int) -> Run:
     """All that is in the topic, as fast as it goes."""
     plan, bootstrap = load.plan, broker.bootstrap_servers
     worker = ringfence.prepare(
@@ -227,7 +226,7 @@ def _backlog(broker: EmbeddedBroker, folder: Path, load: Load, root: Path, name:
     job = Job(
         name, worker.command, name, BACKLOG, worker.output, plan.partitions, plan.messages, worker.forward, folder=root
     )  # fmt: skip
-    done = perform(job, bootstrap, broker.pid, folder / name / "output.log")
+    done = perform(job, bootstrap, broker.pids, folder / name / "output.log")
     if done.outputs != expected or done.distinct_outputs != expected or done.out_of_order:
         raise BenchError(
             f"{done.outputs} messages came out of {expected}, {done.distinct_outputs} different, {done.out_of_order} out of order"
@@ -253,6 +252,11 @@ def figures(found: Found) -> Iterator[tuple[str, str, list[float]]]:
     for name, done in found.backlog.items():
         yield "backlog, messages/s", name, [each.rate for each in done]
         yield "backlog, CPU s / million", name, [each.cpu_s_per_million for each in done]
+        yield (
+            "backlog, broker's CPU s / million",
+            name,
+            [each.broker_cpu_s / each.measured * 1e6 for each in done],
+        )
 
 
 def show(found: Found, console: Console) -> None:

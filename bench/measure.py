@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import psutil
 
@@ -31,6 +31,25 @@ class Reading:
     """User and system time since the process began."""
     peak_rss_bytes: int
     """Sum of each process's own peak."""
+
+
+class Cluster(Protocol):
+    """One broker or several."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of each."""
+        ...
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The brokers' processes."""
+        ...
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """User and system time of processes and their descendants, together."""
+    return sum(read(each).cpu_s for each in pids)
 
 
 def read(pid: int) -> Reading:

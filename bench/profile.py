@@ -34,7 +34,7 @@ def run(broker: EmbeddedBroker, folder: Path, plan: Plan, functions: int, consol
     command = ("-m", "bench.sampled_worker", str(result), *worker.command[2:])
     job = Job("ringfence", command, APP_ID, INPUT, worker.output, plan.partitions, plan.messages)
     console.print("running the worker")
-    measured = perform(job, bootstrap, broker.pid, folder / "worker.log")
+    measured = perform(job, bootstrap, broker.pids, folder / "worker.log")
     console.print(
         f"{measured.rate:,.0f} messages/s and {measured.cpu_s_per_million:.2f} CPU s per million, sampler included"
     )

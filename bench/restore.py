@@ -74,7 +74,7 @@ def _fill(bootstrap: str, broker_pid: int, folder: Path, ids: int, say: Say) -> 
     publish(bootstrap, INPUT, generate(Plan(ids, partitions=1, resends=0.0, ring=1)))
     worker = ringfence.prepare(folder / "worker", bootstrap, APP_ID, INPUT, ids)
     job = Job("the worker that fills the ring", worker.command, APP_ID, INPUT, worker.output, 1, ids)
-    done = perform(job, bootstrap, broker_pid, folder / "worker.log")
+    done = perform(job, bootstrap, [broker_pid], folder / "worker.log")
     say(f"  a worker accepted {ids:,} IDs in one lane, {done.rate:,.0f} a second")
     return folder / "worker" / "ringfence.toml"
 

@@ -62,9 +62,9 @@ class Committed:
 
 
 def create(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-    """Create a topic."""
+    """Create a topic, with as many copies as the brokers go by."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": LOG_LEVEL})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))]).values():
+    for future in admin.create_topics([NewTopic(topic, partitions, -1, config=dict(config or {}))]).values():
         future.result(LIMIT_S)
 
 

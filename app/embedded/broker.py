@@ -93,6 +93,15 @@ class EmbeddedBroker:
         return self._process.pid
 
     @property
+    def pids(self) -> list[int]:
+        """That, where a cluster may have more.
+
+        Raises:
+            RuntimeError: it does not run.
+        """
+        return [self.pid]
+
+    @property
     def cluster_id(self) -> str:
         """The ID that formatting gave to the cluster.
 

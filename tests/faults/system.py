@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from app.embedded.several import Several, several
 from tests.faults.history import History, Record, Target
 from tests.faults.origin import PROCESSES, Origin
 from tests.faults.workloads import journal
@@ -18,7 +19,6 @@ from tests.faults.workloads.catalogue import AMPLE, Workload
 from tests.faults.workloads.plan import Plan
 from tests.support import kafka
 from tests.support.linked import LinkedBroker, linked_broker
-from tests.support.several import Several, several
 from tests.support.worker import ROOT, RingfenceProcess, WorkerProcess, configure, wait_for
 
 APP_ID = "faults"
@@ -156,7 +156,7 @@ class System:
         """Start it; how each process reaches it."""
         if self._brokers > 1:
             self.several = stack.enter_context(several(self.folder / "brokers"))
-            self.bootstrap = self.several.bootstrap
+            self.bootstrap = self.several.bootstrap_servers
             return [self.bootstrap] * links
         self.broker = stack.enter_context(
             linked_broker(self.folder / "broker", links=links, properties=AUTHORIZER)

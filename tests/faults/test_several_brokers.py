@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from app.embedded.several import COUNT, Several, several
 from tests.faults import rounds
 from tests.support import kafka
 from tests.support.consumers import consumers, wait_shared
 from tests.support.group_checker import judge
 from tests.support.group_system import PARTITIONS, System, assert_rising
 from tests.support.group_traffic import Flow, Shape, generate
-from tests.support.several import COUNT, Several, several
 
 pytestmark = pytest.mark.long
 SEED = 7_919
@@ -39,10 +39,10 @@ def test_round(seed: int, nemeses: list[str]) -> None:
 def test_consumers_while_leaders_change(tmp_path: Path) -> None:
     """Of the input, of the ledger, of the group's coordinator: no message is done again for it."""
     with several(tmp_path / "brokers") as cluster:
-        kafka.settle(cluster.bootstrap)
-        system = System(cluster.bootstrap, tmp_path, "leaders", 2, 0.05)
+        kafka.settle(cluster.bootstrap_servers)
+        system = System(cluster.bootstrap_servers, tmp_path, "leaders", 2, 0.05)
         messages = generate(Shape(messages=MESSAGES, group_size=37, interleave=53, randomized=True), SEED)
-        flow = Flow(cluster.bootstrap, system.name, messages, 60)
+        flow = Flow(cluster.bootstrap_servers, system.name, messages, 60)
         strikes: list[Callable[[], None]] = [
             lambda: _killed(cluster, system.topic),
             lambda: _killed(cluster, OFFSETS),
@@ -57,7 +57,7 @@ def test_consumers_while_leaders_change(tmp_path: Path) -> None:
                 system.wait_written_beyond([0] * PARTITIONS)
                 for strike in strikes:
                     strike()
-                    before = kafka.end_offsets(cluster.bootstrap, system.topic, PARTITIONS)
+                    before = kafka.end_offsets(cluster.bootstrap_servers, system.topic, PARTITIONS)
                     system.wait_written_beyond(before)
                 sent = flow.finish()
                 system.wait_ended(sum(sent.values()))

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from app.embedded.several import Node
 from tests.faults.nemeses.nemesis import Nemesis, OfSystem
 from tests.faults.system import System
-from tests.support.several import Node
 
 DOWN_S: Final = (0.0, 4.0)
 """After others lead, until it starts again."""

@@ -1,7 +1,7 @@
-"""A cluster of several real brokers, each of them a controller too: what production runs, on one machine.
+"""A cluster of three real brokers, each of them a controller too: what production runs, on one machine, for tests and measurements.
 
-:class:`~app.embedded.broker.EmbeddedBroker` is one node by design. Here leaders move, copies fall behind, coordinators change, and what is acknowledged
-stands on two of three.
+:class:`~app.embedded.broker.EmbeddedBroker` is one node by design. Here leaders move, copies fall behind, coordinators change, and what is
+acknowledged stands on two of three.
 """
 
 import base64
@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from app.embedded import child, classes, jars, ports, server_files
 from app.embedded.broker import HOST
 from conf import java
+from ringfence_kafka.errors import PrerequisiteError
 
 COUNT: Final = 3
 LIMIT_S: Final = 90.0
@@ -55,6 +56,17 @@ class Node:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def pid(self) -> int:
+        """Of the running process.
+
+        Raises:
+            RuntimeError: it does not run.
+        """
+        if self._process is None or not self.running:
+            raise RuntimeError(f"the broker in {self.folder} does not run: call launch() first")
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether the process is there; a frozen one is."""
         return self._process is not None and self._process.poll() is None
@@ -78,7 +90,9 @@ class Node:
             "-c",
             "server.properties",
         ]
-        subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=LIMIT_S)
+        subprocess.run(  # noqa: S603 - arguments are our own
+            command, cwd=self.folder, check=True, capture_output=True, timeout=LIMIT_S
+        )
 
     def launch(self) -> None:
         """Start the process; it answers when enough of the others do."""
@@ -100,14 +114,12 @@ class Node:
 
     def freeze(self) -> None:
         """It stops answering, its connections open."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """It goes on, and believes itself what it was."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
 
 
 class Several:
@@ -115,8 +127,13 @@ class Several:
 
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
-        self.bootstrap: Final = ",".join(f"{HOST}:{each.port}" for each in nodes)
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        self.bootstrap_servers: Final = ",".join(f"{HOST}:{each.port}" for each in nodes)
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all processes."""
+        return [each.pid for each in self.nodes]
 
     def start(self) -> None:
         """Start whoever does not run; returns when all copies are in step."""
@@ -184,7 +201,10 @@ class Several:
             with contextlib.suppress(KafkaException):
                 if condition():
                     return
-            assert time.monotonic() < deadline, state()
+            if time.monotonic() > deadline:
+                raise PrerequisiteError(
+                    f"the cluster is not as it should be after {LIMIT_S:.0f} s: {state()}"
+                )
             time.sleep(0.1)
 
 
