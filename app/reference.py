@@ -20,7 +20,7 @@ _HEAD: Final = """\
 Made from the verbs by `make cli-docs`. What `ringfence VERB --help` says is the same.
 
 Exit codes: 0 ok, 1 what was checked is not ok, 2 could not run (usage, configuration, broker away), 3 unknown because
-evidence is gone; 130 interrupted.
+evidence is gone; 130 interrupted by Ctrl-C, 143 by SIGTERM: workers, consumers and bridges end in order by either, with 0.
 
 ## Completion
 

@@ -75,7 +75,7 @@ def run(settings: Settings, options: Options) -> int:
         with stoppable() as stop:
             return _run(settings, options, stop)
     except StoppedError as stopped:
-        sys.stderr.write(f"stopped by {stopped}: run it again; nothing is half-done\n")
+        sys.stderr.write(f"ringfence: stopped by {stopped}: run it again; nothing is half-done\n")
         return stopped.exit_code
 
 

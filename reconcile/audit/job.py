@@ -64,7 +64,7 @@ def run(request: Request) -> int:
         with stoppable() as stop:
             _run(request, stop)
     except StoppedError as stopped:
-        sys.stderr.write(f"stopped by {stopped}: run it again; it has only read\n")
+        sys.stderr.write(f"ringfence: stopped by {stopped}: run it again; it has only read\n")
         return stopped.exit_code
     return 0
 

@@ -122,7 +122,7 @@ def test_while_the_jvm_starts(
     assert run.ended(number) == (
         code,
         "",
-        f"stopped by {signal.Signals(number).name}: run it again; nothing is half-done\n",
+        f"ringfence: stopped by {signal.Signals(number).name}: run it again; nothing is half-done\n",
     )
     wait_for(lambda: not run.others(), lambda: f"{run.others()} are left", END_LIMIT_S)
     assert not (tmp_path / "state" / "nights").exists()
@@ -138,7 +138,7 @@ def test_while_a_broker_keeps_us_waiting(start: Callable[..., Started]) -> None:
             assert run.ended(signal.SIGINT) == (
                 130,
                 "",
-                "stopped by SIGINT: run it again; it has only read\n",
+                "ringfence: stopped by SIGINT: run it again; it has only read\n",
             )
 
 
