@@ -42,7 +42,7 @@ from reconcile.page import advice, morning, pages
 from reconcile.page.figures import Figures
 from reconcile.page.report import progress, show, terminal
 from reconcile.spark.failures import SPARK, SparkError, explained, of_spark
-from reconcile.spark.files import Files, LocalFiles, is_local, named, proved, readable
+from reconcile.spark.files import Files, LocalFiles, apart, is_local, named, proved, readable
 from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.session import FEW, fit_to, required, session, submitted
 from reconcile.spark.source_options import kafka_options, refuse_callback
@@ -87,6 +87,7 @@ def _check(settings: Settings, options: Options) -> None:
         raise ConfigurationError("--acknowledge cannot be combined with --json or --out: it judges nothing")
     if options.out is not None:
         named(options.out)
+        apart(options.out, settings.nights_dir)
     if options.acknowledge is None:
         refuse_callback(settings.kafka)
 

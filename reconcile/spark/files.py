@@ -81,6 +81,27 @@ def named(root: str) -> None:
         raise ConfigurationError(f"--out {root!r} names no folder: leave it out, or name one")
 
 
+def apart(out: str, state: str) -> None:
+    """See that results are asked for in a folder of their own: what stands among the runs is removed, or taken for theirs.
+
+    Raises:
+        ConfigurationError: it is that of the runs, or within it.
+    """
+    places = [_place(each) for each in (out, state)]
+    if places[0] == places[1] or places[0].startswith(f"{places[1]}/"):
+        raise ConfigurationError(
+            f"--out {out} is in reconcile.state_dir ({state}), where runs remove what is not theirs: name another folder. What a "
+            "run has found is kept there anyway, in results/"
+        )
+
+
+def _place(root: str) -> str:
+    scheme, _, path = root.rpartition("://")
+    if scheme not in {"", "file"}:
+        return root.rstrip("/")
+    return str(Path(path).resolve())
+
+
 def readable(root: str) -> str:
     """A folder that Spark reads again.
 

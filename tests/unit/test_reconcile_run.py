@@ -14,7 +14,7 @@ from reconcile import job
 from reconcile.cluster.survey import Survey
 from reconcile.night import acknowledging
 from reconcile.night.nights import Night, Nights
-from reconcile.spark.files import BusyError, LocalFiles
+from reconcile.spark.files import BusyError, LocalFiles, apart
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, PrerequisiteError
@@ -136,6 +136,30 @@ def test_what_is_told_before_spark_is_started(
         job.run(settings, job.Options(out=""))
     with pytest.raises(ReachedError):
         job.run(settings, job.Options(out=str(tmp_path / "out")))
+
+
+@pytest.mark.parametrize("out", ["", "/results", "/results/000002", "/../state/x"])
+def test_results_among_the_runs(settings: Settings, out: str) -> None:
+    """They would be removed, or taken for those of a run: told before anything is asked."""
+    with pytest.raises(ConfigurationError, match=r"is in reconcile\.state_dir .*: name another folder"):
+        job.run(settings, job.Options(out=f"{settings.reconcile.state_dir}{out}"))
+    assert not Path(settings.reconcile.state_dir).exists()
+
+
+@pytest.mark.parametrize(
+    ("out", "state", "within"),
+    [
+        ("s3a://b/state/out", "s3a://b/state/", True),
+        ("s3a://b/state-out", "s3a://b/state", False),
+        ("file:///s/out", "/s", True),
+        ("/s", "/s/state", False),
+        ("out", "s3a://b/out", False),
+    ],
+)
+def test_folders_apart(out: str, state: str, *, within: bool) -> None:
+    """Wherever they are; the folder above is another one."""
+    with pytest.raises(ConfigurationError) if within else contextlib.nullcontext():
+        apart(out, state)
 
 
 def test_under_spark_submit_a_broker_that_is_away(
