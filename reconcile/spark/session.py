@@ -4,9 +4,7 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -22,10 +20,10 @@ from conf import java
 from reconcile.spark.failures import SPARK
 from reconcile.spark.jvm import Jvm, JvmError
 from reconcile.spark.master import check
+from reconcile.spark.own_folder import own_folder
 from reconcile.spark.quick_start import QuickStart
 from reconcile.spark.starting import not_started
 from reconcile.stopping import Stop
-from ringfence_kafka.errors import PrerequisiteError
 
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 """Spark's own Kafka source, of the version of the installed PySpark."""
@@ -58,7 +56,6 @@ _LATER: Final = (
 TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
 _SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")
-_PROOF_BYTES: Final = 2**16
 _FETCH_LOOK_S: Final = 3.0
 
 
@@ -93,7 +90,7 @@ def session(
     logging.getLogger().addHandler(logging.NullHandler())
     quick = _quick(master, environ)
     conf = configured(master, submitted=False, environ=environ, records=records, quick=quick)
-    with _folder() as folder, _jvm(conf, folder, stop) as jvm:
+    with own_folder() as folder, _jvm(conf, folder, stop) as jvm:
         try:
             SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
             stop.heed_again()
@@ -126,34 +123,6 @@ def required(master: str, environ: Mapping[str, str] = os.environ) -> None:
     if not submitted(environ):
         check(master)
         java.find(environ, of="Spark", home_only=True)
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    """For what the JVM says, and for the way to it.
-
-    Raises:
-        PrerequisiteError: nothing can be written there.
-    """
-    try:
-        made = Path(tempfile.mkdtemp(prefix="ringfence-spark-"))
-    except OSError as error:
-        raise _no_room(error) from error
-    try:
-        try:
-            (made / "proof").write_bytes(bytes(_PROOF_BYTES))
-        except OSError as error:
-            raise _no_room(error) from error
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _no_room(error: OSError) -> PrerequisiteError:
-    """Without it the JVM could not tell the way to it, and would wait for us, and we for it."""
-    return PrerequisiteError(
-        f"no temporary file can be written ({error.strerror or error}): make room, or name another folder in TMPDIR"
-    )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,76 @@
+"""A temporary folder of this process: for its JVM. Those that killed processes have left are removed."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ringfence_kafka.errors import PrerequisiteError
+
+PREFIX: Final = "ringfence-spark-"
+YOUNG_S: Final = 60.0
+"""One that is younger may not have locked its own yet."""
+_LOCK: Final = "lock"
+_PROOF_BYTES: Final = 2**16
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[Path]:
+    """For what the JVM says, and for the way to it. Those of processes that are gone are removed first.
+
+    Raises:
+        PrerequisiteError: nothing can be written there.
+    """
+    _sweep()
+    try:
+        made = Path(tempfile.mkdtemp(prefix=PREFIX))
+    except OSError as error:
+        raise _no_room(error) from error
+    try:
+        try:
+            # The system releases it when we end, however that is.
+            lock = (made / _LOCK).open("wb")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (made / "proof").write_bytes(bytes(_PROOF_BYTES))
+        except OSError as error:
+            raise _no_room(error) from error
+        with lock:
+            yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Who holds the lock lives, also in another container that shares the folder; what is not ours is not looked at."""
+    with contextlib.suppress(OSError):
+        for each in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if _is_left(each):
+                    shutil.rmtree(each, ignore_errors=True)
+
+
+def _is_left(folder: Path) -> bool:
+    there = folder.lstat()
+    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
+        return False
+    opened = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        if time.time() - os.fstat(opened).st_mtime < YOUNG_S:
+            return False
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(opened)
+    return True
+
+
+def _no_room(error: OSError) -> PrerequisiteError:
+    """Without it the JVM could not tell the way to it, and would wait for us, and we for it."""
+    return PrerequisiteError(
+        f"no temporary file can be written ({error.strerror or error}): make room, or name another folder in TMPDIR"
+    )
