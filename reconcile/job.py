@@ -41,10 +41,10 @@ from reconcile.night.nights import Night, Nights, results_folder
 from reconcile.page import advice, morning, pages
 from reconcile.page.figures import Figures
 from reconcile.page.report import progress, show, terminal
-from reconcile.spark.failures import SPARK, SparkError, explained, of_spark
+from reconcile.spark.failures import SPARK, SparkError, explained, of_spark, without_room
 from reconcile.spark.files import Files, LocalFiles, apart, is_local, named, proved, readable
 from reconcile.spark.hadoop_files import HadoopFiles
-from reconcile.spark.session import FEW, fit_to, required, session, submitted
+from reconcile.spark.session import FEW, fit_to, local_dir, required, session, submitted
 from reconcile.spark.source_options import kafka_options, refuse_callback
 from reconcile.stopping import Stop, StoppedError, stoppable
 from ringfence_kafka import wire
@@ -124,7 +124,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
         except (*SPARK, AssertionError) as error:
             if (found := of_spark(error)) is None:
                 raise
-            raise _explained(found) from error
+            raise _explained(found, folder, options.out, master) from error
     tell(document, Figures.from_json(kept).advice, options, drawn=drawn)
     return summary.EXIT_CODES[document["verdict"]]
 
@@ -298,12 +298,19 @@ def tell(document: Mapping[str, Any], sentences: Sequence[str], options: Options
         console.print(f"the page: {folder}/{pages.PAGE}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _explained(error: SparkError) -> RingfenceError:
+def _explained(error: SparkError, folder: str, out: str | None, master: str) -> RingfenceError:
+    places = {
+        f"Spark sorts below spark.local.dir ({local_dir()})": local_dir(),
+        f"results go to reconcile.state_dir ({folder})": folder,
+    }
+    if out:
+        places[f"results go to --out ({out})"] = out
+    here = all(is_local(each, master) for each in (folder, out or folder))
     return explained(
         error,
         gone="run again, what is missing will be called GAP; then longer retention, or an earlier hour",
         less="more executors",
-        disk=", and results go to reconcile.state_dir: make room in both",
+        disk=f"{', and '.join(without_room(places) if here else places)}: make room there",
         after="nothing was kept; fix that, and run again",
     )
 

@@ -13,7 +13,7 @@ from reconcile.show import Shown, Wanted
 from reconcile.spark.failures import SPARK, explained, of_spark
 from reconcile.spark.files import Files
 from reconcile.spark.hadoop_files import HadoopFiles
-from reconcile.spark.session import required, session
+from reconcile.spark.session import local_dir, required, session
 from reconcile.stopping import stoppable
 
 _ORDER = ("address", "anomaly", "partition", "offset", "out_partition", "out_offset")
@@ -48,7 +48,7 @@ def read(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list
             raise
         folder = f"{files.root}/{results_folder(number)}/anomalies"
         raise explained(
-            failed, gone="run it again", less=f"show less: --limit {FINDINGS_MAX}", disk=": make room",
+            failed, gone="run it again", less=f"show less: --limit {FINDINGS_MAX}", disk=f"Spark sorts below spark.local.dir ({local_dir()}): make room",
             after=f"if {folder} is damaged restore it from a backup, or from the folder that --out named in that run; up to --limit "
             f"{FINDINGS_MAX} nothing else than figures.json is read in a local folder",
         ) from error  # fmt: skip

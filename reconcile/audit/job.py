@@ -25,7 +25,7 @@ from reconcile.page.pages import PAGE, put, written
 from reconcile.page.report import progress, terminal
 from reconcile.spark.failures import SPARK, SparkError, explained, of_spark
 from reconcile.spark.files import Files, LocalFiles, is_local, named, proved
-from reconcile.spark.session import fit_to, required, session
+from reconcile.spark.session import fit_to, local_dir, required, session
 from reconcile.spark.source_options import kafka_options, refuse_callback
 from reconcile.stopping import Stop, StoppedError, stoppable
 from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
@@ -151,6 +151,6 @@ def _explained(error: SparkError, topic: Topic) -> RingfenceError:
         error,
         gone=f"run again, or read of {topic.name} what stays longer: --since 1h, --last 100000",
         less="audit less: --since, --last",
-        disk=": make room, or audit less: --since, --last",
+        disk=f"Spark sorts below spark.local.dir ({local_dir()}): make room, or audit less: --since, --last",
         after="fix that, and run again",
     )

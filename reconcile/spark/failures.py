@@ -1,5 +1,7 @@
 """What Spark, or Kafka within it, raises, as one line with the way out."""
 
+import shutil
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -11,6 +13,8 @@ SPARK: Final = (PySparkException, Py4JError, ConnectionError)
 """Spark's own errors, those of its tasks, which come through unconverted, and that there is no JVM any more."""
 SparkError: TypeAlias = PySparkException | Py4JError | ConnectionError
 
+ROOM_BYTES: Final = 2**30
+"""A disk on which less is free may be the one that is full."""
 _SILENT: Final = (
     "kafka.common.errors.TimeoutException",
     "kafka.common.errors.DisconnectException",
@@ -47,7 +51,7 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
         error: The error.
         gone: What to do where retention deleted what was being read.
         less: What helps beside more memory.
-        disk: What else fills the disk, or helps.
+        disk: Which one may be, and what helps.
         after: The end of the line where the cause is another one.
     """
     text = str(error)
@@ -73,7 +77,7 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
         (("long overflow",), SparkFailedError(f"{_TOO_FAR_OFF}; {after}")),
         (
             ("No space left on device",),
-            SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}"),
+            SparkFailedError(f"the disk is full: {disk}"),
         ),
     ]
     if any(each in text for each in _SILENT):
@@ -84,6 +88,22 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
         if any(each in text for each in marks):
             return found
     return SparkFailedError(f"Spark failed: {innermost(error)}: {after}")
+
+
+def without_room(places: Mapping[str, str]) -> list[str]:
+    """Of what fills folders of this machine, what has no room; all of it where the disks do not tell, as Spark may have removed its files.
+
+    Args:
+        places: What is said of it → a folder.
+    """
+    return [said for said, folder in places.items() if _free(folder) < ROOM_BYTES] or list(places)
+
+
+def _free(folder: str) -> int:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return ROOM_BYTES
 
 
 def _jvm_gone(error: SparkError, text: str) -> bool:

@@ -223,6 +223,12 @@ def configured(
     return conf
 
 
+def local_dir(environ: Mapping[str, str] = os.environ) -> str:
+    """Where Spark puts down what memory does not hold, as it finds it on this machine; the first, where there are several."""
+    folders = environ.get("SPARK_LOCAL_DIRS") or _defaults(environ).get("spark.local.dir") or "/tmp"  # noqa: S108
+    return folders.partition(",")[0]
+
+
 def _packages(theirs: Mapping[str, str]) -> str:
     return ",".join(filter(None, (CONNECTOR, theirs.get("spark.jars.packages"))))
 

@@ -1,7 +1,9 @@
 """What Spark is told of a cluster, and what of its errors a person is told: no Spark is started."""
 
 import re
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -13,7 +15,7 @@ from pyspark.errors import PySparkException
 from reconcile import job
 from reconcile.cluster.admin import Admin
 from reconcile.job import _explained
-from reconcile.spark.failures import SPARK, SparkError, of_spark
+from reconcile.spark.failures import ROOM_BYTES, SPARK, SparkError, of_spark
 from reconcile.spark.jvm import JvmError
 from reconcile.spark.session import CONNECTOR, DRIVER_MEMORY, configured
 from reconcile.spark.source_options import kafka_options
@@ -87,10 +89,33 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
 )
 def test_errors_of_spark(text: str, said: str) -> None:
     """One line, with the innermost cause and what to do."""
-    message = str(_explained(PySparkException(text)))
+    message = str(_explained(PySparkException(text), "/state", None, "local"))
 
     assert said in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("free", "said"),
+    [
+        ({"/spark": 0}, "the disk is full: Spark sorts below spark.local.dir (/spark): make room there"),
+        ({"/state": 0}, "the disk is full: results go to reconcile.state_dir (/state): make room there"),
+        ({"/out": 0}, "the disk is full: results go to --out (/out): make room there"),
+        (
+            {},
+            "the disk is full: Spark sorts below spark.local.dir (/spark), and results go to reconcile.state_dir (/state), and results go to --out (/out)",
+        ),
+    ],
+)
+def test_a_full_disk(free: dict[str, int], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is full is named, where that can be seen."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/spark,/other")
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda folder: SimpleNamespace(free=free.get(folder, 2 * ROOM_BYTES))
+    )
+    error = PySparkException("x\nCaused by: java.io.IOException: No space left on device")
+
+    assert str(_explained(error, "/state", "/out", "local")).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +130,7 @@ def test_errors_of_spark(text: str, said: str) -> None:
 def test_a_jvm_that_was_killed(error: SparkError) -> None:
     """What then comes from Py4J is Spark's error too, and no fault of the program."""
     assert isinstance(error, SPARK)
-    assert "Spark's JVM has ended: killed, perhaps" in str(_explained(error))
+    assert "Spark's JVM has ended: killed, perhaps" in str(_explained(error, "/state", None, "local"))
 
 
 def test_pyspark_stumbles_over_a_jvm_that_was_killed() -> None:
