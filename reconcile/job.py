@@ -9,7 +9,7 @@ import datetime as dt
 import json
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,15 +29,15 @@ from reconcile.night import (
     handing_on,
     kept_ids,
     leavings,
-    renamed,
     results,
     rules,
     summary,
 )
+from reconcile.night.beginning import begin, records
 from reconcile.night.desk import Desk
 from reconcile.night.frames import Frames
 from reconcile.night.judge import STEPS, Judge
-from reconcile.night.nights import Night, Nights, results_folder
+from reconcile.night.nights import Nights, results_folder
 from reconcile.page import advice, morning, pages
 from reconcile.page.figures import Figures
 from reconcile.page.report import progress, show, terminal
@@ -142,7 +142,7 @@ class Ready:
         beyond = cut.backlog([each.input for each in cuts.values()], self.survey.stable)
         small = {**beyond, "": self.survey.journal}
         behind = sum(end - start for spans in small.values() for start, end in spans.values())
-        return _records(cuts) + behind + kept_ids.count(self.nights, base)
+        return records(cuts) + behind + kept_ids.count(self.nights, base)
 
 
 def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready:
@@ -180,7 +180,7 @@ def judge(
     events_from = handing_on.events_from(base, cuts, survey.journal_position)
     number, today, keep = nights.next_number, began.date().isoformat(), settings.reconcile.keep_days
     recent = nights.since(base, today, keep)
-    fit_to(spark, _records(cuts) + kept_ids.count(nights, base))
+    fit_to(spark, records(cuts) + kept_ids.count(nights, base))
     frames = Frames(
         spark,
         kafka_options(settings.kafka),
@@ -232,54 +232,6 @@ def judge(
     kept_ids.sweep(nights)
     kept_ids.forget(nights, today, keep)
     return document
-
-
-def begin(
-    settings: Settings, nights: Nights, survey: Survey
-) -> tuple[Night | None, dict[str, cut.AddressCut]]:
-    """The night that this one goes on from, and what it covers.
-
-    Where nothing has moved it is the last night once more; but not where evidence has gone since that had been judged.
-
-    Raises:
-        PrerequisiteError: what earlier nights have left is not all there.
-    """
-    base, cuts = _begin(settings, nights, survey)
-    leavings.refuse_missing(nights, base, cuts)
-    return base, cuts
-
-
-def _begin(
-    settings: Settings, nights: Nights, survey: Survey
-) -> tuple[Night | None, dict[str, cut.AddressCut]]:
-    base, cuts = _from(settings, nights, survey, nights.settled_base)
-    again = nights.again(cut.positions(cuts), {each.name: rules.kept(each) for each in settings.addresses})
-    if again is not None:
-        before, older = _from(settings, nights, survey, lambda: nights.base_of(again))
-        if not any(each.lost for each in older.values()):
-            return before, older
-        base, cuts = _from(settings, nights, survey, nights.settled_base)
-    return base, cuts
-
-
-def _from(
-    settings: Settings, nights: Nights, survey: Survey, begin: Callable[[], Night | None]
-) -> tuple[Night | None, dict[str, cut.AddressCut]]:
-    """A night, its addresses called as they are now, and what one covers that goes on from it."""
-    nights.former = {}
-    nights.former = renamed.renamed(settings.addresses, begin())
-    base = begin()
-    cuts = survey.cuts(settings.addresses, base.positions if base else {})
-    return base, renamed.with_former(cuts, nights.former)
-
-
-def _records(cuts: Mapping[str, cut.AddressCut]) -> int:
-    return sum(
-        span.cut - span.read_from
-        for each in cuts.values()
-        for topic in each.topics().values()
-        for span in topic.spans
-    )
 
 
 def tell(document: Mapping[str, Any], sentences: Sequence[str], options: Options, *, drawn: bool) -> None:

@@ -10,6 +10,7 @@ from reconcile.anomalies.name import Anomaly
 from reconcile.cluster.admin import TopicFacts
 from reconcile.cluster.survey import Survey
 from reconcile.night import handing_on, kept_ids
+from reconcile.night.beginning import begin
 from reconcile.night.counting import Judgement
 from reconcile.night.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
 from reconcile.night.nights import Night, Nights, ids_folder, results_folder
@@ -142,12 +143,12 @@ def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
         of = {(topic, 0): start for topic, start in starts.items()}
         return Survey("cluster", {"a": roles}, facts, {**ends}, of, ends, ends, {}, JOURNAL)
 
-    base, cuts = job.begin(settings, nights, survey())
+    base, cuts = begin(settings, nights, survey())
     nights.finished[1] = _handed_on(settings, base, cuts, 1)
     assert nights.finished[1].rules == {"a": kept(address)}
 
     def spans() -> tuple[int | None, int]:
-        base, cuts = job.begin(settings, nights, survey())
+        base, cuts = begin(settings, nights, survey())
         assert not any(each.lost for each in cuts.values())
         return base.number if base else None, cuts["a"].input.spans[0].begin
 
@@ -175,7 +176,7 @@ def test_what_a_night_reads(tmp_path: Path) -> None:
     first = survey(1_000_000, 1_000_000)
     assert job.Ready(nights, first).records(settings) == 4_000_000 + 3
 
-    nights.finished[1] = _handed_on(settings, *job.begin(settings, nights, first), 1)
+    nights.finished[1] = _handed_on(settings, *begin(settings, nights, first), 1)
     assert job.Ready(nights, survey(1_000_002, 1_000_001)).records(settings) == 4 * 2 + 3
 
     nights.finished[1].leaves = {f"{ids_folder(TODAY, 1)}/address=a": 1}
