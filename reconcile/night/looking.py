@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies import bridged, fates, lost, moved, order, originals, repeated, torn
 from reconcile.anomalies.name import Anomaly, rows
-from reconcile.night import hops, suspects
+from reconcile.night import hops, strays, suspects
 from reconcile.night.counting import Judgement
 from reconcile.night.desk import Desk
 from reconcile.night.evidence import FIRST, PLACE
@@ -83,9 +83,9 @@ def anomalies(
     if there[suspects.SECOND]:
         looked_at.append(fates.doubled(evidence))
     if there[suspects.STRAY]:
-        looked_at.append(fates.doubled_later(evidence, spans))
-        looked_at.append(fates.phantom(evidence, spans))
-        looked_at.append(fates.beyond_memory(evidence, spans))
+        of_strays = (fates.doubled_later, fates.phantom, fates.beyond_memory)
+        found_there = desk.scratch("strays", concatenated([each(evidence, spans) for each in of_strays]))
+        looked_at.append(strays.with_names(desk.frames, found_there))
     if there[suspects.CHANGED]:
         looked_at.append(fates.corrupted(evidence))
     if there[suspects.UNREAD]:

@@ -8,7 +8,16 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.spark.envelopes import has
 from reconcile.spark.hops import left_behind
-from reconcile.spark.read import address_of, header, headers_digest, place_in, topic_of
+from reconcile.spark.read import (
+    Dialect,
+    address_of,
+    group_of,
+    header,
+    headers_digest,
+    id_of,
+    place_in,
+    topic_of,
+)
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, OUTPUTS, QUARANTINED
 from ringfence_kafka import wire
 
@@ -33,8 +42,7 @@ def accepted(
 
     A part may come from an input of another address; ``sources``: topic → those.
     """
-    key = F.when(has(wire.HEADER_KEY), header(wire.HEADER_KEY)).otherwise(F.col("key"))
-    return _outputs(records, input_topics, numbers, ACCEPTED, key, sources)
+    return _outputs(records, input_topics, numbers, ACCEPTED, _input_key(), sources)
 
 
 def diverted(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
@@ -45,6 +53,24 @@ def diverted(records: DataFrame, input_topics: Mapping[str, str], numbers: Mappi
 def quarantined(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
     """:data:`reconcile.spark.schemas.OUTPUTS`, of quarantine topics."""
     return _outputs(records, input_topics, numbers, QUARANTINED, F.col("key"), {})
+
+
+def named(records: DataFrame, dialect: Dialect, fate: int) -> DataFrame:
+    """ID and group of outputs: ``out_partition``, ``out_offset``, ``out_id``, ``out_group``. For few records."""
+    accepted_one = fate == ACCEPTED
+    whose = F.col("key") if accepted_one else group_of(dialect)
+    told = records.select(
+        F.col("partition").alias("out_partition"), F.col("offset").alias("out_offset"), whose.alias("out_group"), "value", "headers",
+        (_input_key() if accepted_one else F.col("key")).alias("key"),
+    )  # fmt: skip
+    return told.withColumn("out_id", id_of(dialect)).select(
+        "out_partition", "out_offset", "out_id", "out_group"
+    )
+
+
+def _input_key() -> Column:
+    """Of what an accepted record comes from: in a header where it is not the group."""
+    return F.when(has(wire.HEADER_KEY), header(wire.HEADER_KEY)).otherwise(F.col("key"))
 
 
 def _outputs(

@@ -54,10 +54,10 @@ class Targets(NamedTuple):
     others: tuple[Target, ...] = ()
 
 
-def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> DataFrame:
+def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges, *, whole: bool = True) -> DataFrame:
     """The committed records of these ranges; each must end at or below the last stable offset. Null headers = there are none.
 
-    It fails, rather than go on without, when retention deletes something meanwhile.
+    It fails, rather than go on without, when retention deletes something meanwhile; ``whole`` = False: it goes on.
     """
     records = sum(end - begin for each in ranges.values() for begin, end in each.values())
     return (
@@ -67,7 +67,7 @@ def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> Dat
         .option("startingOffsets", _offsets(ranges, 0))
         .option("endingOffsets", _offsets(ranges, 1))
         .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
+        .option("failOnDataLoss", str(whole).lower())
         .option("minPartitions", str(max(1, records // RECORDS_A_TASK)))
         .load()
     )
@@ -103,8 +103,8 @@ def inputs(
     rows = rows.withColumn("part_address", F.coalesce(of_part, F.col("address")))
     itself = F.col("parts").isNotNull() & (F.col("part_number") == 0)
     said = {
-        "id": F.when(~F.col("ids_ignored"), _of_part(_id, dialect, others.values())),
-        "group": F.when(itself, F.col("key")).otherwise(_of_part(_group, dialect, others.values())),
+        "id": F.when(~F.col("ids_ignored"), _of_part(id_of, dialect, others.values())),
+        "group": F.when(itself, F.col("key")).otherwise(_of_part(group_of, dialect, others.values())),
         **_digests(),
     }
     return rows.select(
@@ -132,7 +132,7 @@ def _read_once(records: DataFrame, dialect: Dialect) -> DataFrame:
     Most records are plain, and what follows would copy all that they hold several times.
     """
     special = envelopes.is_envelope() | hops.is_bridged()
-    said = {"id": _id(dialect), "group": _group(dialect), **_digests()}
+    said = {"id": id_of(dialect), "group": group_of(dialect), **_digests()}
     return records.select(
         "topic", "partition", "offset", "timestamp", special.alias("special"),
         F.struct(*(F.when(~special, each).alias(name) for name, each in said.items())).alias("plain"),
@@ -168,14 +168,14 @@ def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[T
 
 def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
     """:data:`reconcile.spark.schemas.AUDITED`, of one topic. Long IDs are kept as digests, as in a ring."""
-    found = _id(dialect)
+    found = id_of(dialect)
     return hops.with_hops(records).select(
         "partition",
         "offset",
         F.unix_millis("timestamp").alias("timestamp"),
         F.when(F.length(found) > ID_BYTES_MAX, F.unhex(F.sha2(found, 256))).otherwise(found).alias("id"),
         # The key of an envelope decides where it is judged, whatever groups its address has.
-        F.when(envelopes.is_envelope(), F.col("key")).otherwise(_group(dialect)).alias("group"),
+        F.when(envelopes.is_envelope(), F.col("key")).otherwise(group_of(dialect)).alias("group"),
         (F.col("key") if dialect.group_header else F.lit(None).cast("binary")).alias("key"),
         F.col("key").isNotNull().alias("keyed"),
         F.col("value").isNull().alias("tombstone"),
@@ -188,7 +188,7 @@ def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
 
 def has_id(dialect: Dialect) -> Column:
     """Whether a record, or a part of a transaction, has a duplicate ID."""
-    return _id(dialect).isNotNull()
+    return id_of(dialect).isNotNull()
 
 
 def headers_of(records: DataFrame) -> DataFrame:
@@ -242,7 +242,7 @@ def header(name: str) -> Column:
     return envelopes.last("headers", name)
 
 
-def _id(dialect: Dialect) -> Column:
+def id_of(dialect: Dialect) -> Column:
     """HornetQ's duplicate ID: bytes; null = none. A digest stands for a value."""
     if dialect.id_from == "key":
         return F.col("key")
@@ -251,7 +251,7 @@ def _id(dialect: Dialect) -> Column:
     return F.coalesce(*(header(each) for each in dialect.id_headers))
 
 
-def _group(dialect: Dialect) -> Column:
+def group_of(dialect: Dialect) -> Column:
     """Null = none. Where a header names it, one that is missing or empty means the default group."""
     if not dialect.group_header:
         return F.col("key")

@@ -118,8 +118,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "reconcile/spark/read.py",
-                'said = {"id": _id(dialect), "group": _group(dialect), **_digests()}',
-                'said = {"id": _id(dialect), "group": F.lit(None).cast("binary"), **_digests()}',
+                'said = {"id": id_of(dialect), "group": group_of(dialect), **_digests()}',
+                'said = {"id": id_of(dialect), "group": F.lit(None).cast("binary"), **_digests()}',
             ),
         ),
         f"{_HEADERS}::test_plain_records_are_read_as_others_are",

@@ -228,14 +228,16 @@ def test_planted(judged: tuple[World, dict[str, Any], DataFrame], name: str) -> 
 
 
 def test_who_it_was(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
-    """Each row of an input says its ID and its group: nobody has to read the record to know whom it concerns."""
+    """Each row says its ID and its group, of an output too: nobody has to read the record to know whom it concerns."""
     _, _, found = judged
+    strays = found.where("anomaly = 'PHANTOM'").collect()
     named = found.where(
         "partition is not null and anomaly in ('FORGOTTEN', 'OVERRUN', 'CROSS-LANE', 'DOUBLED')"
     )
 
     assert {row["anomaly"] for row in named.collect()} == {"FORGOTTEN", "OVERRUN", "CROSS-LANE", "DOUBLED"}
     assert named.where("id is null or `group` is null").count() == 0
+    assert {(bytes(row["id"]), bytes(row["group"])) for row in strays} == {(b"1", b"g")}
 
 
 @pytest.mark.parametrize("reordered", [True, False])
