@@ -324,6 +324,12 @@ def test_codes_that_concern_one_record() -> None:
         ("default_group", {"address": {"group_header": "h"}}, {"address": {"group_header": "h", "default_group": "d"}}),
         ("duplicate_id_headers", {}, {"address": {"duplicate_id_headers": ["h"]}}),
         ("duplicate_id_from", {}, {"address": {"duplicate_id_from": "value"}}),
+        (
+            "add_headers",
+            {"address": {"group_header": "h"}},
+            {"address": {"group_header": "h"}, "add_headers": {"h": "all"}},
+        ),
+        ("add_headers", {}, {"add_headers": {"_AMQ_DUPL_ID": "all"}}),
     ],
 )  # fmt: skip
 def test_keys_that_move_homes(key: str, before: dict[str, Any], after: dict[str, Any]) -> None:

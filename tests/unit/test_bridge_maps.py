@@ -2,6 +2,7 @@
 
 import weakref
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,14 @@ def _at(offset: int, shared: Map | None = ONE, still: str = AT_REST) -> Standing
 def test_first_start() -> None:
     """Nothing was ever forwarded: all begin where the log does, and that is written down before any begins."""
     assert decide(TWO, {}, {0: 3, 1: 0}) == Adopt(ONE, {0: 3, 1: 0})
+
+
+def test_all_have_lost_their_offsets() -> None:
+    """Nobody knows the former members any more: with others it starts where the log does, too, and docs/bridges.md warns of it."""
+    assert decide(THREE, {"berlin": {}, "paris": {}}, {0: 3}) == Adopt(Map(1, THREE), {0: 3})
+    assert decide(("oslo", "rome"), {}, {0: 3}) == Adopt(Map(1, ("oslo", "rome")), {0: 3})
+    document = (Path(__file__).parents[2] / "docs" / "bridges.md").read_text("utf-8")
+    assert "**Where the groups of all members have lost their offsets" in document
 
 
 def test_same_members() -> None:
