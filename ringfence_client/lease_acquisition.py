@@ -283,6 +283,12 @@ class LeaseAcquisition:
         The failure may be a fence. Whose it was, the record says: whoever takes a lease writes it before all else. A holder that
         is draining is no member for this partition any more; it goes on only while nobody has. So does one that a rebalance
         made drain while it asked: what its handlers have finished is to be written, and whoever got the partition waits for that.
+        Who has been put out of the group and was not told yet fences nobody: its client hears it by the next heartbeat, and then it
+        drains, or is a member again.
+
+        Raises:
+            LostError: somebody has taken it.
+            NotOwnerError: it is not known yet how it goes on; to be tried again.
         """
 
         async def look() -> Progress | None:
@@ -296,9 +302,10 @@ class LeaseAcquisition:
         if not draining():
             try:
                 return await self._fenced(lease, look, confirm, after_queue=False)
-            except NotOwnerError as error:
+            except NotOwnerError:
                 if not draining():
-                    raise LostError(str(error)) from error
+                    await look()
+                    raise
         await look()
         return await self._fenced(lease, look, unasked)
 

@@ -70,7 +70,8 @@ class ProgressWriter:
             destination: Topic and partition of the progress record, now.
             dead_letters: Where they go.
             take_back: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
-                what was committed last; called with what tells whether it is draining now. Raises :class:`LostError` if it is not.
+                what was committed last; called with what tells whether it is draining now. Raises :class:`LostError` if it is not,
+                and any other error where that is not known yet.
             explain: What may be behind a write that fails, in words; empty = nothing that can be seen.
             options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
         """

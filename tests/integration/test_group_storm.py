@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.protocol.group import LeaveGroupRequest
 
 from ringfence_client import Message, record
+from ringfence_client import consumer as client
 from ringfence_client.progress import PARTITIONS
 from ringfence_client.record import DRAINING, HELD, Progress
 from tests.support import kafka
@@ -105,6 +107,40 @@ async def test_lost_and_regained_while_a_message_runs(bootstrap: str) -> None:
         states = [each.state for _, each in await _written(bench, away)]
         assert DRAINING in states
         assert HELD in states[states.index(DRAINING) :]
+
+
+async def test_put_out_and_not_told(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group has put it out, and a write fails before aiokafka knows: as long as nobody has taken the lease, what runs goes on and counts."""
+    monkeypatch.setattr(client, "HEARTBEAT_MS", 2_000)
+    free = asyncio.Event()
+    journal = Journal()
+
+    async def work(message: Message) -> None:
+        if message.value and b" 0 " in message.value:
+            await free.wait()
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*values("g", 5))
+        running = await bench.start(journal.handler(0, work), drain_timeout=30.0, session_timeout=6.0)
+        await until(lambda: len(journal.runs) == 1, lambda: str(journal.runs))
+        held = running.consumer.partitions[0]
+        coordinator = running.consumer.held_partitions.consumer._coordinator
+        async with Outsider(bench):
+            # As a session that ran out: aiokafka hears of it by its next heartbeat.
+            await coordinator._send_req(LeaveGroupRequest(coordinator.group_id, coordinator.member_id))
+            await until(lambda: held.writer.fault != "", lambda: held.writer.fault)
+        await asyncio.sleep(0.3)  # that it is not dropped meanwhile is seen after a while only
+        assert running.consumer.partitions[0] is held
+
+        await running.ready()
+        assert running.consumer.partitions[0] is held
+
+        free.set()
+        await _until_ended(journal, 5, running)
+        await running.stop()
+
+    assert judge(journal.runs, {"g": 5}) == []
+    assert {(each.fence, each.attempt) for each in journal.runs} == {(1, 1)}
 
 
 async def test_taken_while_suspended(bootstrap: str) -> None:

@@ -292,11 +292,23 @@ _GIVING_UP: Final = (
         (
             Patch(
                 _OPENING,
-                "                if not draining():\n                    raise LostError(str(error)) from error\n",
-                "                raise LostError(str(error)) from error\n",
+                "            except NotOwnerError:\n                if not draining():\n                    await look()\n                    raise\n",
+                "            except NotOwnerError as error:\n                raise LostError(str(error)) from error\n",
             ),
         ),
         "tests/simulation/test_consumers.py::test_goes_to_another_as_it_is_taken_back",
+    ),
+    Mutant(
+        "lost-as-it-is-put-out",
+        "Who has been put out of the group, and asks whose the lease is before its client was told, drops what runs, and says nothing.",
+        (
+            Patch(
+                _OPENING,
+                "                    await look()\n                    raise\n",
+                "                    raise LostError(lease) from None\n",
+            ),
+        ),
+        "tests/integration/test_group_storm.py::test_put_out_and_not_told",
     ),
     Mutant(
         "asked-by-the-generation-before",
