@@ -51,7 +51,7 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
             if settings.addresses
             else (Members("Dead", ()), [], {})
         )
-        addresses, (consumers, faults), linked, left = await asyncio.gather(
+        addresses, (consumers, faults), linked, (left, untold) = await asyncio.gather(
             lanes.addresses(settings, cluster, group, told),
             consuming.read(settings, session, ignored),
             _bridges(settings),
@@ -66,7 +66,7 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
         addresses=addresses,
         consumers=consumers,
         bridges=linked,
-        faults=faults,
+        faults=[*faults, *untold],
         left_bridges=[
             LeftBridge(each.bridge, each.what, each.do, stands=each.read_by is None) for each in left
         ],

@@ -95,7 +95,9 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
         BrokerUnavailableError: no source answers.
     """
     found = asyncio.run(read(plans(settings, names)))
-    left = [] if names else asyncio.run(left_bridges.read(settings))
+    left, untold = ([], []) if names else asyncio.run(left_bridges.read(settings))
+    for each in untold:
+        click.echo(f"note: {printable(each)}", err=True)
     if all(each.fault for each in found):
         raise BrokerUnavailableError(
             "\n".join(dict.fromkeys(f"bridge {each.bridge}: {each.fault}" for each in found))
@@ -108,8 +110,8 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
         click.echo(json.dumps(document, indent=2))
     else:
         _print(found)
-        for each in left:
-            click.echo(printable(f"{each.bridge}: {each.what}: {each.do}"))
+        for one in left:
+            click.echo(printable(f"{one.bridge}: {one.what}: {one.do}"))
     abandoned = any(each.read_by is None for each in left)
     stands = any(each.fault or any(row.standing for row in each.partitions) for each in found)
     return NOT_WELL if stands or abandoned else 0

@@ -6,12 +6,11 @@ Offsets of a group without members expire, after seven days by default, and then
 
 import asyncio
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from aiokafka.errors import KafkaError
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from agents.bridge.note import Note, decode
@@ -19,7 +18,7 @@ from agents.bridge.plan import Plan, plans
 from ringfence_kafka import group_descriptions, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
-from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
 from ringfence_kafka.hop import as_printed
 from ringfence_kafka.security import confluent_options
 
@@ -56,46 +55,54 @@ class Left:
         )
 
 
-async def read(settings: Settings) -> list[Left]:
-    """All that are found. A cluster that does not answer tells none: whoever asks it anything else says so."""
+async def read(settings: Settings) -> tuple[list[Left], list[str]]:
+    """All that are found; and of each cluster that could not be asked, that none of it are known."""
     known = plans(settings) if settings.bridges or settings.cluster_connections else []
     sources = {each.bootstrap_servers: each for each in (settings.kafka, *(plan.source for plan in known))}
     found = await asyncio.gather(*(_at(settings, each, known) for each in sources.values()))
-    return sorted((each for those in found for each in those), key=lambda each: each.bridge)
+    left = sorted((each for those, _ in found for each in those), key=lambda each: each.bridge)
+    return left, [fault for _, fault in found if fault]
 
 
-async def _at(settings: Settings, source: KafkaSettings, known: Collection[Plan]) -> list[Left]:
-    with suppress(KafkaException, KafkaError, RingfenceError, OSError, TimeoutError):
+async def _at(settings: Settings, source: KafkaSettings, known: Collection[Plan]) -> tuple[list[Left], str]:
+    try:
         begun = await asyncio.to_thread(_begun, settings.app.id, source, known)
-        if begun:
-            async with Cluster(source, settings.app.id) as cluster:
-                return [
-                    each for group, notes in begun.items() for each in await _left(cluster, group, notes, settings, known)
-                ]  # fmt: skip
-    return []
+        found = []
+        for group, places in begun.items():
+            async with Cluster(source, group) as cluster:
+                await cluster.await_coordinator()
+                found += await _left(cluster, await _notes(cluster, places), settings, known)
+    except (KafkaException, KafkaError, RingfenceError, OSError, TimeoutError) as error:
+        why = " ".join(said(error).split())
+        return (
+            [],
+            f"bridges that were taken out of the configuration are not known at {source.bootstrap_servers}: {why}: look again",
+        )
+    return found, ""
 
 
 Notes = dict[str, dict[int, tuple[int, Note]]]
 """By topic and partition: the offset, and what stands beside it."""
 
 
-def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[str, Notes]:
-    """Groups of bridges that are not configured and have no members. Blocks."""
+def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[str, list[tuple[str, int]]]:
+    """Groups of bridges that are not configured and have no members, and the partitions that they have offsets of. Blocks."""
     known = tuple(known)
     admin = AdminClient(confluent_options(source))
     listed = admin.list_consumer_groups(request_timeout=ANSWER_LIMIT_S).result()
+    if listed.errors:  # of one broker; the groups that it coordinates are missing
+        raise listed.errors[0]
     names = [each.group_id for each in listed.valid if _is_left(each.group_id, app_id, known)]
     if not names:
         return {}
     described = group_descriptions.describe(source, names, partial=True)
-    found: dict[str, Notes] = {}
+    found = {}
     for name in (each for each in names if each in described and not described[each].members):
         asked = admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name)], request_timeout=ANSWER_LIMIT_S
         )
-        notes = _notes(asked[name].result().topic_partitions)
-        if notes:
-            found[name] = notes
+        committed = asked[name].result().topic_partitions
+        found[name] = [(each.topic, each.partition) for each in committed if each.offset >= 0]
     return found
 
 
@@ -110,22 +117,25 @@ def _is_left(group: str, app_id: str, known: Iterable[Plan]) -> bool:
     )
 
 
-def _notes(committed: Iterable[TopicPartition]) -> Notes:
+async def _notes(cluster: Cluster, places: Iterable[tuple[str, int]]) -> Notes:
+    """Asked by another client: what confluent-kafka has of the text beside an offset goes on behind its end."""
     found: Notes = {}
-    for each in committed:
-        note = decode(each.metadata or "")
-        if note is not None and each.offset >= 0:
-            found.setdefault(each.topic, {})[each.partition] = (each.offset, note)
+    for topic, partition in places:
+        committed = await cluster.noted(topic, partition)
+        note = None if committed is None else decode(committed.note)
+        if committed is not None and note is not None:
+            found.setdefault(topic, {})[partition] = (committed.offset, note)
     return found
 
 
-async def _left(
-    cluster: Cluster, group: str, notes: Notes, settings: Settings, known: Iterable[Plan]
-) -> list[Left]:
-    source = cluster.kafka.bootstrap_servers
+async def _left(cluster: Cluster, notes: Notes, settings: Settings, known: Iterable[Plan]) -> list[Left]:
+    source, group = cluster.kafka.bootstrap_servers, cluster.group_id
+    there = await cluster.partition_counts(list(notes))
     readers = {plan.source_topic: plan.name for plan in known if plan.source.bootstrap_servers == source}
     found = []
     for topic, by_partition in notes.items():
+        if topic not in there:
+            continue  # deleted: nothing waits
         places = [(topic, each) for each in by_partition]
         present = as_printed((await cluster.identity(topic)).topic_id)
         ends, starts = await asyncio.gather(
@@ -135,8 +145,10 @@ async def _left(
         for place in places:
             offset, note = by_partition[place[1]]
             other = note.topic_id not in {"", present}
-            start = starts.get(place, 0)
-            lag += max(0, ends.get(place, 0) - (start if other else max(start, offset)))
+            if place not in ends or place not in starts:
+                raise BrokerUnavailableError(f"its brokers do not tell where {topic}/{place[1]} ends")
+            start = starts[place]
+            lag += max(0, ends[place] - (start if other else max(start, offset)))
         if lag:
             name = group.removeprefix(wire.bridge_group(settings.app.id, ""))
             found.append(Left(name, group, source, topic, lag, readers.get(topic)))

@@ -295,7 +295,11 @@ def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
     (left,) = bridges.status(config, code=1)["left"]
     shown = run_verb("bridge", "status", "--config", str(config), check=False).stdout
     whole = run_verb("status", "--json", "--config", str(config), check=False)
-    (finding,) = [each for each in json.loads(whole.stdout)["findings"] if each["where"].startswith("bridge")]
+    told = json.loads(whole.stdout)["findings"]
+    assert [each["where"] for each in told if each["where"].startswith("bridge")] == [
+        f"bridge {given.name}"
+    ], told
+    (finding,) = [each for each in told if each["where"].startswith("bridge")]
     (taken_over,) = bridges.status(renamed)["left"]
 
     assert (left["bridge"], left["lag"], left["read_by"]) == (given.name, 7, None)

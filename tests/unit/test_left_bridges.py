@@ -1,9 +1,12 @@
 """Which consumer groups are of bridges that are configured no more."""
 
+import socket
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from agents.bridge.note import Note, encode
 from agents.bridge.plan import plans
@@ -12,6 +15,7 @@ from app.status.model import LeftBridge
 from app.verbs import left_bridges
 from app.verbs.left_bridges import Left
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.group_offsets import Committed
 from tests.support.standing import STATUS
 
 SETTINGS = validate(
@@ -50,15 +54,17 @@ def test_names(group: str, left: bool) -> None:
     assert left_bridges._is_left(group, "shop", plans(SETTINGS)) is left
 
 
-def test_what_stands_beside_the_offset() -> None:
+async def test_what_stands_beside_the_offset() -> None:
     """A group of somebody's that merely has such a name is none."""
-    committed = [
-        TopicPartition("t", 0, 5, encode(Note(forwarded=5))),
-        TopicPartition("t", 1, 7, "somebody's"),
-        TopicPartition("u", 0, -1001, encode(Note())),
-    ]
+    committed = {0: Committed(5, encode(Note(forwarded=5))), 1: Committed(7, "somebody's")}
 
-    assert left_bridges._notes(committed) == {"t": {0: (5, Note(forwarded=5))}}
+    async def noted(_: str, partition: int) -> Committed | None:
+        return committed.get(partition)
+
+    cluster: Any = SimpleNamespace(noted=noted)
+    found = await left_bridges._notes(cluster, [("t", 0), ("t", 1), ("t", 2)])
+
+    assert found == {"t": {0: (5, Note(forwarded=5))}}
 
 
 @pytest.mark.parametrize("reader", [None, "west"])
@@ -73,3 +79,17 @@ def test_finding(reader: str | None) -> None:
     assert "1 message waits in s at kafka:9092 that it has not handed on" in found.what
     assert ("bridge west reads that topic too" in found.what) is bool(reader)
     assert found.do.endswith("--delete --group shop-bridge-east")
+
+
+async def test_a_cluster_that_does_not_answer() -> None:
+    """That none are known is not that there are none."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    settings = validate({"kafka": {"bootstrap_servers": f"127.0.0.1:{port}"}, "app": {"id": "shop"}})
+    with patch.object(left_bridges, "ANSWER_LIMIT_S", 0.5):
+        left, (fault,) = await left_bridges.read(settings)
+
+    assert left == []
+    assert fault.startswith(
+        f"bridges that were taken out of the configuration are not known at 127.0.0.1:{port}: "
+    )
