@@ -124,13 +124,6 @@ def _consumers(
     )
 
 
-def _own(health: Mapping[str, Any] | None, group: str, holder: str) -> Mapping[str, Any] | None:
-    """An answer, if it is of that consumer: on 127.0.0.1 of this machine another one may listen."""
-    if health is None or health.get("consumer_group") != group:
-        return None
-    return health if health.get("name", holder) == holder else None
-
-
 def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None, int]]:
     """By partition: the group of which most messages wait, and how many."""
     found: dict[int, tuple[str | None, int]] = {}

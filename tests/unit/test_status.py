@@ -15,6 +15,7 @@ from app.status.findings import findings, quoted
 from app.status.lanes import memory
 from app.status.model import NOBODY, OPEN, UNKNOWN, Finding, Status
 from app.status.show import document
+from app.verbs.consumers import LeaseRow
 from ringfence_kafka import members
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
 
@@ -309,12 +310,17 @@ def test_nothing_steers_the_terminal() -> None:
 
 def test_somebody_else_answers() -> None:
     """At an address that is only of its own machine another consumer may listen: what it says counts for nothing."""
-    health = {"consumer_group": "billing", "name": "c1"}
+    row = LeaseRow(
+        "billing", "orders", "orders.accepted", 0, "held", "c1", True, 1, 0.0, 0, 0, 0, 0, None, "w:1"
+    )
+    health = {"consumer_group": "billing", "faults": ["disk full"]}
 
-    assert consuming._own(health, "billing", "c1") == health
-    assert consuming._own(health, "billing", "c2") is None
-    assert consuming._own(health, "audit", "c1") is None
-    assert consuming._own(None, "billing", "c1") is None
+    def faults_of(group: str) -> list[str]:
+        answer: consuming.Answer = health | {"consumer_group": group}
+        return consuming._consumers("billing", [row], ("Stable", []), {"w:1": (answer, None)}, {}).faults
+
+    assert faults_of("billing") == ["disk full"]
+    assert faults_of("audit") == []
 
 
 def test_commands_can_be_copied() -> None:
