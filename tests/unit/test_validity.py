@@ -1,12 +1,10 @@
-"""Until when a certificate holds, as Ringfence reads it itself."""
+"""Until when a certificate holds."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import trustme
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from ringfence_kafka import validity
 
@@ -34,17 +32,6 @@ def _issued(folder: Path, begins: datetime, ends: datetime) -> Path:
 def test_validity(tmp_path: Path, begins: timedelta, ends: timedelta, expected: str) -> None:
     """Of the first certificate of the file, whatever stands before it."""
     assert validity.fault(_issued(tmp_path, NOW + begins, NOW + ends)) == expected
-
-
-@pytest.mark.parametrize("year", [1969, 2049, 2050, 2199])
-def test_both_forms_of_a_time(tmp_path: Path, year: int) -> None:
-    """Two digits of a year up to 2049, four from 2050 on."""
-    begins = datetime(1951, 1, 2, 3, 4, 5, tzinfo=UTC)
-    path = _issued(tmp_path, begins, datetime(year, 6, 7, 8, 9, 10, tzinfo=UTC))
-    certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
-    found = validity.read(certificate.public_bytes(Encoding.DER))
-
-    assert found == (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
 @pytest.mark.parametrize("content", ["", "-----BEGIN CERTIFICATE-----", "no PEM", None])
