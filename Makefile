@@ -31,7 +31,8 @@ test: setup lint
 
 # What `make test` leaves out, because it takes long and a quicker test is beside it.
 long: setup
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m long
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "long and not alone"
+	$(BIN)/python -m pytest -m alone
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit tests/property

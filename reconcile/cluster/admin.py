@@ -1,8 +1,9 @@
 """Questions to the cluster that Spark's Kafka source does not ask: what is committed, and where logs begin and end."""
 
+import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -17,7 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
-from reconcile.cluster import access
+from reconcile.cluster import access, moving
 from ringfence_kafka import refusals
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import (
@@ -35,6 +36,8 @@ CONTACT_LIMIT_S: Final = 10.0
 ANSWER_LIMIT_S: Final = 15.0
 OPEN_LIMIT_S: Final = 120.0
 """Longer than the broker keeps a transaction of a worker that died open."""
+DOWN_LIMIT_S: Final = 1.0
+"""For an answer although the client says that all brokers are away."""
 LOOK_EVERY_S: Final = 0.1
 HEAR_EVERY_S: Final = 0.02
 """How soon an answer, a refusal or a signal is noticed."""
@@ -86,9 +89,12 @@ class Admin:
         options = confluent_options(kafka)
         self._options = options | {"group.id": group, "enable.auto.commit": False}
         try:
-            self._admin = AdminClient(options | {"error_cb": self._hear})
+            self._admin = self._client()
         except KafkaException as error:
             raise ConfigurationError(f"[kafka] cannot be used: {error.args[0].str()}: fix that") from error
+
+    def _client(self) -> AdminClient:
+        return AdminClient(confluent_options(self._kafka) | {"error_cb": self._hear})
 
     def connect(self) -> str:
         """Make sure that a broker is there and grants access; returns the cluster's ID, empty where it has none.
@@ -143,18 +149,24 @@ class Admin:
             PrerequisiteError: this user may not see the group.
         """
         wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(*each) for each in places])
-        asked = self._admin.list_consumer_group_offsets([wanted], request_timeout=ANSWER_LIMIT_S)
+
+        def ask() -> Sequence[TopicPartition]:
+            # A client that knows a coordinator goes on asking it when it was restarted, and never hears; then it aborts the process.
+            anew = self._client()
+            asked = anew.list_consumer_group_offsets([wanted], request_timeout=ANSWER_LIMIT_S)
+            found = self._awaited(asked[self._group], anew).topic_partitions or ()
+            if fault := next((each.error for each in found if each.error is not None), None):
+                raise KafkaException(fault)
+            return found
+
         try:
-            answers = self._awaited(asked[self._group]).topic_partitions or ()
+            answers = moving.asked(self._admin, ask)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 raise PrerequisiteError(
                     f"group {self._group}: this user may not see it: allow Describe on it; see docs/security.md"
                 ) from error
             raise self._unavailable(error) from error
-        for each in answers:
-            if each.error is not None:
-                raise self._unavailable(KafkaException(each.error))
         return {(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in answers}
 
     def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
@@ -256,9 +268,13 @@ class Admin:
         wanted = {TopicPartition(*each): spec for each in places}
         if not wanted:
             return {}
-        try:
+
+        def ask() -> dict[Place, int]:
             futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_LIMIT_S)
             return {(tp.topic, tp.partition): int(self._awaited(each).offset) for tp, each in futures.items()}
+
+        try:
+            return moving.asked(self._admin, ask)
         except KafkaException as error:
             raise self._unavailable(error) from error
 
@@ -268,20 +284,25 @@ class Admin:
         else:
             self._heard.append(error)
 
-    def _awaited(self, future: "Future[Answer]") -> Answer:
-        """An answer. It hears what becomes of the connections, so that nobody waits for brokers that are all away.
+    def _awaited(self, future: "Future[Answer]", admin: AdminClient | None = None) -> Answer:
+        """An answer, of this client where another one is asked. It hears what becomes of the connections, so that nobody waits for brokers that are all away.
 
         Raises:
             BrokerUnavailableError: all of them are, or let nobody in.
             KafkaException: the answer, or that it did not come in time.
         """
+        asked = admin or self._admin
         self._heard.clear()
         self._down = False
+        patience = math.inf
         while not wait([future], HEAR_EVERY_S).done:
-            self._admin.poll(0)
+            asked.poll(0)
             if self._down:
+                # That may be of a restart long ago, heard only now: then the answer comes all the same.
+                self._down, patience = False, min(patience, time.monotonic() + DOWN_LIMIT_S)
+            if time.monotonic() > patience:
                 raise access.unreachable(self._kafka, self._heard)
-        self._admin.poll(0)  # what was heard up to here is of no later question
+        asked.poll(0)  # what was heard up to here is of no later question
         return future.result()
 
     def _unavailable(self, error: KafkaException) -> BrokerUnavailableError:

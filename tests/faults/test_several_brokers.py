@@ -14,7 +14,7 @@ from tests.support.group_checker import judge
 from tests.support.group_system import PARTITIONS, System, assert_rising
 from tests.support.group_traffic import Flow, Shape, generate
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.alone]
 SEED = 7_919
 MESSAGES = 40_009
 """More than are sent."""

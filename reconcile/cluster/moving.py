@@ -1,0 +1,51 @@
+"""Answers that say *not now*, or *not here*: while leaders and coordinators move a cluster gives them, and a moment later another one."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+Answer = TypeVar("Answer")
+
+LIMIT_S: Final = 30.0
+"""Longer than a broker's session, and than the start of one that is restarted."""
+PAUSE_S: Final = 0.2
+LEADERS_LIMIT_S: Final = 5.0
+MOVING: Final = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        # Of the client itself: partitions have no leader now; the connection to one is lost.
+        KafkaError._NOENT,  # noqa: SLF001 - their names in the client
+        KafkaError._TRANSPORT,  # noqa: SLF001
+    }
+)
+
+
+def asked(admin: AdminClient, question: Callable[[], Answer]) -> Answer:
+    """Its answer. It is asked again while that is one of :data:`MOVING`, for :data:`LIMIT_S`.
+
+    Raises:
+        KafkaException: any other, or the last of these.
+    """
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            return question()
+        except KafkaException as error:
+            if error.args[0].code() not in MOVING or time.monotonic() > deadline:
+                raise
+        time.sleep(PAUSE_S)
+        # The client asks whom it knew to lead until somebody asks who leads now.
+        with contextlib.suppress(KafkaException):
+            admin.list_topics(timeout=LEADERS_LIMIT_S)

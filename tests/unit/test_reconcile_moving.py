@@ -1,0 +1,59 @@
+"""Questions to a cluster whose leaders and coordinators move."""
+
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from reconcile.cluster import moving
+
+
+class _Admin:
+    """Counts how often it was asked who leads."""
+
+    def __init__(self) -> None:
+        self.looked = 0
+
+    def list_topics(self, **_: Any) -> None:
+        self.looked += 1
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def _asked(admin: _Admin, answers: list[int]) -> str:
+    """``answers``: the codes of the errors that come before the answer."""
+
+    def question() -> str:
+        if answers:
+            raise KafkaException(KafkaError(answers.pop(0)))
+        return "found"
+
+    return moving.asked(cast(AdminClient, admin), question)
+
+
+def test_asked_until_all_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time after the client was made to look who leads, also where nobody tells."""
+    monkeypatch.setattr(moving, "PAUSE_S", 0.0)
+    admin = _Admin()
+
+    assert _asked(admin, list(moving.MOVING)) == "found"
+    assert admin.looked == len(moving.MOVING)
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT]
+)
+def test_what_does_not_pass_is_told_at_once(code: int) -> None:
+    """Nothing is gained by asking again."""
+    admin = _Admin()
+    with pytest.raises(KafkaException) as raised:
+        _asked(admin, [code])
+
+    assert (raised.value.args[0].code(), admin.looked) == (code, 0)
+
+
+def test_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes on moving past the limit is told as it is."""
+    monkeypatch.setattr(moving, "LIMIT_S", -1.0)
+    with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
+        _asked(_Admin(), [KafkaError.NOT_COORDINATOR])
