@@ -91,7 +91,9 @@ def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[st
     admin = AdminClient(confluent_options(source))
     listed = admin.list_consumer_groups(request_timeout=ANSWER_LIMIT_S).result()
     if listed.errors:  # of one broker; the groups that it coordinates are missing
-        raise listed.errors[0]
+        error = listed.errors[0]
+        # A KafkaError can be raised, and is not what threads and futures can hand on: who waits for it waits for ever.
+        raise error if isinstance(error, KafkaException) else KafkaException(error)
     names = [each.group_id for each in listed.valid if _is_left(each.group_id, app_id, known)]
     if not names:
         return {}
