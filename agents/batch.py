@@ -55,8 +55,8 @@ class FetchedBatch:
     """What it costs in memory until its transaction has ended."""
     held: tuple[Held, ...] = field(default=(), compare=False, repr=False)
     """The memory itself."""
-    fetched_at: float = field(default=0.0, compare=False)
-    """When it was taken from what was fetched, by the monotonic clock; 0 = that counts no more."""
+    asked_at: float = field(default=0.0, compare=False)
+    """When the broker was asked for it, which then had it, by the monotonic clock; 0 = that counts no more."""
 
     def joined(self, later: Self) -> Self | None:
         """Both as one, if ``later`` goes on exactly where this ends and the two are not too many; else None."""

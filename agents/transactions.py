@@ -40,7 +40,7 @@ log: Final = logging.getLogger("ringfence.lane")
 Observe = Callable[[float, Sequence[int]], None]
 """Told of each batch how many seconds it took, and how many parts each envelope had that was accepted in it."""
 Took = Callable[[float], None]
-"""Told of each batch how many seconds it took from its fetch on."""
+"""Told of each batch how many seconds passed from asking for it until readers could have what came of it."""
 
 TRANSACTION_LIMIT_S: Final = 15.0
 """For one transaction: longer than any healthy one, and shorter than the broker's time-out of 60 s."""
@@ -122,7 +122,7 @@ class Transactions:
         self._divided.succeeded()
         if done == batch.end:
             return None
-        return dataclasses.replace(batch, begin=done, records=raw.since(batch.records, done), fetched_at=0.0)
+        return dataclasses.replace(batch, begin=done, records=raw.since(batch.records, done), asked_at=0.0)
 
     def _part(self, batch: FetchedBatch, records: Sequence[Record]) -> tuple[FetchedBatch, Sequence[Record]]:
         """What goes into one transaction, of what is due."""
@@ -136,10 +136,12 @@ class Transactions:
     ) -> int:
         """Returns up to where it is done."""
         table, producer, opening = opened.table, opened.producer, self._opening
-        began = time.perf_counter()
+        began, written_at = time.perf_counter(), time.monotonic()
         outcome, outputs, change, state = self._plan(batch, records, opened)
 
         async def approve(bases: list[int]) -> None:
+            nonlocal written_at
+            written_at = time.monotonic()
             for point in _points(outcome, change.meta.capacity, table.meta):
                 await reach(point, self._name)
             if 0 <= bases[-1] < table.position:
@@ -153,6 +155,8 @@ class Transactions:
                 opening.group_id,
                 approve,
             )
+        # Readers get it with its marker. The coordinator writes that behind its answer, by a request of its own (KIP-98): as long again.
+        marker_s = time.monotonic() - written_at
         self._marked |= dict.fromkeys(((each.topic, each.partition) for each in outputs), time.monotonic())
         await reach("after-commit", self._name)
         position = bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
@@ -162,8 +166,8 @@ class Transactions:
         cursor.done(outcome.end)
         if batch.records:  # else it was passed over markers
             self._count(outcome, time.perf_counter() - began)
-            if batch.fetched_at:
-                self._took(time.monotonic() - batch.fetched_at)
+            if batch.asked_at:
+                self._took(time.monotonic() - batch.asked_at + marker_s)
         return outcome.end
 
     async def _prime(self, outputs: Sequence[Outgoing], opened: Opened) -> None:

@@ -192,7 +192,11 @@ def latency_command(
     console = Console()
     plan = Plan(backlog, partitions, value_bytes=value_bytes)
     load = latency.Load(rate, seconds, backlog, plan, partitioner)
-    versions = {name: latency.Version(root) for name, root in beside}
+    versions = {
+        f"{name}, {each} ms" if each else name: latency.Version(root, each)
+        for name, root in beside
+        for each in targets or (0,)
+    }
     versions |= {f"{each} ms": latency.Version(ROOT, each) for each in targets} or {
         latency.HERE: latency.Version(ROOT)
     }

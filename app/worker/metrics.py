@@ -120,12 +120,12 @@ class _LaneCollector(Collector):
 def _pace(spacing: Spacing) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "ringfence_worker_latency_target_seconds",
-        "app.latency_target_ms: half of the messages are to be committed within so long.",
+        "app.latency_target_ms: half of the messages are to be there for readers within so long.",
         value=spacing.target_s,
     )
     yield GaugeMetricFamily(
         "ringfence_worker_batch_seconds",
-        "From the fetch of a batch to its commit: half of the last ones took longer.",
+        "From asking for a batch until readers can have it: half of the last ones took longer.",
         value=spacing.took_s,
     )
     yield GaugeMetricFamily(

@@ -55,6 +55,8 @@ class Pace:
         self._cpu = cpu
         self._due: dict[int, float] = {}
         """When a broker may be asked again, by its node number."""
+        self._asked: dict[int, float] = {}
+        """When a broker was asked last, of those that had been left alone."""
         self._read_at = clock()
         self._actions = fetcher._get_actions_per_node  # noqa: SLF001
         fetcher._get_actions_per_node = self._paced  # noqa: SLF001
@@ -63,6 +65,16 @@ class Pace:
     def hurry(self) -> None:
         """Partitions are to be read from elsewhere: what comes to them is not to wait for the end of a long fetch."""
         self._read_at = self._clock()
+
+    def asked_at(self, tp: TopicPartition) -> float:
+        """When the broker was asked for what is there of a partition now, by the clock.
+
+        That is a moment ago, but where its broker had been left alone, so that there was something to fetch. If the fetch has lasted longer
+        than a batch takes in all, it lay there until something came.
+        """
+        now = self._clock()
+        asked = self._asked.get(self._fetcher._select_read_replica(tp), now)  # noqa: SLF001
+        return asked if now - asked < self._spacing.took_s else now
 
     @staticmethod
     def _whole_wait_ms(quiet_s: float, partitions: int) -> int:
@@ -94,9 +106,13 @@ class Pace:
         fetches, resets, timeout, stale, resumed = self._actions(assignment)
         due = []
         for node, request in fetches:
-            left = self._due.get(node, 0.0) - now
-            if left > 0:
-                timeout = min(timeout, left)
+            again = self._due.get(node, 0.0)
+            if again > now:
+                timeout = min(timeout, again - now)
+                continue
+            due.append((node, request))
+            if again:
+                self._asked[node] = now
             else:
-                due.append((node, request))
+                self._asked.pop(node, None)
         return due, resets, timeout, stale, resumed

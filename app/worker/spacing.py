@@ -29,14 +29,14 @@ class Spacing:
     """Of one worker. In any thread.
 
     A message that comes while a broker is left alone waits for half of that, on average, and then for its transaction. So half of
-    them are committed within the target where ``wait + transaction = target`` for a wait of half the spacing. Where transactions take
+    them can be read within the target where ``wait + transaction = target`` for a wait of half the spacing. Where transactions take
     so long that this leaves little, fetches keep their distance all the same: a lane runs one transaction at a time, and what comes
     meanwhile costs least as one batch. And where many lanes have a little to do each, the wait grows until transactions leave half of a
     core.
     """
 
     def __init__(self, target_s: float) -> None:
-        """``target_s``: within so many seconds of its arrival half of the messages are to be committed."""
+        """``target_s``: within so many seconds of their arrival half of the messages are to be there for readers of committed data."""
         self.target_s = target_s
         self._took_s = TOOK_FIRST_S
         self._least_s = LEAST_MIN_S
@@ -49,7 +49,7 @@ class Spacing:
 
     @property
     def took_s(self) -> float:
-        """What a batch takes from its fetch to its commit: half of the last ones took longer."""
+        """What a batch takes, from asking for it until readers can have it: half of the last ones took longer."""
         return self._took_s
 
     @property
@@ -79,6 +79,6 @@ class Spacing:
         return {name: round(seconds * 1000, 1) for name, seconds in found.items()}
 
     def took(self, seconds: float) -> None:
-        """A batch did, from its fetch to its commit."""
+        """A batch did, from asking for it until readers can have it."""
         estimate = self._took_s * STEP if seconds > self._took_s else self._took_s / STEP
         self._took_s = min(TOOK_MAX_S, max(TOOK_MIN_S, estimate))

@@ -304,9 +304,19 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                 self._empty[tp] = (begin, end)
                 self._empty_since[tp] = time.monotonic()
             return None
+        asked_at = self._pace.asked_at(tp)
         return FetchedBatch(
-            tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed, held.bytes, (held,), time.monotonic()
-        )  # fmt: skip
+            tp.topic,
+            tp.partition,
+            begin,
+            end,
+            records,
+            self._seeks[tp],
+            malformed,
+            held.bytes,
+            (held,),
+            asked_at,
+        )
 
     async def rewind_all(
         self, places: Collection[tuple[TopicPartition, int]]

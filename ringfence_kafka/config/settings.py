@@ -86,7 +86,7 @@ class AppSettings(Section):
     buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20)
     """What a worker has of messages that were fetched and are not finished, of all its lanes together."""
     latency_target_ms: int = Field(default=20, ge=1, le=5_000)
-    """Within so long of its arrival half of the messages are committed, at a trickle; the larger, the less CPU a message takes."""
+    """Within so long of their arrival half of the messages are there for readers, at a trickle; the larger, the less CPU a message takes."""
 
     @field_validator("instance")
     @classmethod

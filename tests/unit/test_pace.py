@@ -120,6 +120,37 @@ def test_the_wait_is_that_of_the_moment() -> None:
     assert waits == pytest.approx([0.068, 0.015], rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("fetched_s", "counted"),
+    [(0.002, True), (0.04, False)],
+    ids=["something was there", "the fetch lay with the broker until something came"],
+)
+def test_when_a_batch_begins(fetched_s: float, counted: bool) -> None:
+    """Where its broker had been left alone: when that was asked. A fetch that lasted longer than a batch takes found nothing at first."""
+    asked = Asked()
+    asked.read(p0=False)
+    asked.clock.now += asked.spacing.wait_s
+    asked.brokers()
+    began = asked.clock.now
+    asked.clock.now += fetched_s
+
+    assert asked.pace.asked_at(TopicPartition("orders", 1)) == (began if counted else asked.clock.now)
+    assert asked.pace.asked_at(TopicPartition("orders", 2)) == asked.clock.now
+
+
+def test_who_is_behind_is_asked_at_once() -> None:
+    """What it then brings does not begin when an earlier fetch did that had been waited for."""
+    asked = Asked()
+    asked.read(p0=False)
+    asked.clock.now += asked.spacing.wait_s
+    asked.brokers()
+    asked.read(p0=True)
+    asked.brokers()
+    asked.clock.now += 0.001
+
+    assert asked.pace.asked_at(TopicPartition("orders", 0)) == asked.clock.now
+
+
 @pytest.mark.parametrize("behind", [{"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}])
 def test_who_is_behind_does_not_wait(behind: dict[str, bool]) -> None:
     """One partition is enough, in whatever order they were read."""

@@ -6,15 +6,20 @@ import pytest
 
 from agents import transactions
 from agents.batch import FetchedBatch
-from agents.opening import Opening
+from agents.cursor import Cursor
+from agents.opening import Opened, Opening
 from agents.transactions import Transactions
 from ringfence_kafka.config.load import validate
 
 
-def _made() -> Transactions:
+def _opening() -> Opening:
     address = validate({"addresses": [{"name": "orders"}]}).addresses[0]
-    opening: Any = SimpleNamespace(name="orders-0", address=address)
-    return Transactions(cast("Opening", opening), Counter())
+    opening: Any = SimpleNamespace(name="orders-0", address=address, group_id="ringfence")
+    return cast("Opening", opening)
+
+
+def _made() -> Transactions:
+    return Transactions(_opening(), Counter())
 
 
 def _batch() -> FetchedBatch:
@@ -41,3 +46,39 @@ def test_many_that_go_to_quarantine(
         "lane orders-0: orders/0/8 goes to quarantine: odd, and so did 3 more since the last such line",
         "lane orders-0: orders/0/9 goes to quarantine: odd",
     ]
+
+
+async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From when its broker was asked until readers can have it, which is as long after the commit as that took."""
+    asked_at, written_at, committed_at = 50.0, 50.5, 50.75
+    now = written_at
+    monkeypatch.setattr("agents.transactions.time.monotonic", lambda: now)
+
+    async def transact(_batches: Any, _offsets: Any, _group: str, approve: Any) -> list[int]:
+        nonlocal now
+        await approve([7])
+        now = committed_at
+        return [7]
+
+    table: Any = SimpleNamespace(position=0, meta=None, apply=lambda *_: None)
+    opened: Any = SimpleNamespace(table=table, producer=SimpleNamespace(transact=transact), epoch=1)
+    change: Any = SimpleNamespace(meta=SimpleNamespace(capacity=9))
+    state: Any = SimpleNamespace(builder=SimpleNamespace(record_count=lambda: 1))
+    outcome: Any = SimpleNamespace(end=9)
+    took: list[float] = []
+    lane = Transactions(_opening(), Counter(), took=took.append)
+    monkeypatch.setattr("agents.transactions._points", lambda *_: [])
+    monkeypatch.setattr(lane, "_plan", lambda *_: (outcome, [], change, [state]))
+    monkeypatch.setattr(lane, "_count", lambda *_: None)
+    cursor: Any = SimpleNamespace(done=lambda _: None)
+    monkeypatch.setattr(lane, "_prime", _nothing)
+    record: Any = object()
+
+    batch = FetchedBatch("orders", 0, 0, 9, [record], 0, asked_at=asked_at)
+    assert await lane._transact(batch, [record], cast("Opened", opened), cast("Cursor", cursor)) == 9
+
+    assert took == [1.0]
+
+
+async def _nothing(*_: Any) -> None:
+    pass
