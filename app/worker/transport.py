@@ -306,17 +306,8 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             return None
         asked_at = self._pace.asked_at(tp)
         return FetchedBatch(
-            tp.topic,
-            tp.partition,
-            begin,
-            end,
-            records,
-            self._seeks[tp],
-            malformed,
-            held.bytes,
-            (held,),
-            asked_at,
-        )
+            tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed, held.bytes, (held,), asked_at
+        )  # fmt: skip
 
     async def rewind_all(
         self, places: Collection[tuple[TopicPartition, int]]

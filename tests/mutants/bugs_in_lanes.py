@@ -133,6 +133,18 @@ MUTANTS: Final = (
         "tests/unit/test_spacing.py::test_half_of_the_messages_are_committed_in_time",
     ),
     Mutant(
+        "fetch-costs-no-time",
+        "What a fetch takes comes on top of app.latency_target_ms.",
+        (Patch("app/worker/pace.py", "return asked if now - asked <", "return now if now - asked <"),),
+        "tests/unit/test_pace.py::test_when_a_batch_begins",
+    ),
+    Mutant(
+        "marker-costs-no-time",
+        "What readers wait for the marker comes on top of app.latency_target_ms.",
+        (Patch("agents/transactions.py", "batch.asked_at + marker_s)", "batch.asked_at)"),),
+        "tests/unit/test_transactions.py::test_how_long_a_batch_took",
+    ),
+    Mutant(
         "late-end-in-the-next",
         "An end without an answer comes in the midst of the next transaction, which is committed in part.",
         (

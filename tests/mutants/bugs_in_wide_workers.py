@@ -147,8 +147,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "app/worker/pace.py",
-                "        self._read_at = self._clock()\n\n    @static",
-                "        pass\n\n    @static",
+                "        self._read_at = self._clock()\n\n    def asked_at",
+                "        pass\n\n    def asked_at",
             ),
         ),
         "tests/unit/test_pace.py::test_where_nothing_comes_for_long_they_last_as_many_partitions_cost",
