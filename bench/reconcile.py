@@ -107,12 +107,20 @@ def _write(bootstrap: str, name: str, records: int) -> int:
         resend = bool(known) and rng.random() < RESENDS
         message = rng.choice(known) if resend else (b"id-%012d" % number, b"customer-%04d" % group)
         headers: list[tuple[str, str | bytes | None]] = [("_AMQ_DUPL_ID", message[0])]
-        _put(source, name, partition, message[1], headers)
+        at_ms = time.time_ns() // 1_000_000
+        _put(source, name, partition, message[1], headers, at_ms)
         if not resend:
             known.append(message)
             del known[: -2 * RECENT if len(known) > 4 * RECENT else 0]
             place = wire.source(name, partition) + b"%d" % ends[partition]
-            _put(target, f"{name}.accepted", partition, message[1], [*headers, (wire.HEADER_SOURCE, place)])
+            _put(
+                target,
+                f"{name}.accepted",
+                partition,
+                message[1],
+                [*headers, (wire.HEADER_SOURCE, place)],
+                at_ms,
+            )
             accepted += 1
         ends[partition] += 1
         if number % TRANSACTION_RECORDS == TRANSACTION_RECORDS - 1:
@@ -128,11 +136,16 @@ def _write(bootstrap: str, name: str, records: int) -> int:
 
 
 def _put(
-    producer: Producer, topic: str, partition: int, key: bytes, headers: list[tuple[str, str | bytes | None]]
+    producer: Producer,
+    topic: str,
+    partition: int,
+    key: bytes,
+    headers: list[tuple[str, str | bytes | None]],
+    at_ms: int,
 ) -> None:
     while True:
         try:
-            producer.produce(topic, VALUE, key, partition, headers=headers)
+            producer.produce(topic, VALUE, key, partition, headers=headers, timestamp=at_ms)
         except BufferError:
             producer.poll(0.1)
         else:
