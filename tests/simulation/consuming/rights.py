@@ -19,6 +19,8 @@ class ConsumerRights(Rights):
         super().__init__()
         self._openings: dict[asyncio.Task[Any], None] = {}
         """That have fenced somebody."""
+        self.fences: list[tuple[int, float]] = []
+        """Of which partition, and when."""
         self._draining = draining
         self._cluster = cluster
 
@@ -29,8 +31,10 @@ class ConsumerRights(Rights):
     def fence(self, transactional_id: str) -> Any:
         known = self._cluster.transactions.known.get(transactional_id)
         own = known is not None and known.by is asyncio.get_running_loop()
-        if own or self._draining(int(transactional_id.rpartition("/")[2])):
+        partition = int(transactional_id.rpartition("/")[2])
+        if own or self._draining(partition):
             return EXEMPT
+        self.fences.append((partition, asyncio.get_running_loop().time()))
         opening = super().fence(transactional_id)
         if opening is not None and not opening.get_name().startswith(
             "progress"

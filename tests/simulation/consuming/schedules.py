@@ -62,6 +62,14 @@ class ConsumerSchedule(Schedule):
         """Whether all who are there are answered soon, whatever else happens."""
         return all(each.kind in HEARD for each in self.happenings)
 
+    @property
+    def quick(self) -> bool:
+        """Whether nothing comes between what somebody asks of a lease and its fence but the wait for its turn."""
+        return all(
+            each.kind in (Kind.SEND, Kind.CLOCK, Kind.STOP) or (each.kind is Kind.LATE and each.at == "end")
+            for each in self.happenings
+        )
+
     def __str__(self) -> str:
         head = (
             f"seed {self.seed}: consumers, {self.partitions} partitions, {self.processes} processes, {self.concurrency} handlers, prefetch "

@@ -143,6 +143,11 @@ def _then(dice: random.Random, within: float, at: str = "") -> Happening:
     return Happening(AGES, within * (1.0 if at else dice.random()), Kind.CLOCK, at)
 
 
+def _after(seconds: float) -> Happening:
+    """Nothing, for so long."""
+    return Happening(AGES, seconds, Kind.CLOCK)
+
+
 def slow_readers(dice: random.Random) -> list[Happening]:
     """Who waits for a lease asks, and is answered late; its holder was away, writes again, and is gone."""
     begun = Happening(AGES, 0.6, Kind.SEND, messages=(Task(b"g0", 0.0, "ok"),))
@@ -255,12 +260,21 @@ def tail(dice: random.Random) -> list[Happening]:
     ]
 
 
+def queued(dice: random.Random) -> list[Happening]:
+    """Somebody ends in order and cannot write for a while; who is to have its partition waits for a write of its own, and it writes again meanwhile."""
+    both = [dataclasses.replace(burst(dice, 1, (30.0,), ("ok",)), partition=each) for each in (0, 1)]
+    ends = Happening(AGES, 1.0, Kind.STOP, process=dice.randrange(2), seconds=20.0)
+    late = [Happening(AGES, 1.5, Kind.LATE, "end", count=1, seconds=each) for each in (SLOW_S, 20.0)]
+    between = [_after(dice.uniform(0.8, 1.0)), _after(dice.uniform(1.2, 2.2))]
+    return [_after(1.5), *both, ends, between[0], late[0], between[1], late[1]]
+
+
 THEMES: Final[Mapping[Callable[[random.Random], list[Happening]], int]] = {
     taken_over: 8, stopped: 1, killers: 1, sick: 1, refused_letters: 1, other_clocks: 1, calm: 3, slow_readers: 3, many_begun: 1, eaten: 2,
     overslept: 1, late: 4, recreated: 3, tail: 1,
 }  # fmt: skip
 """What a schedule is about, and how often."""
-APART: Final = (killer_beside, as_its_time_is_up, parked)
+APART: Final = (killer_beside, as_its_time_is_up, parked, queued)
 """What is rare, and costs little to be about."""
 LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
 FIXED: Final[Mapping[Callable[[random.Random], list[Happening]], Mapping[str, Any]]] = {
@@ -272,5 +286,6 @@ FIXED: Final[Mapping[Callable[[random.Random], list[Happening]], Mapping[str, An
     eaten: {"partitions": 1, "handler_timeout": 0.0},
     overslept: LONG,
     tail: {"partitions": 1},
+    queued: {**LONG, "partitions": 2, "lease_timeout": 3.0},
 }
 """What is not diced, of those where each happening says in which partition it is."""

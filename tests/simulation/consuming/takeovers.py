@@ -1,10 +1,14 @@
 """What must hold from one holder to the next, whatever topic it is that they hold a partition of."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Final
 
 from tests.simulation.consuming.world import ConsumerWorld, Written
 from tests.simulation.names import ACCEPTED
+
+LOOKED_S: Final = 0.5
+"""How old what is known of a lease may be when its holder is fenced, where requests are answered soon."""
 
 
 def takeovers(world: ConsumerWorld, partition: int) -> Iterable[str]:
@@ -34,6 +38,22 @@ def takeovers(world: ConsumerWorld, partition: int) -> Iterable[str]:
         if taken and after.at < before.at + limit:
             yield f"EARLY {name}: at {after.at:.4f} {other} has taken what {one} wrote at {before.at:.4f}"
     yield from _followed(world, partition, first)
+    yield from _hasty(world, partition, all_written)
+
+
+def _hasty(world: ConsumerWorld, partition: int, written: Sequence[Written]) -> Iterable[str]:
+    """Who was fenced although it had just written, where who fences could know that. It goes on, and nothing of it shows but for this."""
+    if not world.plan.quick:
+        return
+    for process in world.processes:
+        for number, at in process.rights.fences:
+            before = [each for each in written if each.at < at]
+            if number != partition or not before or before[-1].owner == process.name:
+                continue
+            last = before[-1].progress
+            limit = world.plan.lease_timeout if last.running else world.plan.lease_idle
+            if not last.released and before[-1].at + LOOKED_S < at < before[-1].at + limit:
+                yield f"HASTY {ACCEPTED}/{partition}: {process.name} fences at {at:.4f} who wrote {last} at {before[-1].at:.4f}"
 
 
 def _followed(world: ConsumerWorld, partition: int, first: dict[int, Written]) -> Iterable[str]:
