@@ -327,10 +327,11 @@ class Lanes:
 
     def _state_changed(self) -> None:
         """Say it once when the worker becomes ready, and once when it no longer is."""
-        if self.ready == self._was_ready:
+        ready = self.ready
+        if ready == self._was_ready:
             return
-        self._was_ready = self.ready
-        if self.ready:
+        self._was_ready = ready
+        if ready:
             log.info("ready: %d lanes open", len(self._lanes))
         else:
             waiting = [lane.name for lane in self._lanes.values() if lane.state is not LaneState.OPEN]

@@ -70,7 +70,9 @@ class ProgressTopic:
 
     def home(self, key: bytes) -> int:
         """The partition that the records of a key are written to, from now on as long as the topic lives."""
-        return self._homes.setdefault(key, self._hashed(key))
+        if key not in self._homes:
+            self._homes[key] = self._hashed(key)
+        return self._homes[key]
 
     async def latest(self, key: bytes) -> Progress | None:
         """The last record of this key that was committed before the call; None = there is none.
@@ -90,7 +92,7 @@ class ProgressTopic:
 
         A record that is committed later was not written before then.
         """
-        home = self._homes.get(key, self._hashed(key))
+        home = self._homes[key] if key in self._homes else self._hashed(key)
         value, asked_at = await self._latest.look(home, key)
         if value is None:
             home, value, asked_at = await self._elsewhere(key, home, asked_at)

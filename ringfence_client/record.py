@@ -7,6 +7,7 @@ they may be many. Commit metadata, which is where others keep such things, takes
 
 import base64
 import binascii
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,6 +80,7 @@ class Progress:
         return self.state == RELEASED
 
 
+@functools.lru_cache(maxsize=4096)
 def encode_key(group: str, topic: str, partition: int) -> bytes:
     """The record's key."""
     return json.dumps([group, topic, partition], separators=(",", ":")).encode()
