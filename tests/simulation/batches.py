@@ -15,7 +15,7 @@ from tests.simulation.run import Runner
 from tests.simulation.schedules import Kind
 from tests.simulation.worlds import WORLDS
 
-BATCH: Final = 100
+BATCH: Final = 250
 """Seeds of one process."""
 
 

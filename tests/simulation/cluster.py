@@ -1,5 +1,6 @@
 """A Kafka cluster as far as lanes use one: topics, a transaction coordinator, a group coordinator. Requests come through network.py."""
 
+import functools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,12 @@ class Topic:
     topic_id: str
     logs: list[Log]
     description: TopicDescription
+
+
+@functools.lru_cache
+def _description(name: str, partitions: int, config: tuple[tuple[str, str], ...]) -> TopicDescription:
+    """Most worlds have the same topics."""
+    return TopicDescription(name, partitions, _CONFIG | dict(config))
 
 
 class SimulatedCluster:
@@ -77,7 +84,7 @@ class SimulatedCluster:
             name,
             f"topic-{self._created}",
             [Log(name, number) for number in range(partitions)],
-            TopicDescription(name, partitions, _CONFIG | config),
+            _description(name, partitions, tuple(config.items())),
         )
         for log in topic.logs:
             log.moved = partial(self._moved, name)
@@ -121,11 +128,14 @@ class SimulatedCluster:
     def brings(self, topic: str, partition: int, begin: int) -> bool:
         """Whether a fetch from there on would bring anything, be it an error."""
         found = self.topics.get(topic)
-        return found is None or not found.logs[partition].waits(begin)
+        if found is None:
+            return True
+        log = found.logs[partition]
+        return not log.start <= begin <= log.end or begin < log.stable
 
     def committed(self, topic: str, partition: int) -> int | None:
         """The group's offset; what a transaction commits shows once its marker is written."""
-        return self.group.committed.get(Place(topic, partition))
+        return self.group.committed.get((topic, partition))
 
     # -- writers that are not lanes ----------------------------------------------------------------------------
 
@@ -160,11 +170,10 @@ class SimulatedCluster:
         return late * self.dice.random()
 
     def _commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        for each, offset in offsets.items():
-            place = Place(*each)
+        for place, offset in offsets.items():
             if (known := self.group.committed.get(place, 0)) > offset:
                 self.went_back.append(
-                    f"BACK: the group's offset of {place.topic}/{place.partition}, from {known} to {offset}"
+                    f"BACK: the group's offset of {place[0]}/{place[1]}, from {known} to {offset}"
                 )
             self.group.committed[place] = offset
 

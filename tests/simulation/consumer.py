@@ -219,9 +219,12 @@ class SimulatedConsumer:
                 for place, position in self._positions.items()
                 if len(self._buffers[place]) < BUFFER_BATCHES and self._cluster.brings(*place, position)
             }
+            if not wanted:
+                await self._wake.wait()
+                continue
             asked = {place: (self.generation, self._seeks[place]) for place in wanted}
             try:
-                fetched = await self._network.call(self._read, wanted) if wanted else {}
+                fetched = await self._network.call(self._read, wanted)
             except KafkaError:
                 await asyncio.sleep(AGAIN_S)
                 continue

@@ -26,7 +26,7 @@ class Joined(NamedTuple):
     member: str
     generation: int
     assigned: frozenset[Place]
-    committed: Mapping[Place, int]
+    committed: Mapping[tuple[str, int], int]
 
 
 Reply = Callable[[Joined], None]
@@ -61,7 +61,7 @@ class Group:
         self.members: dict[str, _Member] = {}
         self.assigned: dict[str, frozenset[Place]] = {}
         self.rebalancing = False
-        self.committed: dict[Place, int] = {}
+        self.committed: dict[tuple[str, int], int] = {}
         self._count = 0
         self._round = 0
 

@@ -109,16 +109,13 @@ class LaneWorld(World):
     def rests(self) -> bool:
         """All is processed and committed, by one owner of each lane, and nothing is under way."""
         cluster = self.cluster
-        return (
-            self._united()
-            and all(each.at_rest for each in cluster.transactions.known.values())
-            and all(
-                log.processed_up_to(self._processed(topic, log.partition))
-                for topic in (ADDRESS, FORWARD)
-                for log in cluster.topics[topic].logs
-            )
-            and all(self._owned(number) for number in range(self.plan.partitions))
-        )
+        if not self._united() or not cluster.transactions.at_rest:
+            return False
+        for topic in (ADDRESS, FORWARD):
+            for log in cluster.topics[topic].logs:
+                if not log.processed_up_to(self._processed(topic, log.partition)):
+                    return False
+        return all(self._owned(number) for number in range(self.plan.partitions))
 
     def _reached(self, lane: Lane) -> int:
         """How far it is in the input that there is now."""
@@ -130,12 +127,15 @@ class LaneWorld(World):
         """As the group knows it, or where its offsets have expired since, as the owner does."""
         if self.recreated and topic == ADDRESS:
             return min((self._reached(lane) for lane in self.owners(partition)), default=0)
-        known = [
-            lane.cursors[topic].next
-            for lane in self.owners(partition)
-            if self.expired and topic in lane.cursors
-        ]
-        return max([self.cluster.committed(topic, partition) or 0, *known])
+        committed = self.cluster.committed(topic, partition) or 0
+        if not self.expired:
+            return committed
+        return max(
+            [
+                committed,
+                *(lane.cursors[topic].next for lane in self.owners(partition) if topic in lane.cursors),
+            ]
+        )
 
     def _owned(self, partition: int) -> bool:
         owners = self.owners(partition)

@@ -118,11 +118,6 @@ class Log:
         """The last stable offset."""
         return self._open[0].first if self._open else self.end  # they are in the order in which they began
 
-    def waits(self, begin: int) -> bool:
-        """Whether there is nothing to be read from there on, yet."""
-        opened = self._open
-        return self.start <= begin <= self.end and begin >= (opened[0].first if opened else self.end)
-
     def append(
         self, records: Iterable[tuple[int, bytes | None, bytes | None, Headers]], part: Part | None = None
     ) -> int:

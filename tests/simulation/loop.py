@@ -71,6 +71,9 @@ Call = tuple[Callable[..., object], tuple[Any, ...]]
 class ProcessLoop:
     """The event loop of one life of a process: only what tasks, futures and time-outs ask of one."""
 
+    get_debug = bool
+    """Never. It is asked for each future, and what is not written in Python answers sooner."""
+
     def __init__(self, loops: "Loops", process: Any) -> None:
         self.process = process
         """Whose; what is patched into the product finds it here."""
@@ -80,6 +83,7 @@ class ProcessLoop:
         self.buried = False
         """Its world has ended: what asks for the time gets :class:`BuriedError`."""
         self._loops = loops
+        self._runnable = loops.runnable
         self._tasks: list[asyncio.Task[Any]] = []
 
     def __repr__(self) -> str:
@@ -106,7 +110,7 @@ class ProcessLoop:
         if self.alive:
             ready = self.ready
             if not ready and not self.paused:
-                self._loops.runnable.append(self)
+                self._runnable.append(self)
             ready.append((callback, args))
         return handle
 
@@ -134,7 +138,7 @@ class ProcessLoop:
         return handle
 
     def create_future(self) -> "asyncio.Future[Any]":
-        return asyncio.Future(loop=_as_loop(self))
+        return asyncio.Future(loop=self)  # type: ignore[arg-type]
 
     def create_task(
         self,
@@ -146,12 +150,9 @@ class ProcessLoop:
         if not self.alive:
             coro.close()
             raise RuntimeError("the process is dead")
-        task = asyncio.Task(coro, loop=_as_loop(self), name=name or "task", context=context)
+        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)  # type: ignore[arg-type]
         self._tasks.append(task)
         return task
-
-    def get_debug(self) -> bool:
-        return False
 
     def is_running(self) -> bool:
         return True
@@ -165,6 +166,12 @@ class ProcessLoop:
             self._loops.unasked.append(context)
 
     # -- what the world does -----------------------------------------------------------------------------------
+
+    def come(self, handle: Handle) -> None:
+        """A timer's time has come."""
+        if not self.ready and not self.paused:
+            self._runnable.append(self)
+        self.ready.append((handle.run, ()))
 
     def crash(self) -> None:
         """Nothing of this process runs again."""
@@ -202,8 +209,20 @@ class ProcessLoop:
                     continue
 
 
-def _as_loop(loop: ProcessLoop) -> Any:
-    return loop
+class Running:
+    """Which loop runs. asyncio knows it too, but makes a system call whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.loop: ProcessLoop | None = None
+        """None = none of a simulated process."""
+
+    def set(self, loop: ProcessLoop | None) -> None:
+        """It does from now on."""
+        self.loop = loop
+        events._set_running_loop(loop)  # type: ignore[arg-type]
+
+
+RUNNING: Final = Running()
 
 
 class Loops:
@@ -225,6 +244,8 @@ class Loops:
         """Of a process: when, and a handle. Of the cluster, without one: what it calls, and with what."""
         self.count = 0
         """Of timers: those of one time come first come, first served."""
+        self.look_at = 0.0
+        """Before that :meth:`run` need not ask whether it is to return; whoever is asked may set it."""
         self._loops: list[ProcessLoop] = []
 
     def new(self, process: Any) -> ProcessLoop:
@@ -244,7 +265,7 @@ class Loops:
         Raises:
             StepsExceededError: something spins.
         """
-        self.due = due
+        self.due, self.look_at = min(due, STEPS_MAX + 1), 0.0
         runnable, timers, dice = self.runnable, self.timers, self.dice.random
         current: ProcessLoop | None = None
         try:
@@ -253,17 +274,17 @@ class Loops:
                     _, _, of, what, args = heappop(timers)
                     if of is None:
                         what(*args)
-                    else:
-                        self._come(of, what)
+                    elif what._callback is not None and of.alive:
+                        of.come(what)
                     continue
                 if not runnable:
-                    if until() or not self._jump(limit_s):
+                    if (self.now >= self.look_at and until()) or not self._jump(limit_s):
                         return
                     continue
                 place = 0 if len(runnable) == 1 else int(dice() * len(runnable))
                 loop = runnable[place]
                 if loop is not current:
-                    events._set_running_loop(_as_loop(loop))
+                    RUNNING.set(loop)
                     current = loop
                 ready = loop.ready
                 what, args = ready[0]  # stays there meanwhile: what it makes ready comes behind it
@@ -273,26 +294,21 @@ class Loops:
                     del runnable[place]
                 self.steps += 1
                 self.now += CALLBACK_S
-                if self.steps > STEPS_MAX:
-                    raise StepsExceededError(f"{STEPS_MAX} callbacks in {self.now:.1f} virtual seconds")
         finally:
-            events._set_running_loop(None)
-
-    def _come(self, loop: ProcessLoop, handle: Handle) -> None:
-        """A timer's time has come."""
-        if loop.alive and handle._callback is not None:
-            if not loop.ready and not loop.paused:
-                self.runnable.append(loop)
-            loop.ready.append((handle.run, ()))
+            RUNNING.set(None)
+        if self.steps > STEPS_MAX:
+            raise StepsExceededError(f"{STEPS_MAX} callbacks in {self.now:.1f} virtual seconds")
 
     def _jump(self, limit_s: float) -> bool:
         """To the next timer that anything comes of, if there is one before the limit."""
         timers = self.timers
-        while (
-            timers and (of := timers[0][2]) is not None and (timers[0][3]._callback is None or not of.alive)
-        ):
+        while timers:
+            soonest, _, of, what, _ = timers[0]
+            if of is None or (what._callback is not None and of.alive):
+                break
             heappop(timers)
-        soonest = timers[0][0] if timers else math.inf
+        else:
+            soonest = math.inf
         if soonest > limit_s:
             self.now = max(self.now, limit_s)
             return False
@@ -305,9 +321,9 @@ class Loops:
         for loop in self._loops:
             loop.alive, loop.buried = False, True
         for loop in self._loops:
-            events._set_running_loop(_as_loop(loop))
+            RUNNING.set(loop)
             loop.unwind()
-        events._set_running_loop(None)
+        RUNNING.set(None)
         self.timers.clear()
         self.runnable.clear()
         for loop in self._loops:

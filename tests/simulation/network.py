@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from aiokafka.errors import KafkaConnectionError, UnknownError
 
 from tests.simulation.groups import Joined
-from tests.simulation.loop import Loops, ProcessLoop
+from tests.simulation.loop import RUNNING, Loops, ProcessLoop
 
 T = TypeVar("T")
 Then = Callable[[Any, Exception | None], None]
@@ -21,6 +21,7 @@ WAYS_S: Final = (0.0005, 0.002, 0.02)
 """The longest that a way takes, where nothing holds it up: one of these for each process, so that one does much while another waits."""
 SLOW_ONE_IN: Final = 40
 """One way in so many is slow ..."""
+SLOW_BELOW: Final = 1 / SLOW_ONE_IN
 SLOW_S: Final = 0.1
 """... and takes up to so long."""
 LOST_S: Final = 10.0
@@ -46,6 +47,7 @@ class Network:
         self._cluster = cluster
         self._loops = loops
         self._dice = dice
+        self._after = loops.after
         self.name = name
         self._way_s = dice.choice(WAYS_S)
         self.cut = False
@@ -88,7 +90,7 @@ class Network:
             KafkaConnectionError: it is lost, or the request was.
             KafkaError: as the cluster says.
         """
-        loop: Any = asyncio.get_running_loop()
+        loop: Any = RUNNING.loop
         future: asyncio.Future[T] = asyncio.Future(loop=loop)
         self.ask(loop, partial(_answer, future), apply, args)
         return future
@@ -102,7 +104,7 @@ class Network:
             way = self._way()
             if self.late and (late := self.late.get(apply.__name__)):
                 way += late.pop()
-            self._loops.after(way, self._arrive, then, loop, apply, args)
+            self._after(way, self._arrive, then, loop, apply, args)
         else:
             self.held.append((then, loop, apply, args))
 
@@ -163,7 +165,7 @@ class Network:
         if self.slow_requests:
             self.slow_requests -= 1
             return self.slow_s * dice
-        return SLOW_S * dice * SLOW_ONE_IN if dice * SLOW_ONE_IN < 1 else self._way_s * dice
+        return self._way_s * dice if dice >= SLOW_BELOW else SLOW_S * dice * SLOW_ONE_IN
 
     def _arrive(self, then: Then, loop: ProcessLoop, apply: Callable[..., T], args: tuple[Any, ...]) -> None:
         if self.cut:
@@ -191,7 +193,7 @@ class Network:
             self.lose_answers -= 1
             self._lost(then, loop, apply, "is not answered")
             return
-        self._answer(then, loop, answer, error)
+        self._after(self._way(), self._settle, then, loop, answer, error)
 
     def _arrive_to_join(
         self,

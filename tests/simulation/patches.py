@@ -6,6 +6,7 @@ replaced is found in the modules that use it; which process is meant is known by
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import random
@@ -24,10 +25,12 @@ import ringfence_client.dispatcher
 import ringfence_client.intake
 import ringfence_client.lease_acquisition
 import ringfence_client.parked
+import ringfence_client.record
 import ringfence_client.topic_watch
 import ringfence_kafka.clients
 import ringfence_kafka.latest
 import ringfence_kafka.producer
+import tables.codec
 import tables.table
 from ringfence_kafka import insides, log_reader, waiting
 from ringfence_kafka.transaction import explicit, feature, implicit
@@ -36,7 +39,7 @@ from tests.simulation.asking import Questions
 from tests.simulation.consuming.member import SimulatedMember
 from tests.simulation.consuming.questions import SharedClient, SimulatedClient
 from tests.simulation.consuming.reader import SimulatedReader
-from tests.simulation.loop import BuriedError, ProcessLoop
+from tests.simulation.loop import RUNNING, BuriedError
 from tests.simulation.process import BOOT_S
 from tests.simulation.producer import SimulatedProducer
 from tests.simulation.saying import Ear
@@ -66,13 +69,34 @@ _gettime = time.clock_gettime
 
 
 _running_loop = asyncio._get_running_loop
-_EAR = Ear(_running_loop)
+_loop_of = cast("Any", asyncio.events)._get_event_loop
+
+
+def _loop_or_none() -> Any:
+    """That runs now, of whatever process."""
+    loop = RUNNING.loop
+    return _running_loop() if loop is None else loop
+
+
+def _loop() -> Any:
+    """That runs now; raises RuntimeError: none does."""
+    loop = RUNNING.loop
+    return _running_or_error() if loop is None else loop
+
+
+def _loop_for_futures(stacklevel: int = 3) -> Any:
+    loop = RUNNING.loop
+    return _loop_of(stacklevel) if loop is None else loop
+
+
+_running_or_error = asyncio.get_running_loop
+_EAR = Ear(_loop_or_none)
 
 
 def _process() -> Any:
     """That runs now; None = none, and it is the time of the machine that is asked for."""
-    loop = _running_loop()
-    if not isinstance(loop, ProcessLoop):
+    loop = RUNNING.loop
+    if loop is None:
         return None
     if loop.buried:
         raise BuriedError
@@ -80,8 +104,12 @@ def _process() -> Any:
 
 
 def _virtual_monotonic() -> float:
-    process = _process()
-    return _monotonic() if process is None else process.loops.now + BOOT_S
+    loop = RUNNING.loop
+    if loop is None:
+        return _monotonic()
+    if loop.buried:
+        raise BuriedError
+    return loop.time() + BOOT_S
 
 
 def _virtual_wall() -> float:
@@ -90,8 +118,7 @@ def _virtual_wall() -> float:
 
 
 def _virtual_gettime(clock: int) -> float:
-    process = _process()
-    return _gettime(clock) if process is None else process.loops.now + BOOT_S
+    return _gettime(clock) if RUNNING.loop is None else _virtual_monotonic()
 
 
 class _Fetches:
@@ -135,6 +162,12 @@ class _Insides:
 _confirm = insides.Membership.confirm
 POLL_MS, MOVING_POLL_MS, LOOK_S = 2_000, 200, 20.0
 """Of a consumer: it looks less often than the product does, so that a world at rest costs less."""
+READ_AGAIN = (
+    (tables.codec, "decode_meta"),
+    (ringfence_client.record, "decode"),
+    (ringfence_client.record, "decode_key"),
+)
+"""Pure, and the same is read by who follows, by the world and by what judges it in the end."""
 TURNS_MAX = 1
 """Transactions of a process at once: with few partitions there would never be a queue."""
 CUT_SHORT_REST_S, CANCEL_LIMIT_S = 0.5, 0.3
@@ -145,6 +178,10 @@ CUT_SHORT_REST_S, CANCEL_LIMIT_S = 0.5, 0.3
 def simulated() -> Iterator[None]:
     """Lanes and consumers meet the simulated cluster, on virtual time. Logging is off: it costs more than the rest."""
     replaced: list[tuple[Any, str, Any]] = [
+        (asyncio, "get_running_loop", _loop),
+        (asyncio.events, "get_running_loop", _loop),
+        (asyncio.events, "_get_running_loop", _loop_or_none),
+        (asyncio.events, "_get_event_loop", _loop_for_futures),
         (time, "monotonic", _virtual_monotonic),
         (time, "perf_counter", _virtual_monotonic),
         (time, "time", _virtual_wall),
@@ -187,6 +224,7 @@ def simulated() -> Iterator[None]:
         (insides, "fetched", _Insides.fetched),
         (insides, "drop_fetched", _Insides.drop_fetched),
         (insides.Membership, "confirm", _Insides.confirm),
+        *((owner, name, functools.lru_cache(getattr(owner, name))) for owner, name in READ_AGAIN),
         (
             cast("Any", asyncio.tasks)._all_tasks,
             "add",

@@ -56,7 +56,6 @@ class Play:
 
     def _settle(self) -> None:
         world = self._world
-        world.look_again_at = 0.0
         world.loops.run(world.settled, 10**9, world.loops.now + SETTLED_WITHIN_S)
         if not world.rests():
             raise StalledError(world.unsettled())

@@ -182,6 +182,14 @@ class Coordinator:
 
     # -- what is known -----------------------------------------------------------------------------------------
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether none is open, and none decided that does not show yet."""
+        for each in self.known.values():  # noqa: SIM110 - asked often, and this is what costs least
+            if not each.at_rest:
+                return False
+        return True
+
     def committed(self, part: Part) -> bool:
         """Whether that is decided for the transaction that a part is of."""
         if part.fate is not Fate.OPEN or part.owner is None:

@@ -34,7 +34,6 @@ class World:
         self.sent = 0
         self.trace: list[str] | None = None
         self._noticing: set[str] = set()
-        self.look_again_at = 0.0
 
     def watch(self) -> list[str]:
         """Have everything written down, for who reads it."""
@@ -80,11 +79,8 @@ class World:
     # -- whether it has settled --------------------------------------------------------------------------------
 
     def settled(self) -> bool:
-        """Whether it does, as it was found when it was looked at last: it costs too much to look each time."""
-        now = self.loops.now
-        if now < self.look_again_at:
-            return False
-        self.look_again_at = now + LOOK_S
+        """Whether it rests: it costs too much to look each time."""
+        self.loops.look_at = self.loops.now + LOOK_S
         return self.rests()
 
     def rests(self) -> bool:
@@ -98,8 +94,9 @@ class World:
     def _united(self) -> bool:
         """All processes are in the present generation of the group, and nobody else is."""
         group = self.cluster.group
-        return (
-            not group.rebalancing
-            and len(group.members) == len(self.processes)
-            and all(each.generation == group.generation for each in self.processes)
-        )
+        if group.rebalancing or len(group.members) != len(self.processes):
+            return False
+        for each in self.processes:  # noqa: SIM110 - asked often, and this is what costs least
+            if each.generation != group.generation:
+                return False
+        return True

@@ -107,23 +107,22 @@ def _end(of: Evidence) -> Iterable[str]:
 
 def _records(of: Evidence) -> Iterable[str]:
     """They never go back, and say what handlers did."""
+    done_by = [set(filter(done, of.messages)) for done in of.finished]
     for number, (before, after) in enumerate(pairwise(of.written)):
-        forgotten = [
-            offset for offset in of.messages
-            if of.finished[number](offset) and not of.finished[number + 1](offset)
-        ]  # fmt: skip
+        forgotten = sorted(done_by[number] - done_by[number + 1])
         if forgotten or after.progress.next < before.progress.next:
             yield f"FORGOTTEN {of.name}: {forgotten} were finished: {after.progress} follows {before.progress}"
     ended: dict[int, float] = {}
     for run in of.runs:
         if run.outcome == HANDLED and run.end is not None:
             ended[run.offset] = min(run.end, ended.get(run.offset, run.end))
-    for each, done in zip(of.written, of.finished, strict=True):
-        for offset, message in of.messages.items():
+    for each, done, offsets in zip(of.written, of.finished, done_by, strict=True):
+        for offset in sorted(offsets):
+            letters = of.letters.get(of.messages[offset].number, ())
             well = ended.get(offset, math.inf) <= each.made_at or any(
-                letter.transaction <= each.part.number for letter in of.letters.get(message.number, ())
+                letter.transaction <= each.part.number for letter in letters
             )
-            if done(offset) and not well and not of.gone(offset):
+            if not well and not of.gone(offset):
                 yield f"UNHANDLED {of.name}: {offset} is finished by {each.progress}, made at {each.made_at:.4f}"
         for run in of.by_token[each.progress.token]:
             if (

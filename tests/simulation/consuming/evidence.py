@@ -86,10 +86,10 @@ class Evidence:
 
 def finished(written: Written) -> Finished:
     """By this record."""
-    progress = written.progress
-    return lambda offset: (
-        offset < progress.next or any(begin <= offset < end for begin, end in progress.finished)
-    )
+    following, runs = written.progress.next, written.progress.finished
+    if not runs:
+        return lambda offset: offset < following
+    return lambda offset: offset < following or any(begin <= offset < end for begin, end in runs)
 
 
 def nothing(_: int) -> bool:

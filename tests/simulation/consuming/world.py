@@ -178,15 +178,13 @@ class ConsumerWorld(World):
     def rests(self) -> bool:
         """All is handled, written and committed, by one holder of each partition, and nothing is under way."""
         cluster = self.cluster
-        return (
-            self._united()
-            and all(each.at_rest for each in cluster.transactions.known.values())
-            and all(
-                log.processed_up_to(cluster.committed(ACCEPTED, log.partition))
-                for log in cluster.topics[ACCEPTED].logs
-            )
-            and all(len(self._holders(number)) == 1 for number in range(self.plan.partitions))
-            and (not self.former or all(map(self._known, range(self.plan.partitions))))
+        if not self._united() or not cluster.transactions.at_rest:
+            return False
+        for log in cluster.topics[ACCEPTED].logs:
+            if not log.processed_up_to(cluster.committed(ACCEPTED, log.partition)):
+                return False
+        return all(len(self._holders(number)) == 1 for number in range(self.plan.partitions)) and (
+            not self.former or all(map(self._known, range(self.plan.partitions)))
         )
 
     def _known(self, partition: int) -> bool:
