@@ -23,7 +23,7 @@ from bench.contenders import ringfence
 from bench.errors import BenchError
 from bench.job import Job, Run, perform, quantile, spread
 from bench.measure import Child, Cluster
-from bench.steady import Reader, Traffic
+from bench.steady import LINGER_MS, Reader, Traffic
 from bench.table import machine
 from bench.takeover import longest_silence
 from bench.traffic import Plan, generate, publish
@@ -31,7 +31,8 @@ from bench.traffic import Plan, generate, publish
 HERE: Final = "here"
 """The version that this file belongs to."""
 BACKLOG: Final = "latency-backlog"
-WARM_UP_S: Final = 5.0
+WARM_UP_S: Final = 10.0
+"""After that Java has compiled what the broker runs."""
 LIMIT_S: Final = 90.0
 _POLL_S: Final = 0.1
 _ROUGH: Final = 100
@@ -70,6 +71,8 @@ class Load:
     plan: Plan
     partitioner: str = "murmur2"
     """``crc32``: three of four messages are forwarded."""
+    linger_ms: int = LINGER_MS
+    """How long the producer waits for more."""
 
     @property
     def ring(self) -> int:
@@ -167,7 +170,7 @@ def _steady(broker: Cluster, folder: Path, load: Load, version: Version, name: s
         )
         _until(lambda: _ready(log), "the worker is not ready", child)
         reader = resources.enter_context(Reader(bootstrap, worker.output, plan.partitions))
-        with Traffic(bootstrap, name, plan, load.rate) as traffic:
+        with Traffic(bootstrap, name, plan, load.rate, load.linger_ms) as traffic:
             time.sleep(WARM_UP_S)
             began, before, broker_before = time.time(), child.read(), measure.cpu_s(broker.pids)
             transactions = _transactions(worker)

@@ -18,6 +18,9 @@ from bench.traffic import Plan
 
 ONE: Final = "one broker, one copy"
 THREE: Final = "three brokers, three copies"
+LINGER_MS: Final = 10
+"""With 1, as elsewhere, librdkafka has as much under way as it may where copies are waited for, and its threads then turn in circles: they
+took as much of the two cores as two brokers."""
 RESULTS: Final = Path(__file__).parent / "results" / "replicas.json"
 
 
@@ -29,7 +32,7 @@ RESULTS: Final = Path(__file__).parent / "results" / "replicas.json"
 def command(rate: int, seconds: float, backlog: int, rounds: int) -> None:
     """Measure what copies cost the brokers, and how much longer messages wait for them."""
     console = Console()
-    load = Load(rate, seconds, backlog, Plan(backlog, 4))
+    load = Load(rate, seconds, backlog, Plan(backlog, 4), linger_ms=LINGER_MS)
     found = Found(load)
     for number in range(rounds):
         for name in (ONE, THREE) if number % 2 == 0 else (THREE, ONE):

@@ -17,6 +17,7 @@ from bench.topics import LIMIT_S, Header
 from bench.traffic import LOG_LEVEL, Message, Plan, generate, produce
 from ringfence_kafka import wire
 
+LINGER_MS: Final = 1
 _TICK_S: Final = 0.002
 """Messages become due one by one and are sent so often: a burst would be one batch of itself."""
 _POLL_S: Final = 0.01
@@ -44,13 +45,13 @@ class Seen(NamedTuple):
 class Traffic:
     """The messages of a plan at a steady rate; each one's value begins with the moment of its making."""
 
-    def __init__(self, bootstrap: str, topic: str, plan: Plan, rate: int) -> None:
-        """``rate`` is messages a second, all partitions together."""
+    def __init__(self, bootstrap: str, topic: str, plan: Plan, rate: int, linger_ms: int = LINGER_MS) -> None:
+        """``rate`` is messages a second, all partitions together; ``linger_ms``: how long one waits for others to be sent with."""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
-                "linger.ms": 1,
+                "linger.ms": linger_ms,
                 "log_level": LOG_LEVEL,
             }
         )

@@ -9,6 +9,7 @@ transaction or an earlier holder, gets into a later one. The fence is the same: 
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
@@ -33,6 +34,7 @@ from aiokafka.errors import (
 from ringfence_kafka import failpoints
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.transaction import requests
+from ringfence_kafka.transaction.gap import Gap
 from ringfence_kafka.transaction.outgoing import (
     OF_TOPICS,
     Outgoing,
@@ -80,10 +82,16 @@ class Implicit:
         self._back_off_s: float = producer._sender._retry_backoff  # noqa: SLF001
         self._say_at = 0.0
         self._written = self._committing = False
+        self._begun = False
+        """The first write of this transaction is answered."""
+        self._gap = Gap()
+        self._ended_at = -math.inf
+        """When the last one did, by the monotonic clock."""
 
     async def begin(self) -> None:
         """The next one. Nobody is told: the first that is written begins it."""
         self._added.clear()
+        self._begun = False
         self._written = self._committing = False
 
     async def write(
@@ -93,6 +101,9 @@ class Implicit:
         for each in batches:
             if self._leader(each) is None:
                 await self._look_for(each)
+        left = self._ended_at + self._gap.seconds - time.monotonic()
+        if left > 0:
+            await asyncio.sleep(left)
         self._written = bool(batches or offsets)
         committed = {(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
         if not committed:
@@ -191,7 +202,11 @@ class Implicit:
 
     async def _ask_leader(self, node: int, data: Mapping[Place, bytes]) -> dict[Place, tuple[int, int]]:
         timeout_ms = self._producer._request_timeout_ms  # noqa: SLF001
+        began = time.monotonic()
         found = await self._ask(node, requests.produce(self._id, timeout_ms, data), ConnectionGroup.DEFAULT)
+        if found and not self._begun:
+            self._begun = True
+            self._gap.wrote(time.monotonic() - began, began - self._ended_at)
         return found or {}
 
     def _leader(self, batch: Outgoing) -> int | None:
@@ -242,6 +257,7 @@ class Implicit:
             attempt += 1
             await self._look_again(CoordinationType.TRANSACTION, {code}, attempt)
         self._written = self._committing = False
+        self._ended_at = time.monotonic()
         if answer.producer.id >= 0 and answer.producer != self._who:
             self._who = answer.producer
             self._sequences.clear()

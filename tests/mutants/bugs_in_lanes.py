@@ -145,6 +145,24 @@ MUTANTS: Final = (
         "tests/unit/test_transactions.py::test_how_long_a_batch_took",
     ),
     Mutant(
+        "begun-before-the-markers",
+        "Of transactions that follow one another every third waits 20 ms for the broker to ask the coordinator again.",
+        (Patch(_IMPLICIT, "        if left > 0:\n", "        if left > 9:\n"),),
+        f"{_UNIT}::test_the_markers_of_one_are_written_before_the_next",
+    ),
+    Mutant(
+        "refusals-are-not-felt",
+        "Where markers take long, because they have copies, each transaction of a busy lane waits 20 ms.",
+        (
+            Patch(
+                "ringfence_kafka/transaction/gap.py",
+                "max(self._gap_s, since_s) * LONGER",
+                "max(self._gap_s, since_s)",
+            ),
+        ),
+        "tests/unit/test_gap.py::test_it_settles_where_markers_are_written",
+    ),
+    Mutant(
         "late-end-in-the-next",
         "An end without an answer comes in the midst of the next transaction, which is committed in part.",
         (

@@ -131,6 +131,15 @@ class _Fetches:
         """In vain."""
 
 
+class _NoGap:
+    """One transaction follows another at once: what may go wrong there goes wrong less often if they keep a distance."""
+
+    seconds = 0.0
+
+    def wrote(self, seconds: float, since_s: float) -> None:
+        """Nothing comes of it."""
+
+
 class _Insides:
     """What :mod:`ringfence_kafka.insides` looks at inside of aiokafka's consumer, and the doubles say themselves."""
 
@@ -198,6 +207,7 @@ def simulated() -> Iterator[None]:
         (feature, "wanted", lambda: _process().cluster.implicit),
         (feature, "requests", Questions),
         (implicit, "requests", Questions),
+        (implicit, "Gap", _NoGap),
         (explicit, "send_only_what_was_added", lambda _producer: None),
         (insides, "never_create", _Insides.nothing),
         (time, "clock_gettime", _virtual_gettime),

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import math
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from app.worker.run import run
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError, TopicError
 from ringfence_kafka.transaction import feature, requests
+from ringfence_kafka.transaction.gap import FIRST_S, Gap
 from ringfence_kafka.transaction.implicit import Implicit
 from ringfence_kafka.transaction.outgoing import Outgoing
 from ringfence_kafka.transaction.requests import Ended, Producer, Question
@@ -184,6 +186,54 @@ async def test_each_transaction_has_an_epoch_of_its_own() -> None:
         await end()
 
     assert states == [(5, 0, 0), (5, 1, 0), (5, 2, 0)]
+
+
+@pytest.mark.parametrize(("pause_s", "waited"), [(0.0, True), (1.0, False)], ids=["at once", "a while later"])
+async def test_the_markers_of_one_are_written_before_the_next(
+    pause_s: float, waited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who begins before that is refused, and waits longer; who begins later need not wait."""
+    now, slept, sleep = 100.0, 0.0, asyncio.sleep
+
+    async def passing(seconds: float) -> None:
+        nonlocal now, slept
+        now, slept = now + seconds, slept + seconds
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", passing)
+    monkeypatch.setattr("ringfence_kafka.transaction.implicit.time.monotonic", lambda: now)
+    bench = Bench()
+    await bench.write(("orders", 0))
+    first = slept
+    await bench.way.commit()
+    now += pause_s
+    await bench.write(("orders", 0))
+
+    assert first == 0.0
+    assert slept == pytest.approx(FIRST_S if waited else 0.0)
+
+
+async def test_how_long_the_first_write_takes_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each transaction that one alone, from its sending on, with how long it was since the end of the one before."""
+    now = 100.0
+    told: list[tuple[float, float]] = []
+    monkeypatch.setattr("ringfence_kafka.transaction.implicit.time.monotonic", lambda: now)
+    monkeypatch.setattr(Gap, "wrote", lambda _self, *said: told.append(said))
+    bench = Bench(coordinator=FAR)
+    send = bench.broker.send
+
+    async def slow(*asked: Any, **further: Any) -> Any:
+        nonlocal now
+        now += 0.25
+        return await send(*asked, **further)
+
+    monkeypatch.setattr(bench.broker, "send", slow)
+    for _ in range(2):
+        await bench.write(("orders", 0), ("log", 0), ("orders", 1), ("orders", 0))
+        await bench.way.commit()
+        now += 1.0
+
+    assert told == [(0.25, math.inf), (0.25, 1.0)]
 
 
 async def test_epochs_run_out() -> None:

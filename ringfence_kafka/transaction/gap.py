@@ -1,0 +1,46 @@
+"""How long a transactional ID is left alone between two transactions. Pure.
+
+The coordinator answers the end of a transaction before its markers are written, and refuses the next one until they are. The broker that
+is written to hears that, and waits 20 ms before it asks again (``add.partitions.to.txn.retry.backoff.ms``), although markers take
+a millisecond or two, or ten where they have copies. So whoever begins a little later is done sooner.
+"""
+
+import math
+from typing import Final
+
+REFUSED_S: Final = 0.018
+"""No write in vain takes less, ..."""
+REFUSED_MORE_S: Final = 0.015
+"""... and none less than so much more than a quick one."""
+FIRST_S: Final = 0.002
+LEAST_S: Final = 0.0005
+MOST_S: Final = 0.02
+"""A longer gap would cost as much as the refusal."""
+LONGER: Final = 1.3
+SHORTER: Final = 0.985
+"""With each first write that was refused, and with each that was not: so one in some twenty is."""
+SLOWER: Final = 1.02
+"""By so much what counts as quick grows with each write that is not: brokers may have become slower."""
+
+
+class Gap:
+    """Of one producer."""
+
+    def __init__(self) -> None:
+        self._gap_s = FIRST_S
+        self._quick_s = math.inf
+
+    @property
+    def seconds(self) -> float:
+        """From the end of a transaction to the first write of the next one, at least."""
+        return self._gap_s
+
+    def wrote(self, seconds: float, since_s: float) -> None:
+        """The first write of a transaction took so long, and began so long after the end of the one before."""
+        self._quick_s = min(seconds, self._quick_s * SLOWER)
+        if since_s > MOST_S:
+            return  # there was time enough
+        if seconds >= max(REFUSED_S, self._quick_s + REFUSED_MORE_S):
+            self._gap_s = min(MOST_S, max(self._gap_s, since_s) * LONGER)
+        elif since_s < self._gap_s * LONGER:  # else it says nothing of a shorter one
+            self._gap_s = max(LEAST_S, self._gap_s * SHORTER)

@@ -1,0 +1,88 @@
+"""How long a transactional ID is left alone between two transactions."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from ringfence_kafka.transaction.gap import FIRST_S, LEAST_S, MOST_S, Gap
+
+BACK_OFF_S = 0.02
+"""Of the broker, before it asks the coordinator again."""
+
+
+def _run(
+    markers_s: Callable[[], float], write_s: float, pause_s: float = 0.0, count: int = 2_000
+) -> tuple[Gap, float, float]:
+    """Transactions one after the other, with such a pause in between: the gap in the end, the share of refused ones, seconds for each."""
+    gap, refused, passed = Gap(), 0, 0.0
+    for number in range(count):
+        since = max(gap.seconds, pause_s) if number else 10.0
+        in_vain = since < markers_s()
+        took = write_s + BACK_OFF_S * in_vain
+        gap.wrote(took, since)
+        if number >= count // 2:
+            refused += in_vain
+            passed += since + took
+    return gap, refused / (count // 2), passed / (count // 2)
+
+
+@pytest.mark.parametrize("markers_ms", [1, 3, 10])
+def test_it_settles_where_markers_are_written(markers_ms: int) -> None:
+    """Whatever they take, few writes are in vain, and transactions are quicker than those that do not wait at all."""
+    dice = random.Random(markers_ms)
+    usual = markers_ms / 1000
+    gap, refused, each = _run(lambda: usual * dice.uniform(0.8, 1.2), 0.002)
+
+    assert usual * 0.8 < gap.seconds < usual * 1.6
+    assert refused < 0.1
+    assert each < 0.002 + BACK_OFF_S
+
+
+def test_where_nothing_is_refused() -> None:
+    """Nobody waits for long."""
+    gap, refused, _ = _run(lambda: 0.0, 0.002)
+
+    assert gap.seconds == LEAST_S
+    assert refused == 0
+
+
+def test_brokers_that_are_slow() -> None:
+    """What takes long because everything does is no refusal."""
+    dice = random.Random(4)
+    gap, _, _ = _run(lambda: 0.0, 0.05 + dice.uniform(0, 0.01))
+
+    assert gap.seconds == LEAST_S
+
+
+def test_markers_that_take_longer_than_the_refusal() -> None:
+    """Then a gap helps nobody: it has a bound, and when nothing is ever quick, there is none."""
+    gap = Gap()
+    gap.wrote(0.002, 10.0)
+    longest = 0.0
+    for _ in range(1_000):
+        gap.wrote(0.002 + BACK_OFF_S, gap.seconds)
+        longest = max(longest, gap.seconds)
+
+    assert longest == MOST_S
+    assert gap.seconds == LEAST_S
+
+
+def test_seldom_transactions_say_nothing() -> None:
+    """What was learned stays as it was while there is time enough anyway."""
+    gap, _, _ = _run(lambda: 0.0, 0.002, pause_s=0.5)
+
+    assert gap.seconds == FIRST_S
+
+
+def test_it_follows_brokers_that_became_slow() -> None:
+    """After some hundred transactions, what takes long is what is usual, and the gap shrinks again."""
+    gap = Gap()
+    for _ in range(50):
+        gap.wrote(0.002, gap.seconds)
+    for _ in range(300):
+        gap.wrote(0.05, gap.seconds)
+    for _ in range(300):
+        gap.wrote(0.05, gap.seconds)
+
+    assert gap.seconds == LEAST_S
