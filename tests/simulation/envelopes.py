@@ -6,6 +6,7 @@ Made of the schedules of lanes: what happens is the same, but for inputs that ar
 import dataclasses
 import random
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from ringfence_client.transaction import DUPLICATE_ID_HEADER, Part, envelope
@@ -117,8 +118,12 @@ def _one(dice: random.Random, letter: bytes, count: int, none: float) -> bytes |
 
 
 def _bridge(dice: random.Random, partitions: int) -> Iterable[Happening]:
-    """It brings its source in order, and begins anew from what is confirmed, or from before that is known to it."""
+    """It brings its source in order, and begins anew from what is confirmed, or from before that is known to it.
+
+    Each message goes to a partition of its own, always the same: a lane gets some of its messages directly, and some by a detour.
+    """
     partition, ignored = dice.randrange(partitions), dice.random() < 0.5
+    places = [dice.choice((partition, dice.randrange(partitions))) for _ in range(SOURCE_MAX)]
     source: Sequence[Message | Envelope] = [
         _perhaps(dice, Message(_one(dice, b"i", IDS, 0.3), _one(dice, b"g", GROUPS, 0.2)))
         for _ in range(SOURCE_MAX)
@@ -130,6 +135,7 @@ def _bridge(dice: random.Random, partitions: int) -> Iterable[Happening]:
         brought = tuple(
             Bridged(source[offset], offset, min(confirmed, offset), ignored) for offset in range(begin, end)
         )
-        yield Happening(*gap(dice), Kind.SEND, partition=partition, messages=brought)
+        for place, together in groupby(brought, lambda each: places[each.offset]):
+            yield Happening(*gap(dice), Kind.SEND, partition=place, messages=tuple(together))
         reached = max(reached, end)
         confirmed = dice.randint(confirmed, reached)

@@ -45,7 +45,8 @@ COSTS_ONLY: Final = frozenset(
         "own-group-first", "free-group-first", "one-more-than-the-prefetch", "prefetch-not-filled-again", "purged-heads-are-kept",
         "swept-each-time", "sweep-forgets-the-ungrouped", "consumers-are-kept", "longer-form-written", "memory-of-each-partition",
         "first-come-first-served", "memory-not-given-back", "fetched-and-left-behind", "opening-keeps-its-producer",
-        "haste-fills-a-core", "half-of-the-wait", "brokers-at-once",
+        "haste-fills-a-core", "half-of-the-wait", "brokers-at-once", "fetch-costs-no-time", "marker-costs-no-time",
+        "begun-before-the-markers", "refusals-are-not-felt",
     }
 )  # fmt: skip
 """Memory, speed, and in which order messages of different groups come: nothing that a world can be wrong in."""
@@ -65,6 +66,7 @@ OUTSIDE: Final = frozenset(
         "trailing-text-accepted", "unknown-names-accepted", "refused-and-sent-all-the-same", "sent-before-it-is-added",
         "home-of-the-foreign-id-as-stored", "hops-without-end", "size-0-drops-hops", "malformed-confirmation-believed", "malformed-hop-passes",
         "members-of-anybody-kept", "members-lost", "hops-cleared-not-on-disk", "hops-in-memory-only-kept", "hop-headers-not-stripped",
+        "refused-hops-not-noted", "refused-hops-noted-twice", "refused-hops-forwarded", "known-hops-refused-for-their-parts",
     }
 )  # fmt: skip
 """What no world has: operators, aiokafka's own options, machines that sleep, recreated progress, outages, threads, what is no handler; changed
