@@ -66,12 +66,13 @@ OUTSIDE: Final = frozenset(
         "trailing-text-accepted", "unknown-names-accepted", "refused-and-sent-all-the-same", "sent-before-it-is-added",
         "home-of-the-foreign-id-as-stored", "hops-without-end", "size-0-drops-hops", "malformed-confirmation-believed", "malformed-hop-passes",
         "members-of-anybody-kept", "members-lost", "hops-cleared-not-on-disk", "hops-in-memory-only-kept", "hop-headers-not-stripped",
+        "all-letters-at-once", "a-letter-a-batch", "skipped-and-nobody-woken", "skips-whatever-is-first", "no-leader-is-a-doubt",
         "refused-hops-not-noted", "refused-hops-noted-twice", "refused-hops-forwarded", "known-hops-refused-for-their-parts",
     }
 )  # fmt: skip
 """What no world has: operators, aiokafka's own options, machines that sleep, recreated progress, outages, threads, what is no handler; changed
 partition counts, foreign changelogs, half a lane; malformed records, addresses with other rules, records that are too large, rings that are
-cleared, what aiokafka's own sender does with refusals, and Faust's transport."""
+cleared, hops that are refused, more dead letters than fit, partitions without a leader, what aiokafka's own sender does with refusals, and Faust's transport."""
 _FAILED: Final = re.compile(
     r"^seed (?P<seed>[0-9]+) of [a-z]+ fails, number (?P<number>[0-9]+), after (?P<seconds>[0-9.]+) s: (?P<said>.*)$",
     re.MULTILINE,
