@@ -14,8 +14,10 @@ REFUSED_MORE_S: Final = 0.015
 """... and none less than so much more than a quick one."""
 FIRST_S: Final = 0.002
 LEAST_S: Final = 0.0005
-MOST_S: Final = 0.02
-"""A longer gap would cost as much as the refusal."""
+MOST_S: Final = 0.015
+"""A longer gap would cost nearly as much as the refusal."""
+TIMER_S: Final = 0.001
+"""So much later than asked for a timer may come."""
 LONGER: Final = 1.3
 SHORTER: Final = 0.985
 """With each first write that was refused, and with each that was not: so one in some twenty is."""
@@ -38,9 +40,8 @@ class Gap:
     def wrote(self, seconds: float, since_s: float) -> None:
         """The first write of a transaction took so long, and began so long after the end of the one before."""
         self._quick_s = min(seconds, self._quick_s * SLOWER)
-        if since_s > MOST_S:
-            return  # there was time enough
         if seconds >= max(REFUSED_S, self._quick_s + REFUSED_MORE_S):
-            self._gap_s = min(MOST_S, max(self._gap_s, since_s) * LONGER)
-        elif since_s < self._gap_s * LONGER:  # else it says nothing of a shorter one
+            # Not to ``since_s``, whatever that is: one write may be slow for many reasons.
+            self._gap_s = min(MOST_S, self._gap_s * LONGER)
+        elif since_s < self._gap_s * LONGER + TIMER_S:  # else it says nothing of a shorter gap
             self._gap_s = max(LEAST_S, self._gap_s * SHORTER)

@@ -156,8 +156,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/transaction/gap.py",
-                "max(self._gap_s, since_s) * LONGER",
-                "max(self._gap_s, since_s)",
+                "self._gap_s * LONGER)",
+                "self._gap_s)",
             ),
         ),
         "tests/unit/test_gap.py::test_it_settles_where_markers_are_written",
