@@ -63,7 +63,7 @@ def limits(demand: Demand, plan: Plan) -> list[Limit]:
             "more brokers; or compression at the producers",
         ),
         Limit(
-            "CPU of the brokers, without what replication costs",
+            "CPU of the brokers",
             demand.broker_cores * demand.brokers / plan.broker_catch_up_cpu,
             "more brokers, or fewer lanes: quiet ones cost as many transactions as busy ones",
         ),
@@ -80,7 +80,7 @@ def assumptions(demand: Demand, plan: Plan) -> list[Assumption]:
         Assumption("IDs of one lane", plan.id_cache_size, measured.LANE_IDS_TRIED),
         Assumption("IDs of one worker", demand.ids * plan.worker_share, measured.IDS_TRIED),
         Assumption("bytes of a message, by which CPU grows", demand.size, measured.SIZE_TRIED),
-        Assumption("replicas: what they cost brokers, and wait", demand.replicas, measured.REPLICAS_TRIED),
+        Assumption("replicas: what they cost brokers", demand.replicas, measured.REPLICAS_TRIED),
         Assumption("brokers that share the load evenly", demand.brokers, measured.BROKERS_TRIED),
     ]
     if plan.id_cache_size > demand.resident_ids:

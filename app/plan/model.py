@@ -61,7 +61,7 @@ class Plan:
     worker_memory: float
     worker_disk: float
     broker_cpu: float
-    """Cores, all brokers together, at the steady rate, without what replication costs."""
+    """Cores, all brokers together, at the steady rate, copies included."""
     broker_catch_up_cpu: float
     """The same while workers catch up."""
     broker_in: float
@@ -115,9 +115,8 @@ def plan(demand: Demand) -> Plan:
         catch_up_cpu=_worker_cpu(demand, demand.peak_rate, transactions, needed),
         worker_memory=base_memory(demand) + lanes * measured.LANE.value + ids_there * id_bytes(demand),
         worker_disk=ids_there * measured.DISK_ID.value * DISK_TIMES + DISK_BESIDE,
-        broker_cpu=_broker_cpu(demand, demand.rate) + transactions * measured.BROKER_TRANSACTION_CPU.value,
-        broker_catch_up_cpu=_broker_cpu(demand, demand.peak_rate)
-        + transactions * measured.BROKER_TRANSACTION_CPU.value,
+        broker_cpu=_broker_cpu(demand, demand.rate, transactions),
+        broker_catch_up_cpu=_broker_cpu(demand, demand.peak_rate, transactions),
         broker_in=received,
         broker_out=sent,
         broker_disk=_disk(demand) + changelog,
@@ -152,9 +151,11 @@ def _worker_cpu(demand: Demand, rate: float, transactions: float, needed: int) -
     return min(wanted, float(needed))
 
 
-def _broker_cpu(demand: Demand, rate: float) -> float:
+def _broker_cpu(demand: Demand, rate: float, transactions: float) -> float:
     more = max(demand.size - measured.SIZE_MEASURED, 0) * measured.BROKER_BYTE_CPU.value
-    return rate * (1 + demand.forwarded) * (measured.BROKER_CPU.value + more) / 1e6
+    messages = rate * (1 + demand.forwarded) * (measured.BROKER_CPU.value + more) / 1e6
+    copies = 1 + (demand.replicas - 1) * measured.COPY.value
+    return (messages + transactions * measured.BROKER_TRANSACTION_CPU.value) * copies
 
 
 def _needed(demand: Demand) -> int:

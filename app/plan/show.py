@@ -78,7 +78,7 @@ def rows(demand: Demand, plan: Plan) -> Iterator[tuple[str, str, str]]:
     yield (
         "CPU of all brokers, cores",
         f"{plan.broker_cpu:.1f}",
-        f"{plan.broker_catch_up_cpu:.1f} while workers catch up; without what replication costs",
+        f"{plan.broker_catch_up_cpu:.1f} while workers catch up, copies included",
     )
     yield (
         "brokers receive, /s",

@@ -64,6 +64,15 @@ def test_cpu_is_what_a_trickle_took() -> None:
     assert 38 <= found.worker_cpu / 5_000 * 1e6 <= 49
 
 
+def test_copies_cost_the_brokers() -> None:
+    """As much as was measured: six times with three of them. Workers they cost nothing."""
+    one, three = (plan(Demand(5_000, 154, 80_000, replicas=copies)) for copies in (1, 3))
+
+    assert three.broker_cpu / one.broker_cpu == pytest.approx(6.2)
+    assert three.broker_catch_up_cpu / one.broker_catch_up_cpu == pytest.approx(6.2)
+    assert three.worker_cpu == one.worker_cpu
+
+
 def test_an_outage_asks_for_more_workers() -> None:
     """They do what comes and what has come, twice the rate; and with more time less of it."""
     none, same, longer = (
