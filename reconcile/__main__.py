@@ -1,16 +1,18 @@
 """``python -m reconcile``."""
 
 import sys
+from typing import NoReturn
 
-from ringfence_kafka.loading import quiet_interrupt
+from ringfence_kafka.loading import quiet_end, quiet_interrupt
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Load the job, and run it."""
     with quiet_interrupt():
         from reconcile.job import main as run  # noqa: PLC0415
-    return run()
+    with quiet_end():
+        sys.exit(run())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

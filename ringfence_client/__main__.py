@@ -6,6 +6,7 @@ from typing import Literal, NoReturn
 import click
 
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.loading import quiet_end
 from ringfence_kafka.log_options import log_options
 from ringfence_kafka.program import (
     CONSUMER_GROUP,
@@ -171,7 +172,8 @@ def consume(
 
 def main() -> NoReturn:
     """Consume, and exit."""
-    run(consume, None, "ringfence-consume")
+    with quiet_end():
+        run(consume, None, "ringfence-consume")
 
 
 if __name__ == "__main__":

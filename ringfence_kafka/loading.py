@@ -25,6 +25,18 @@ def quiet_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@contextmanager
+def quiet_end() -> Iterator[None]:
+    """What is done has its exit code, whoever interrupts the program in the moment until it is gone."""
+    try:
+        yield
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+            signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+        raise
+
+
 def interrupted() -> int:
     """The exit code of a program whose interrupt was caught; it is kept, see :func:`_leave`."""
     global _interrupted  # noqa: PLW0603 - what the interpreter does at its end is as global
@@ -37,8 +49,10 @@ def _leave() -> None:
     """End with the exit code in spite of the interpreter.
 
     CPython remembers that a KeyboardInterrupt left code which an extension ran (``run_eval_code_obj``), forgets
-    it never, although it was caught further out, and then ends by the signal instead of with the code.
+    it never, although it was caught further out, and then ends by the signal instead of with the code. And while it
+    takes its modules apart, it has taken every handler away that is Python's: an interrupt would kill it.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if _interrupted:
         sys.stdout.flush()
         sys.stderr.flush()

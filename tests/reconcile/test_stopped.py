@@ -184,7 +184,7 @@ def test_in_the_middle_of_its_work(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_at_any_moment(broker: EmbeddedBroker, tmp_path: Path, start: Callable[..., Started]) -> None:
-    """From its first instant on: always the same exit code, at most one line, nobody left."""
+    """From its first instant on: always the same exit code, at most one line, nobody left; what has told its result may end as it was to."""
     _, config = _world(broker, tmp_path)
     faults = []
     for step in range(24):
@@ -201,7 +201,7 @@ def test_at_any_moment(broker: EmbeddedBroker, tmp_path: Path, start: Callable[.
             lambda run=run: f"{run.others()} are left",  # type: ignore[misc]
             END_LIMIT_S,
         )
-        if (code, out) != (130, "") or len(err.splitlines()) > 1:
+        if code not in ((130, 0) if out else (130,)) or len(err.splitlines()) > 1:
             faults.append((delay, code, out, err))
 
     assert faults == []

@@ -39,3 +39,33 @@ def test_interrupt_is_an_exit_code(tmp_path: Path, body: str) -> None:
     )  # fmt: skip
 
     assert (ended.returncode, ended.stdout, ended.stderr.strip()) == (130, "last words\n", "")
+
+
+_AT_ITS_END = """
+import atexit, os, signal, sys
+from ringfence_kafka.loading import quiet_end
+
+class Last:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGINT):
+        kill(pid, number)
+
+last = Last()
+if {at_exit}:
+    atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+with quiet_end():
+    print("done", flush=True)
+    sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("at_exit", [True, False], ids=["at exit", "while modules are taken apart"])
+def test_an_interrupt_at_its_end_changes_nothing(tmp_path: Path, at_exit: bool) -> None:
+    """The exit code is of what was done, and was told."""
+    (tmp_path / "it.py").write_text(_AT_ITS_END.format(at_exit=at_exit))
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "it"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "done\n", "")
