@@ -36,8 +36,10 @@ log: Final = logging.getLogger("ringfence.consumer")
 LOOK_S: Final = 0.1
 """Between two looks at a lease that somebody else has."""
 SAY_S: Final = 10.0
+FRESH_S: Final = 0.2
+"""For so long a look at a lease counts. After that, it is looked at again before the fence: its holder may have written meanwhile."""
 LAST_LOOK_S: Final = 1.0
-"""For the look between waiting for one's turn and the fence. One that takes longer is given up: the turn goes on."""
+"""For that look, which is in turn. One that takes longer is given up: the turn goes on."""
 EXPLAIN_LIMIT_S: Final = 3.0
 FENCE_LIMIT_S: Final = 10.0
 """One whose coordinator is away must not keep its turn from the others."""
@@ -153,10 +155,13 @@ class LeaseAcquisition:
         await _confirmed(lease, confirm)
         while True:
             await reach("opening", _lane(lease))
+            looked_at = clock.now()
             left, recorded = await self._look(lease, watch)
             if not left or recorded is None:
                 with contextlib.suppress(_HeldError):
-                    taken = await self._fenced(lease, lambda: self._require_free(lease, watch), confirm)
+                    taken = await self._fenced(
+                        lease, lambda: self._require_free(lease, watch), confirm, looked_at
+                    )
                     self._forget(lease, taken[1])
                     return taken
                 continue
@@ -199,16 +204,16 @@ class LeaseAcquisition:
         lease: Lease,
         look: Callable[[], Awaitable[Progress | None]],
         confirm: Callable[[], Awaitable[bool]],
-        *,
-        after_queue: bool = True,
+        looked_at: float = math.inf,
     ) -> tuple[TransactionalProducer, Progress | None]:
         """In turn: membership, the fence, membership again, and what the lease says behind it.
 
-        ``look`` reads the lease, and raises where it may not be taken: ``after_queue``, and behind the fence, because what the former
-        holder acknowledged until then counts, and nothing after it can.
+        ``look`` reads the lease, and raises where it may not be taken: before the fence, where the look of ``looked_at`` is old (a queue
+        for the turn, or a reading that somebody's open transaction held up), and behind it, because what the former holder acknowledged
+        until then counts, and nothing after it can.
         """
-        async with self._clients.turn() as queue:
-            if queue and after_queue:
+        async with self._clients.turns:
+            if clock.now() > looked_at + FRESH_S:
                 try:
                     async with asyncio.timeout(LAST_LOOK_S):
                         await look()
@@ -301,7 +306,7 @@ class LeaseAcquisition:
 
         if not draining():
             try:
-                return await self._fenced(lease, look, confirm, after_queue=False)
+                return await self._fenced(lease, look, confirm)
             except NotOwnerError:
                 if not draining():
                     await look()

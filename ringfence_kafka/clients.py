@@ -9,7 +9,7 @@ What is known of the cluster is known to all of them: one client asks for metada
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
@@ -42,13 +42,6 @@ class ProducerClients:
         self.turns = asyncio.Semaphore(TURNS_MAX)
         """One to be taken for each fence and each transaction; never a second one by who has one. Lanes take none: so many open at a
         time as there are places, and each has one transaction at most."""
-
-    @contextlib.asynccontextmanager
-    async def turn(self) -> AsyncIterator[bool]:
-        """One to be held for a fence. Yields whether there was a queue: what was looked at before is old then."""
-        queue = self.turns.locked()
-        async with self.turns:
-            yield queue
 
     def share(self) -> "ClientShare":
         """For one producer; to be closed with it."""

@@ -10,6 +10,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from ringfence_client import Message
+from ringfence_client.lease_acquisition import FRESH_S
 from ringfence_client.record import DRAINING, RELEASED
 from ringfence_kafka import clock, failpoints
 from ringfence_kafka.producer import FencedError
@@ -276,6 +277,7 @@ async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
             queue = clients.turns = asyncio.Semaphore(0)
             await until(lambda: bool(queue._waiters), lambda: "nobody waits for a turn")
             await outsider.write(running=1)
+            await asyncio.sleep(FRESH_S)  # what it has seen is old
             queue.release()
             await _waits(running, "1 unacknowledged")
             try:

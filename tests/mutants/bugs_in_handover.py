@@ -39,8 +39,8 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "        async with self._clients.turn() as queue:\n",
-                "        early = await look()\n        async with self._clients.turn() as queue:\n",
+                "        async with self._clients.turns:\n",
+                "        early = await look()\n        async with self._clients.turns:\n",
             ),
             Patch(
                 _OPENING,
@@ -99,8 +99,8 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "if queue and after_queue:",
-                "if queue and not queue:",
+                "if clock.now() > looked_at + FRESH_S:",
+                "if clock.now() > math.inf:",
             ),
         ),
         f"{_LEASE_TESTS}::test_written_while_one_waits_for_a_turn",
