@@ -39,7 +39,7 @@ SAY_S: Final = 10.0
 FRESH_S: Final = 0.2
 """For so long a look at a lease counts. After that, it is looked at again before the fence: its holder may have written meanwhile."""
 LAST_LOOK_S: Final = 1.0
-"""For that look, which is in turn. One that takes longer is given up: the turn goes on."""
+"""For that look, which is in turn, and for one of who writes again. One that takes longer is given up."""
 EXPLAIN_LIMIT_S: Final = 3.0
 FENCE_LIMIT_S: Final = 10.0
 """One whose coordinator is away must not keep its turn from the others."""
@@ -289,7 +289,8 @@ class LeaseAcquisition:
         is draining is no member for this partition any more; it goes on only while nobody has. So does one that a rebalance
         made drain while it asked: what its handlers have finished is to be written, and whoever got the partition waits for that.
         Who has been put out of the group and was not told yet fences nobody: its client hears it by the next heartbeat, and then it
-        drains, or is a member again.
+        drains, or is a member again. A transaction of its own, of which nobody knows whether it has ended, holds up its reading until it
+        is fenced: so it does not wait for that for long. Who had taken the lease would have ended it.
 
         Raises:
             LostError: somebody has taken it.
@@ -301,6 +302,11 @@ class LeaseAcquisition:
             self._require_ours(lease, predecessor, progress)
             return progress
 
+        async def look_soon() -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_LOOK_S):
+                    await look()
+
         async def unasked() -> bool:
             return True
 
@@ -309,9 +315,9 @@ class LeaseAcquisition:
                 return await self._fenced(lease, look, confirm)
             except NotOwnerError:
                 if not draining():
-                    await look()
+                    await look_soon()
                     raise
-        await look()
+        await look_soon()
         return await self._fenced(lease, look, unasked)
 
     async def _explain(self, error: Exception) -> str:

@@ -292,7 +292,7 @@ _GIVING_UP: Final = (
         (
             Patch(
                 _OPENING,
-                "            except NotOwnerError:\n                if not draining():\n                    await look()\n                    raise\n",
+                "            except NotOwnerError:\n                if not draining():\n                    await look_soon()\n                    raise\n",
                 "            except NotOwnerError as error:\n                raise LostError(str(error)) from error\n",
             ),
         ),
@@ -304,11 +304,23 @@ _GIVING_UP: Final = (
         (
             Patch(
                 _OPENING,
-                "                    await look()\n                    raise\n",
+                "                    await look_soon()\n                    raise\n",
                 "                    raise LostError(lease) from None\n",
             ),
         ),
         "tests/integration/test_group_storm.py::test_put_out_and_not_told",
+    ),
+    Mutant(
+        "waits-for-its-own-transaction",
+        "Who does not know whether its last write has ended reads behind it until brokers give it up; meanwhile its lease runs out, or its time to close.",
+        (
+            Patch(
+                _OPENING,
+                "            with contextlib.suppress(TimeoutError):\n                async with asyncio.timeout(LAST_LOOK_S):\n                    await look()\n",
+                "            await look()\n",
+            ),
+        ),
+        "tests/simulation/test_consumers.py::test_its_own_transaction_is_open",
     ),
     Mutant(
         "asked-by-the-generation-before",

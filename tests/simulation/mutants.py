@@ -46,7 +46,7 @@ COSTS_ONLY: Final = frozenset(
         "swept-each-time", "sweep-forgets-the-ungrouped", "consumers-are-kept", "longer-form-written", "memory-of-each-partition",
         "first-come-first-served", "memory-not-given-back", "fetched-and-left-behind", "opening-keeps-its-producer",
         "haste-fills-a-core", "half-of-the-wait", "brokers-at-once", "fetch-costs-no-time", "marker-costs-no-time",
-        "begun-before-the-markers", "refusals-are-not-felt",
+        "begun-before-the-markers", "refusals-are-not-felt", "asked-by-the-generation-before",
     }
 )  # fmt: skip
 """Memory, speed, and in which order messages of different groups come: nothing that a world can be wrong in."""

@@ -179,7 +179,7 @@ READ_AGAIN = (
 """Pure, and the same is read by who follows, by the world and by what judges it in the end."""
 TURNS_MAX = 1
 """Transactions of a process at once: with few partitions there would never be a queue."""
-CUT_SHORT_REST_S, CANCEL_LIMIT_S = 0.5, 0.3
+CUT_SHORT_REST_S, CANCEL_LIMIT_S, LAST_LOOK_S = 0.5, 0.3, 0.3
 """Less than the product's: worlds are short."""
 
 
@@ -220,6 +220,7 @@ def simulated() -> Iterator[None]:
         (ringfence_client.topic_watch, "LOOK_S", LOOK_S),
         (ringfence_client.dispatcher, "CANCEL_LIMIT_S", CANCEL_LIMIT_S),
         (ringfence_client.attempts, "CUT_SHORT_REST_S", CUT_SHORT_REST_S),
+        (ringfence_client.lease_acquisition, "LAST_LOOK_S", LAST_LOOK_S),
         (ringfence_client.parked, "AIOKafkaConsumer", SimulatedReader),
         (ringfence_client.parked, "consumer_options", lambda _kafka: {}),
         (ringfence_kafka.latest, "AIOKafkaConsumer", SimulatedReader),

@@ -13,8 +13,8 @@ from ringfence_client.lease import LeaseWatch
 from ringfence_client.record import Progress
 from ringfence_client.resuming import Log, Resumption, resume
 from ringfence_client.writer import ProgressWriter
+from tests.simulation.consuming.parts import AGES, after
 from tests.simulation.consuming.schedules import ConsumerSchedule, consumer_schedule
-from tests.simulation.consuming.small import AGES
 from tests.simulation.consuming.tasks import Task
 from tests.simulation.run import Runner
 from tests.simulation.schedules import Happening, Kind, in_its_way
@@ -96,6 +96,28 @@ def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
             max_attempts=1,
         )  # fmt: skip
         if faults := runner.run(in_its_way(plan)).faults:
+            found[seed] = faults
+
+    assert found == {}
+
+
+def test_its_own_transaction_is_open(runner: Runner) -> None:
+    """Who was away, and was put out, does not know whether its first write after that has ended: it leaves word of what is finished all the same."""
+    messages = (Task(b"g0", 6.0, "ok"), Task(b"g1", 0.0, "ok"))
+    happenings = (
+        after(1.5),
+        Happening(0, 0.0, Kind.SEND, messages=messages),
+        Happening(AGES, 2.0, Kind.PAUSE, "heartbeat", seconds=5.1, count=1),
+        after(4.8),
+        Happening(AGES, 3.0, Kind.REFUSED, "produce", count=1),
+    )
+    found = {}
+    for seed in (0, 5, 6, 17, 22):  # in which it is put out, and its end is what is refused
+        plan = ConsumerSchedule(
+            seed, 1, 2, 8, divert=False, happenings=happenings, small=True, implicit=True, concurrency=3, drain_timeout=10.0,
+            lease_timeout=20.0, lease_idle=20.0,
+        )  # fmt: skip
+        if faults := runner.run(plan).faults:
             found[seed] = faults
 
     assert found == {}

@@ -52,6 +52,7 @@ def _faults(of: Evidence) -> Iterable[str]:
     yield from _mistaken(of)
     yield from dead_letters(of)
     yield from _outlasting(of)
+    yield from _again(of)
 
 
 def _leaked(world: ConsumerWorld) -> Iterable[str]:
@@ -179,6 +180,19 @@ def _groups(of: Evidence) -> Iterable[str]:
             group.append(run)
             if run.outcome == HANDLED:
                 done.add(run.offset)
+
+
+def _again(of: Evidence) -> Iterable[str]:
+    """Another holder does what one has finished, though that one neither died nor was away for as long as a lease lasts."""
+    if not of.world.plan.lasting:
+        return
+    ended: dict[int, Run] = {}
+    for run in of.runs:
+        before = ended.get(run.offset)
+        if before is not None and before.token != run.token:
+            yield f"AGAIN {of.name}: {run}, and it had ended well: {before}"
+        if run.outcome == HANDLED and run.task != "stubborn":
+            ended.setdefault(run.offset, run)
 
 
 def _mistaken(of: Evidence) -> Iterable[str]:

@@ -2,38 +2,17 @@
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from tests.simulation.consuming.parts import AGES, BURST_S, LONG, SHORT_S, SLOW_S, Theme, after, burst
 from tests.simulation.consuming.tasks import GROUPS, OUTCOMES, Task
 from tests.simulation.schedules import CALM, MOST_STEPS, Happening, Kind, belated, gap
 
-BURST_S: Final = (0.0, 0.02, 0.5, 0.5, 2.5)
-"""How long handlers have what is there while somebody is away: when they come back there must be something left to begin."""
-SHORT_S: Final = (0.0,) * 4 + (0.02, 0.3, 0.3)
-"""Shorter than any time that a run may take."""
 AWAY_AT: Final = ("produce", "offsets", "end", "end", "heartbeat")
 REFUSED_S: Final = 6.0
 """How long dead letters are."""
-SLOW_S: Final = 6.0
 LONG_S: Final = 30.0
-AGES: Final = 10_000
-"""Callbacks: it is the time that counts."""
-
-
-def burst(
-    dice: random.Random, count: int, seconds: tuple[float, ...], outcomes: tuple[str, ...]
-) -> Happening:
-    """So many messages at once."""
-    tasks = tuple(
-        Task(
-            None if dice.random() < 0.1 else b"g%d" % dice.randrange(GROUPS),
-            dice.choice(seconds),
-            dice.choice(outcomes),
-        )
-        for _ in range(count)
-    )
-    return Happening(0, 0.0, Kind.SEND, messages=tasks)
 
 
 def clocks(dice: random.Random) -> list[Happening]:
@@ -75,35 +54,6 @@ def killers(dice: random.Random) -> list[Happening]:
     return [dataclasses.replace(several, messages=tuple(messages))]
 
 
-def killer_beside(dice: random.Random) -> list[Happening]:
-    """A message ends its process at once, beside others that have run for a while: its death is known one time less than theirs."""
-    beside = burst(dice, dice.randint(1, 2), (0.5, 0.5, 2.5), ("ok",))
-    deadly = Task(b"g%d" % dice.randrange(GROUPS), 0.0, "kill")
-    return [beside, Happening(AGES, dice.uniform(0.3, 1.5), Kind.SEND, messages=(deadly,))]
-
-
-def as_its_time_is_up(dice: random.Random) -> list[Happening]:
-    """Who ends in order is away when its time to drain is up, and when its message is handled."""
-    process = dice.randrange(2)
-    stop = Happening(AGES, dice.uniform(0.3, 0.7), Kind.STOP, process=process, seconds=8.0)
-    away = Happening(
-        AGES, dice.uniform(0.8, 1.2), Kind.PAUSE, process=process, seconds=dice.uniform(1.7, 2.3)
-    )
-    return [burst(dice, 1, (2.6, 3.0), ("ok",)), stop, away]
-
-
-def parked(dice: random.Random) -> list[Happening]:
-    """More comes of a group than is kept of it, and before that is read again the topic is another one, with more messages, of another group."""
-    first = tuple(Task(b"g0", dice.choice((0.1, 0.3, 0.5)), "ok") for _ in range(dice.randint(6, 9)))
-    others = tuple(Task(b"g2", 0.02, "ok") for _ in range(4))
-    then = tuple(Task(b"g1", dice.choice((0.1, 0.3, 0.5)), "ok") for _ in range(16))
-    return [
-        Happening(0, 0.0, Kind.SEND, messages=(*first, *others)),
-        Happening(AGES, dice.uniform(0.3, 2.0), Kind.RECREATED),
-        Happening(0, 0.0, Kind.SEND, messages=then),
-    ]
-
-
 def sick(dice: random.Random) -> list[Happening]:
     """Nothing can be written for a while; then somebody dies of something else."""
     kinds = dice.choice((("produce", "end"), ("end", "end"), ("offsets", "end")))
@@ -138,16 +88,6 @@ def calm(dice: random.Random) -> list[Happening]:
     return [first, moved, *([again] if dice.random() < 0.5 else [])]
 
 
-def _then(dice: random.Random, within: float, at: str = "") -> Happening:
-    """Nothing, for a while: what comes next comes after it."""
-    return Happening(AGES, within * (1.0 if at else dice.random()), Kind.CLOCK, at)
-
-
-def _after(seconds: float) -> Happening:
-    """Nothing, for so long."""
-    return Happening(AGES, seconds, Kind.CLOCK)
-
-
 def slow_readers(dice: random.Random) -> list[Happening]:
     """Who waits for a lease asks, and is answered late; its holder was away, writes again, and is gone."""
     begun = Happening(AGES, 0.6, Kind.SEND, messages=(Task(b"g0", 0.0, "ok"),))
@@ -155,7 +95,7 @@ def slow_readers(dice: random.Random) -> list[Happening]:
     asked = dice.choice(("ends", "ends", "_read"))
     late = Happening(AGES, 9.0, Kind.LATE, asked, count=1 + (asked == "ends"), seconds=SLOW_S)
     gone = Happening(AGES, 4.0, Kind.CRASH, dice.choice(("end", "end", "produce")), seconds=8.0)
-    return [burst(dice, 1, (30.0,), ("ok",)), begun, away, late, _then(dice, 2.0), gone]
+    return [burst(dice, 1, (30.0,), ("ok",)), begun, away, late, after(2.0 * dice.random()), gone]
 
 
 def many_begun(dice: random.Random) -> list[Happening]:
@@ -166,7 +106,7 @@ def many_begun(dice: random.Random) -> list[Happening]:
     passed = [
         Happening(AGES, 2.0, Kind.REFUSED, dice.choice(("produce", "end")), count=dice.randint(1, 3))
         if dice.random() < 0.5
-        else _then(dice, 2.0, "end")
+        else after(2.0, "end")
         for _ in range(dice.randrange(3))
     ]
     died = Happening(AGES, 5.0, Kind.CRASH, "end", seconds=0.5)
@@ -260,32 +200,16 @@ def tail(dice: random.Random) -> list[Happening]:
     ]
 
 
-def queued(dice: random.Random) -> list[Happening]:
-    """Somebody ends in order and cannot write for a while; who is to have its partition waits for a write of its own, and it writes again meanwhile."""
-    both = [dataclasses.replace(burst(dice, 1, (30.0,), ("ok",)), partition=each) for each in (0, 1)]
-    ends = Happening(AGES, 1.0, Kind.STOP, process=dice.randrange(2), seconds=20.0)
-    late = [Happening(AGES, 1.5, Kind.LATE, "end", count=1, seconds=each) for each in (SLOW_S, 20.0)]
-    between = [_after(dice.uniform(0.8, 1.0)), _after(dice.uniform(1.2, 2.2))]
-    return [_after(1.5), *both, ends, between[0], late[0], between[1], late[1]]
-
-
-THEMES: Final[Mapping[Callable[[random.Random], list[Happening]], int]] = {
+THEMES: Final[Mapping[Theme, int]] = {
     taken_over: 8, stopped: 1, killers: 1, sick: 1, refused_letters: 1, other_clocks: 1, calm: 3, slow_readers: 3, many_begun: 1, eaten: 2,
     overslept: 1, late: 4, recreated: 3, tail: 1,
 }  # fmt: skip
 """What a schedule is about, and how often."""
-APART: Final = (killer_beside, as_its_time_is_up, parked, queued)
-"""What is rare, and costs little to be about."""
-LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
-FIXED: Final[Mapping[Callable[[random.Random], list[Happening]], Mapping[str, Any]]] = {
-    killer_beside: {"partitions": 1, "handler_timeout": 0.0},
-    as_its_time_is_up: {"partitions": 1, "lease_timeout": 5.0, "drain_timeout": 2.0, "handler_timeout": 0.0},
-    parked: {"partitions": 1, "records_max": 3, "concurrency": 3, "prefetch": 3},
+FIXED: Final[Mapping[Theme, Mapping[str, Any]]] = {
     slow_readers: LONG,
     many_begun: {"partitions": 1},
     eaten: {"partitions": 1, "handler_timeout": 0.0},
     overslept: LONG,
     tail: {"partitions": 1},
-    queued: {**LONG, "partitions": 2, "lease_timeout": 3.0},
 }
 """What is not diced, of those where each happening says in which partition it is."""

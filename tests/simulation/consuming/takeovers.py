@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from ringfence_client.lease_acquisition import FRESH_S, LAST_LOOK_S
 from tests.simulation.consuming.world import ConsumerWorld, Written
 from tests.simulation.names import ACCEPTED
 
-LOOKED_S: Final = LAST_LOOK_S + FRESH_S
+LOOKED_S: Final = 0.5
 """How old what is known of a lease may be when its holder is fenced, where requests are answered soon."""
 
 
