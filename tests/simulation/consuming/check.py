@@ -123,7 +123,7 @@ def _records(of: Evidence) -> Iterable[str]:
             well = ended.get(offset, math.inf) <= each.made_at or any(
                 letter.transaction <= each.part.number for letter in letters
             )
-            if not well and not of.gone(offset):
+            if not well and offset not in of.trimmed and not of.gone(offset):
                 yield f"UNHANDLED {of.name}: {offset} is finished by {each.progress}, made at {each.made_at:.4f}"
         for run in of.by_token[each.progress.token]:
             if (
@@ -173,7 +173,7 @@ def _groups(of: Evidence) -> Iterable[str]:
                 if offset < run.offset and message.group == run.group is not None and not before(offset)
                 and not any(each.offset == offset and each.outcome == HANDLED for each in group)
                 and not any(letter.at < run.begin for letter in of.letters.get(message.number, ()))
-                and not of.gone(offset)
+                and offset not in of.trimmed and not of.gone(offset)
             ]  # fmt: skip
             if skipped:
                 yield f"REORDERED {of.name}: {run} before {skipped} of its group"

@@ -1,10 +1,11 @@
 """What is known of a partition of the accepted topic in the end: its messages, what handlers did, and every record of it that was ever committed."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.simulation.consuming.handling import Run
+from tests.simulation.consuming.handling import HANDLED, Run
 from tests.simulation.consuming.world import ConsumerWorld, Input, Written
 from tests.simulation.names import ACCEPTED
 
@@ -68,6 +69,12 @@ class Evidence:
         self.early = [each for each in runs if each.token in others and each.token < max(own, default=0)]
         """Runs of its messages before anybody knew of it, under leases of the topic that it has replaced."""
         begun_at = self.written[0].at if self.written and world.former else 0.0
+        deleted = {each.offset for each in world.kept[partition]} if of.until == math.inf else set()
+        ended = {each.offset for each in self.early if each.outcome == HANDLED}
+        self.trimmed = {
+            offset for offset in deleted if offset in ended or letters.get(of.messages[offset].number)
+        }
+        """Finished before anybody knew of the topic, and then deleted by retention: nobody can do it again."""
         self.letters = {
             number: [each for each in known if begun_at <= each.at] for number, known in letters.items()
         }
