@@ -45,12 +45,13 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
         partitions, config = missing[topic]
         log.info("%s is missing: creating it with %d partitions", topic, partitions)
         await cluster.create_topic(topic, partitions, address.replication_factor, config)
-    if not counts.keys() >= missing.keys():
-        counts = await cluster.await_topics([address.accepted_topic, letters, kept], APPEAR_LIMIT_S)
-    described = (await cluster.describe([letters, kept])).topics
+    if counts.keys() >= missing.keys():
+        described = (await cluster.describe([letters, kept])).topics
+    else:  # not asked for once more: another broker may not show them yet
+        described = await cluster.await_topics([letters, kept], APPEAR_LIMIT_S)
     for topic in (letters, kept):
         if topic not in described:
             raise MissingTopicError(untold(topic))
     if faults := [*letter_faults(address, described[letters]), *progress_faults(described[kept])]:
         raise TopicError("; ".join(faults))
-    return DeadLetterTopic(letters, counts[letters], described[letters].message_bytes_max)
+    return DeadLetterTopic(letters, described[letters].partitions, described[letters].message_bytes_max)

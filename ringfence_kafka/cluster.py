@@ -291,10 +291,9 @@ class Cluster:
             return {}
         return await asyncio.to_thread(group_descriptions.describe, self.kafka, groups, partial=partial)
 
-    async def await_topics(self, topics: list[str], limit_s: float) -> dict[str, int]:
-        """Partition counts of topics that were just made. See :func:`ringfence_kafka.describe.appeared`."""
-        found = await describe.appeared(self._admin, topics, limit_s)
-        return {name: each.partitions for name, each in found.items()}
+    async def await_topics(self, topics: list[str], limit_s: float) -> dict[str, TopicDescription]:
+        """What topics are like that were just made. See :func:`ringfence_kafka.describe.appeared`."""
+        return await describe.appeared(self._admin, topics, limit_s)
 
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
         """Partition counts asked for now; a topic that does not exist is absent.

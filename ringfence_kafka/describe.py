@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from ringfence_kafka.errors import TopicError
@@ -35,18 +35,26 @@ async def partition_counts(
 
 
 async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Described:
-    """What these topics are like; one that does not exist is in neither part of the answer."""
+    """What these topics are like; one that does not exist is in neither part of the answer.
+
+    Nor is one that was just made, or deleted, and that one broker shows and another one, which is asked for its settings, does not.
+    """
     counts, refused = await partition_counts(admin, sorted(set(topics)))
     if not counts:
         return Described({}, frozenset(refused))
     resources = [ConfigResource(ConfigResourceType.TOPIC, name, configs=_WANTED) for name in counts]
-    configs = {
-        name: {entry[0]: entry[1] for entry in entries}
-        for response in await admin.describe_configs(resources)
-        for error_code, _message, _type, name, entries in response.resources
-        if error_code == 0
+    configs, unknown = {}, set()
+    for response in await admin.describe_configs(resources):
+        for error_code, _message, _type, name, entries in response.resources:
+            if error_code == 0:
+                configs[name] = {entry[0]: entry[1] for entry in entries}
+            elif error_code == UnknownTopicOrPartitionError.errno:
+                unknown.add(name)
+    found = {
+        name: TopicDescription(name, count, configs.get(name))
+        for name, count in counts.items()
+        if name not in unknown
     }
-    found = {name: TopicDescription(name, count, configs.get(name)) for name, count in counts.items()}
     return Described(found, frozenset(refused))
 
 

@@ -6,6 +6,7 @@ from typing import Any, Self, TypeVar
 
 from ringfence_kafka.cluster import TopicIdentity
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.topics import TopicDescription
 from tests.simulation.asking import Metadata, send
 from tests.simulation.questions import SimulatedQuestions
 
@@ -41,8 +42,8 @@ class SimulatedClient(SimulatedQuestions):
         """Not told: as of brokers before 2.4."""
         return []
 
-    async def await_topics(self, topics: Collection[str], _limit_s: float) -> dict[str, int]:
-        return await self.partition_counts(topics)
+    async def await_topics(self, topics: Collection[str], _limit_s: float) -> dict[str, TopicDescription]:
+        return (await self.describe(topics)).topics
 
     async def create_topic(
         self, topic: str, partitions: int, _replication_factor: int, config: Mapping[str, str]

@@ -1,0 +1,51 @@
+"""What is said of topics where brokers do not all know the same yet."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+
+from ringfence_kafka import describe
+from ringfence_kafka.topics import TopicDescription
+
+
+class Brokers:
+    """One shows the topic; the one that is asked for its settings answers with each of these codes in turn, the last one for ever."""
+
+    def __init__(self, *codes: int) -> None:
+        self._codes = list(codes)
+
+    async def _send_request(self, _request: Any) -> Any:
+        topics = [{"topic": "t", "error_code": 0, "partitions": [{}, {}]}]
+        return SimpleNamespace(to_object=lambda: {"topics": topics})
+
+    async def describe_configs(self, _resources: Any) -> Any:
+        code = self._codes.pop(0) if len(self._codes) > 1 else self._codes[0]
+        return [
+            SimpleNamespace(resources=[(code, None, 2, "t", [("retention.ms", "5")] if not code else [])])
+        ]
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        (0, {"t": TopicDescription("t", 2, {"retention.ms": "5"})}),
+        (UnknownTopicOrPartitionError.errno, {}),
+        (TopicAuthorizationFailedError.errno, {"t": TopicDescription("t", 2, None)}),
+    ],
+)
+async def test_settings(code: int, found: dict[str, TopicDescription]) -> None:
+    """A broker that does not know the topic yet has refused nothing."""
+    brokers: Any = Brokers(code)
+
+    assert (await describe.describe(brokers, ["t"])).topics == found
+
+
+async def test_just_made() -> None:
+    """Who waits for it waits until both know it."""
+    brokers: Any = Brokers(UnknownTopicOrPartitionError.errno, UnknownTopicOrPartitionError.errno, 0)
+
+    found = await describe.appeared(brokers, ["t"], 60)
+
+    assert found["t"].config == {"retention.ms": "5"}
