@@ -69,10 +69,8 @@ class SettledTopic:
         self.topic_id = (await self.cluster.identity(self.topic)).topic_id
         if kept not in counts and replication_factor is not None:
             await self.cluster.create_topic(kept, PARTITIONS, replication_factor, dict(TOPIC_CONFIG))
-            counts |= {
-                name: each.partitions
-                for name, each in (await self.cluster.await_topics([kept], APPEAR_LIMIT_S)).items()
-            }
+            made = await self.cluster.await_topics([kept], APPEAR_LIMIT_S)
+            counts[kept] = made[kept].partitions
         if kept in counts:
             self.progress = ProgressTopic(self.kafka, self.app_id, self.cluster)
             await self.progress.start()

@@ -21,6 +21,15 @@ program.run(command, [], "it")
 """
 
 
+def _run(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """To its end."""
+    (folder / "it.py").write_text(program)
+    return subprocess.run(
+        [sys.executable, "-m", "it"],
+        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -31,12 +40,7 @@ program.run(command, [], "it")
 )
 def test_interrupt_is_an_exit_code(tmp_path: Path, body: str) -> None:
     """Whoever started the program learns of it by the code, also where the interpreter remembers an interrupt for ever."""
-    (tmp_path / "it.py").write_text(_PROGRAM.format(body=body))
-
-    ended = subprocess.run(
-        [sys.executable, "-m", "it"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    ended = _run(tmp_path, _PROGRAM.format(body=body))
 
     assert (ended.returncode, ended.stdout, ended.stderr.strip()) == (130, "last words\n", "")
 
@@ -61,11 +65,6 @@ with quiet_end():
 @pytest.mark.parametrize("at_exit", [True, False], ids=["at exit", "while modules are taken apart"])
 def test_an_interrupt_at_its_end_changes_nothing(tmp_path: Path, at_exit: bool) -> None:
     """The exit code is of what was done, and was told."""
-    (tmp_path / "it.py").write_text(_AT_ITS_END.format(at_exit=at_exit))
-
-    ended = subprocess.run(
-        [sys.executable, "-m", "it"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    ended = _run(tmp_path, _AT_ITS_END.format(at_exit=at_exit))
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "done\n", "")

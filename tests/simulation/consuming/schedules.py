@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tests.simulation.consuming.apart import APART
+from tests.simulation.consuming.member import HEARTBEAT_S
 from tests.simulation.consuming.small import FIXED, THEMES
 from tests.simulation.consuming.tasks import GROUPS, OUTCOMES, Task
 from tests.simulation.groups import SESSION_S
@@ -40,8 +41,6 @@ STUBBORN_S: Final = (0.5, 2.5, 6.0)
 TAKEN_OVER_SHARE: Final = 0.4
 HEARD: Final = frozenset({*CALM, Kind.SEND, Kind.PAUSE, Kind.EATEN})
 DISTURBED: Final = frozenset({Kind.LETTERS, Kind.REFUSED, Kind.LATE})
-BEAT_S: Final = 1.0
-"""Until who was away asks whether it is a member: if that is lost, it learns it so much later."""
 FAULTS_SHARE: Final = 0.2
 """Of small schedules that are about nothing but faults of any kind."""
 APART_SHARE: Final = 0.1
@@ -85,7 +84,7 @@ class ConsumerSchedule(Schedule):
         kinds = {each.kind for each in self.happenings}
         away_s = max(
             (
-                each.seconds + each.count * (LOST_S + BEAT_S)
+                each.seconds + each.count * (LOST_S + HEARTBEAT_S)
                 for each in self.happenings
                 if each.kind is Kind.PAUSE
             ),
