@@ -36,11 +36,12 @@ from ringfence_client.progress import ProgressTopic
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka import insides
 from ringfence_kafka.access import consumer_options
-from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
+from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.doubt import on_doubt
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
+from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
 from ringfence_kafka.waiting import cancelled
 
 log: Final = logging.getLogger("ringfence.consumer")

@@ -20,7 +20,7 @@ from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from ringfence_kafka import insides
-from ringfence_kafka.cluster import NO_TOPIC, TopicIdentity
+from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
 
 log: Final = logging.getLogger("ringfence.consumer")
 

@@ -14,8 +14,9 @@ from aiokafka.partitioner import murmur2
 from ringfence_client import record
 from ringfence_client.record import Progress
 from ringfence_kafka import log_reader, wire
-from ringfence_kafka.cluster import Cluster, TopicIdentity
+from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.identities import TopicIdentity
 from ringfence_kafka.latest import LatestValues
 
 log: Final = logging.getLogger("ringfence.consumer")

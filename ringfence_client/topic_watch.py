@@ -12,14 +12,17 @@ from typing import Final
 
 from aiokafka.errors import UnknownTopicOrPartitionError
 
-from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
+from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.errors import named
+from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
 from ringfence_kafka.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
 
 LOOK_S: Final = 1.0
 """One small request for all topics, whatever their partitions."""
+UNTOLD_S: Final = 0.2
+"""Until the next look, at least, where nobody could tell: a client that connects in vain hurries each time."""
 SILENT_S: Final = 5.0
 """Without an answer for so long the cluster is away: a look that fails now and then is part of any cluster's life."""
 
@@ -66,10 +69,12 @@ class TopicWatch:
         """Look again and again, until cancelled."""
         while True:
             self._wake.clear()
-            await asyncio.gather(*map(self._look, self._told))
+            if not all(await asyncio.gather(*map(self._look, self._told))):
+                await asyncio.sleep(UNTOLD_S)
             await set_within(self._wake, LOOK_S)
 
-    async def _look(self, topic: str) -> None:
+    async def _look(self, topic: str) -> bool:
+        """Whether it was told."""
         try:
             identity = await self._cluster.identity(topic)
         except UnknownTopicOrPartitionError:
@@ -85,7 +90,9 @@ class TopicWatch:
             log.debug("which topic %s is cannot be told now: %r", topic, error)
             self._refusals[topic] = named(error)
             self._told[topic](None)
+            return False
         else:
             self._answered_at[topic] = time.monotonic()
             self._missing.discard(topic)
             self._told[topic](identity)
+        return True

@@ -10,7 +10,7 @@ from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, TopicError
-from ringfence_kafka.topics import BROKER_TIME, untold
+from ringfence_kafka.topics import BROKER_TIME
 from ringfence_kafka.topics import missing as absent
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -45,13 +45,8 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
         partitions, config = missing[topic]
         log.info("%s is missing: creating it with %d partitions", topic, partitions)
         await cluster.create_topic(topic, partitions, address.replication_factor, config)
-    if counts.keys() >= missing.keys():
-        described = (await cluster.describe([letters, kept])).topics
-    else:  # not asked for once more: another broker may not show them yet
-        described = await cluster.await_topics([letters, kept], APPEAR_LIMIT_S)
-    for topic in (letters, kept):
-        if topic not in described:
-            raise MissingTopicError(untold(topic))
+    # Whoever made them: one broker shows what was just made before another one does.
+    described = await cluster.await_topics([letters, kept], APPEAR_LIMIT_S)
     if faults := [*letter_faults(address, described[letters]), *progress_faults(described[kept])]:
         raise TopicError("; ".join(faults))
     return DeadLetterTopic(letters, described[letters].partitions, described[letters].message_bytes_max)

@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
@@ -14,47 +14,29 @@ from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
-    KafkaConnectionError,
     KafkaError,
     NotCoordinatorForGroupError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
     for_code,
 )
 from aiokafka.protocol.metadata import MetadataRequest
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
 from ringfence_kafka import describe, group_descriptions, group_offsets, insides, members, static
-from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, refusal
+from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError, named
 from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.identities import IdentityQuestions, TopicIdentity
 from ringfence_kafka.offsets import FIRST, NEXT, STABLE, Offsets
 from ringfence_kafka.refusals import nobody
-from ringfence_kafka.security import confluent_options
 from ringfence_kafka.together import Together
 from ringfence_kafka.topics import Described, TopicDescription
 
 COORDINATOR_LIMIT_S: Final = 20.0
 NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
 """States of a consumer group of which no consumer runs."""
-
-
-class TopicIdentity(NamedTuple):
-    """Which topic of a name it is."""
-
-    topic_id: str
-    """Kafka's own: one that is created again under the same name has another (KIP-516)."""
-    partitions: int
-
-
-NO_TOPIC: Final = TopicIdentity("", 0)
-"""There is none of that name."""
-
-
 _ELSEWHERE: Final = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
 
 
@@ -69,12 +51,9 @@ class Cluster:
         self.kafka = kafka
         self.group_id = group_id
         self._committed = Together(self._ask_committed)
-        self._identities = Together(self._ask_identities)
         self._descriptions = Together(self._ask_descriptions)
         self._coordinator: int | None = None
         """The broker that coordinated the group when it was asked last."""
-        self._librdkafka: AdminClient | None = None
-        """For what aiokafka cannot ask; kept, because a client costs a connection and a thread to make."""
 
     async def start(self) -> None:
         """Connect.
@@ -86,6 +65,7 @@ class Cluster:
         self._consumer = AIOKafkaConsumer(**options)
         self._offsets = Offsets(self._consumer._client)  # noqa: SLF001
         self._admin = AIOKafkaAdminClient(**options)
+        self._identities = Together(IdentityQuestions(self._admin).ask)
         for each in (self._consumer, self._admin):
             insides.never_create(each)
         try:
@@ -100,7 +80,6 @@ class Cluster:
         await self._committed.stop()
         await self._identities.stop()
         await self._descriptions.stop()
-        self._librdkafka = None
         await self._offsets.stop()
         await self._consumer.stop()
         await self._admin.close()
@@ -117,6 +96,10 @@ class Cluster:
     async def ping(self) -> None:
         """Returns when a broker answers."""
         await self._admin._send_request(MetadataRequest([], allow_auto_topic_creation=False))  # noqa: SLF001
+
+    async def denied(self) -> BrokerUnavailableError | None:
+        """Who does not let us in any more, and why; None if nobody is there."""
+        return await refusal(self.kafka)
 
     async def high_watermark(self, topic: str, partition: int) -> int:
         """Offset that the next record gets, committed or not.
@@ -202,11 +185,6 @@ class Cluster:
         """
         named = {TopicPartition(topic, partition): each for partition, each in offsets.items()}
         await group_offsets.commit(self._admin, self.group_id, named)
-
-    def _confluent(self) -> AdminClient:
-        if self._librdkafka is None:
-            self._librdkafka = AdminClient(confluent_options(self.kafka))
-        return self._librdkafka
 
     async def _ask_committed(
         self, tps: Collection[TopicPartition]
@@ -381,28 +359,6 @@ class Cluster:
         Raises:
             UnknownTopicOrPartitionError: there is none.
             TopicAuthorizationFailedError: this user may not see it.
-            KafkaConnectionError: the cluster does not answer.
+            KafkaConnectionError: no broker answers.
         """
         return await self._identities.ask(topic)
-
-    async def _ask_identities(self, topics: Collection[str]) -> Mapping[str, TopicIdentity | Exception]:
-        futures = self._confluent().describe_topics(
-            TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_MS / 1000
-        )
-        answers: dict[str, TopicIdentity | Exception] = {}
-        for topic, future in futures.items():
-            try:
-                found = await asyncio.wrap_future(future)
-            except KafkaException as error:
-                answers[topic] = _refused(topic, error)
-            else:
-                answers[topic] = TopicIdentity(str(found.topic_id), len(found.partitions))
-        return answers
-
-
-def _refused(topic: str, error: KafkaException) -> KafkaError:
-    """The error of librdkafka's, as aiokafka has it."""
-    code = error.args[0].code()
-    if code in (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno):
-        return for_code(code)(topic)
-    return KafkaConnectionError(f"the topic {topic} cannot be looked up: {error.args[0].str()}")

@@ -19,7 +19,8 @@ from agents.bridge.state import SOURCE, BridgeState
 from agents.bridge.stopping import StoppingError, unless
 from agents.bridge.upkeep import keep, measure
 from ringfence_client.topic_watch import TopicWatch
-from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
 from ringfence_kafka.waiting import back_off, cancelled, set_within
 
 log: Final = logging.getLogger("ringfence.bridge")

@@ -16,10 +16,11 @@ from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import LOST, REFUSED, UNREADABLE, BridgeState, PartitionState
 from agents.bridge.window import Window
-from ringfence_kafka.cluster import Cluster, TopicIdentity
+from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.errors import said, unforeseen
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.hop import as_printed
+from ringfence_kafka.identities import TopicIdentity
 from ringfence_kafka.together import StoppedError
 from ringfence_kafka.waiting import back_off
 

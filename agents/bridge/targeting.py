@@ -6,19 +6,17 @@ import logging
 from typing import Final
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExistsError, for_code
 
 from agents.bridge.load import Target
 from agents.bridge.plan import Plan
 from ringfence_kafka import insides, passed
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.describe import appeared, describe
-from ringfence_kafka.errors import PrerequisiteError, RingfenceError, TopicError, said
+from ringfence_kafka.errors import PrerequisiteError, TopicError, said
 from ringfence_kafka.hop import NO_IDS, as_printed
+from ringfence_kafka.identities import Identities, IdentityQuestions, TopicIdentity
 from ringfence_kafka.refusals import nobody
-from ringfence_kafka.security import confluent_options
 from ringfence_kafka.topics import OUTPUT_CONFIG, TopicDescription, untold
 
 log: Final = logging.getLogger("ringfence.bridge")
@@ -74,29 +72,27 @@ async def _look(plan: Plan) -> Target:
             bytes_max=found.message_bytes_max,
             compacted="compact" in found.cleanup_policy,
             quarantine_bytes_max=0 if kept is None else kept.message_bytes_max,
-            topics=await _topics(plan),
+            topics=await _topics(admin, plan),
             settings=str([sorted((each.config or {}).items()) for each in (found, kept) if each is not None]),
         )
     finally:
         await admin.close()
 
 
-async def _topics(plan: Plan) -> frozenset[bytes]:
+async def _topics(admin: AIOKafkaAdminClient, plan: Plan) -> frozenset[bytes]:
     """The topics that a message which comes there is in.
 
     One that this user may not see, or that is not there, is left out: a message that comes back is then seen a round later.
     """
     if not plan.traces:
         return frozenset()
-    found = set()
+    answers: Identities = {}
     try:
-        wanted = TopicCollection(sorted({plan.target_topic, plan.address.accepted_topic}))
-        admin = AdminClient(confluent_options(plan.target))
-        for future in admin.describe_topics(wanted, request_timeout=ANSWER_LIMIT_S).values():
-            with contextlib.suppress(KafkaException):
-                found.add(as_printed(str((await asyncio.wrap_future(future)).topic_id)))
-    except (KafkaException, RingfenceError) as error:
+        async with asyncio.timeout(ANSWER_LIMIT_S):
+            answers = await IdentityQuestions(admin).ask({plan.target_topic, plan.address.accepted_topic})
+    except (KafkaConnectionError, TimeoutError) as error:
         log.debug("bridge %s: the IDs of its target's topics are not told: %r", plan.name, error)
+    found = {as_printed(each.topic_id) for each in answers.values() if isinstance(each, TopicIdentity)}
     return frozenset(map(passed.topic, found - NO_IDS))
 
 

@@ -128,7 +128,10 @@ class Several:
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
         self.bootstrap_servers: Final = ",".join(f"{HOST}:{each.port}" for each in nodes)
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        # One that is frozen is asked for the time-out of its socket; the default is a minute.
+        self._admin = AdminClient(
+            {"bootstrap.servers": self.bootstrap_servers, "socket.timeout.ms": 3000, "log_level": 0}
+        )
 
     @property
     def pids(self) -> list[int]:

@@ -21,6 +21,7 @@ from aiokafka.errors import (
     DuplicateSequenceNumber,
     GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
+    KafkaConnectionError,
     KafkaError,
     NoError,
     ProducerClosed,
@@ -32,6 +33,7 @@ from aiokafka.errors import (
 )
 
 from ringfence_kafka import failpoints
+from ringfence_kafka.compact import Question
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.transaction import requests
 from ringfence_kafka.transaction.gap import Gap
@@ -42,7 +44,7 @@ from ringfence_kafka.transaction.outgoing import (
     require_partition,
     wait_for_all,
 )
-from ringfence_kafka.transaction.requests import Place, Producer, Question
+from ringfence_kafka.transaction.requests import Place, Producer
 
 log: Final = logging.getLogger("ringfence.kafka")
 
@@ -81,6 +83,8 @@ class Implicit:
         """Partitions that are in this transaction."""
         self._back_off_s: float = producer._sender._retry_backoff  # noqa: SLF001
         self._say_at = 0.0
+        self._unanswered: set[int] = set()
+        """Kinds of requests (their API keys) whose last one was not."""
         self._written = self._committing = False
         self._begun = False
         """The first write of this transaction is answered."""
@@ -267,12 +271,17 @@ class Implicit:
     async def _ask(self, node: int, question: Question, connection: ConnectionGroup) -> Any:
         """The answer; None = there is none, and it is to be asked again."""
         try:
-            return await self._producer.client.send(node, question, group=connection)
+            answer = await self._producer.client.send(node, question, group=connection)
         except (IncompatibleBrokerVersion, ProducerClosed):
             raise
         except KafkaError as error:
-            self._say(f"broker {node} does not answer ({error!r})")
+            # Brokers close what has been idle or logged in for long, under the next question: that alone is no news.
+            if question.API_KEY in self._unanswered or not isinstance(error, KafkaConnectionError):
+                self._say(f"broker {node} does not answer ({error!r})")
+            self._unanswered.add(question.API_KEY)
             return None
+        self._unanswered.discard(question.API_KEY)
+        return answer
 
     async def _coordinator(self, kind: int, key: str) -> int:
         node: int = await self._producer._sender._find_coordinator(kind, key)  # noqa: SLF001

@@ -1,13 +1,23 @@
-"""The broker is killed, stopped and paused under a running worker."""
+"""The broker is killed, stopped and paused under a running worker, and is away for whoever else runs."""
 
+import contextlib
+import time
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
-from tests.support import kafka
+from app.embedded.several import several
+from tests.support import bridges, kafka
+from tests.support.bridges import BridgeProcess, Two
+from tests.support.consumers import ConsumerProcess
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
+
+AWAY_S: Final = 10.0
+CPU_SHARE: Final = 0.5
+"""Of a core: each takes a twentieth. A client that connects again without a pause took 0.6 to 0.8."""
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
@@ -41,6 +51,37 @@ def test_worker_outlives_its_broker(tmp_path: Path, how: str) -> None:
         assert len(log.splitlines()) < 60
         got = kafka.read_all(bootstrap, "away.accepted", 1)
         assert [each.value for each in got] == [each.value for each in records]
+
+
+def test_nobody_is_busy_meanwhile(tmp_path: Path) -> None:
+    """A worker, a consumer and a bridge leave their machine to others, who may be the brokers, while two of three are away."""
+    with several(tmp_path / "brokers") as cluster, contextlib.ExitStack() as stack:
+        bootstrap = cluster.bootstrap_servers
+        config = configure(tmp_path, bootstrap, "idle", [{"name": "idle", "partitions": 2}])
+        bridge = bridges.prepare(Two(bootstrap, bootstrap), tmp_path)
+        processes = (
+            WorkerProcess(config, "w"),
+            ConsumerProcess(config, "c", "idle", "idle-group"),
+            BridgeProcess(bridge.config, "b"),
+        )
+        for each in processes:
+            stack.callback(each.destroy)
+            each.start()
+        for each in processes:
+            each.wait_ready()
+
+        for node in cluster.nodes[:2]:
+            node.end()
+        begin, before = time.monotonic(), [each.cpu_seconds for each in processes]
+        time.sleep(AWAY_S)
+        bound = CPU_SHARE * (time.monotonic() - begin)
+        spent = [each.cpu_seconds - was for each, was in zip(processes, before, strict=True)]
+
+        assert max(spent) < bound, spent
+        cluster.start()
+        for each in processes:
+            each.wait_ready()
+            assert each.stop() == 0, each.log()
 
 
 def _reach(process: WorkerProcess, goal: int) -> None:

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, Patch
 
 _TESTS: Final = "tests/integration/test_group_recreated.py"
 _RULES: Final = "tests/unit/test_resuming.py"
+_ASKING: Final = "tests/unit/test_identities.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -115,5 +116,59 @@ MUTANTS: Final = (
             ),
         ),
         "tests/integration/test_shared_clients.py::test_topic_that_grew",
+    ),
+    Mutant(
+        "only-one-broker-is-asked",
+        "While one broker is away, nobody tells a consumer every third time which topics it reads.",
+        (
+            Patch(
+                "ringfence_kafka/identities.py",
+                "                error = refused\n",
+                "                error = refused\n                break\n",
+            ),
+        ),
+        f"{_ASKING}::test_nobody_answers",
+    ),
+    Mutant(
+        "another-broker-each-time",
+        "A broker that hears of a new topic a moment later tells of the one before it, and leases are taken anew, twice.",
+        (
+            Patch(
+                "ringfence_kafka/identities.py",
+                "        nodes.sort(key=lambda node: node != self._answered)\n",
+                "",
+            ),
+        ),
+        f"{_ASKING}::test_who_is_asked",
+    ),
+    Mutant(
+        "the-first-broker-is-believed",
+        "A consumer that has just made its topics ends, because the broker that it asks next has not heard of them.",
+        (
+            Patch(
+                "ringfence_kafka/identities.py",
+                "                return await self._with_new_ones(answers, nodes[place:])\n",
+                "                return answers\n",
+            ),
+        ),
+        f"{_ASKING}::test_a_topic_that_was_just_made",
+    ),
+    Mutant(
+        "ids-of-another-spelling",
+        "Topic IDs are written as Kafka's tools write them: a lease of the version before is one of another topic.",
+        (Patch("ringfence_kafka/identities.py", "base64.b64encode", "base64.urlsafe_b64encode"),),
+        f"{_ASKING}::test_the_answer",
+    ),
+    Mutant(
+        "asking-makes-a-topic",
+        "On a cluster that makes topics by itself, a topic that was deleted is back as soon as somebody looks for it.",
+        (
+            Patch(
+                "ringfence_kafka/identities.py",
+                'compact.array(asked) + b"\\0" + b"\\0"',
+                'compact.array(asked) + b"\\1" + b"\\0"',
+            ),
+        ),
+        f"{_ASKING}::test_the_question",
     ),
 )

@@ -53,6 +53,11 @@ class Asked(NamedTuple):
     refused: Callable[[int], Any]
     """The answer in which all is refused with this error code."""
 
+    @property
+    def API_KEY(self) -> int:  # noqa: N802 - Kafka's name
+        """Tells the kinds of requests apart."""
+        return hash(self.apply)
+
 
 class Questions:
     """The requests, by what they say."""

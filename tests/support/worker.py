@@ -103,6 +103,12 @@ class RingfenceProcess:
         """Whether it was stopped by SIGSTOP."""
         return self.running and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all its threads, until now."""
+        times = psutil.Process(self.pid).cpu_times()
+        return times.user + times.system
+
     def signal(self, number: int) -> None:
         """Send a signal."""
         assert self._process is not None

@@ -22,13 +22,14 @@ from aiokafka.errors import (
 )
 
 from app.worker.run import run
+from ringfence_kafka.compact import Question
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError, TopicError
 from ringfence_kafka.transaction import feature, requests
 from ringfence_kafka.transaction.gap import FIRST_S, Gap
 from ringfence_kafka.transaction.implicit import Implicit
 from ringfence_kafka.transaction.outgoing import Outgoing
-from ringfence_kafka.transaction.requests import Ended, Producer, Question
+from ringfence_kafka.transaction.requests import Ended, Producer
 
 NEAR, FAR = 1, 2
 LEADERS = {("orders", 0): NEAR, ("orders", 1): FAR, ("log", 0): NEAR}
@@ -285,6 +286,28 @@ async def test_what_lasts_is_said_once(
 
     assert len(said) == 1
     assert line in said[0]
+
+
+@pytest.mark.parametrize("key", [requests.PRODUCE, requests.TXN_OFFSET_COMMIT, requests.END_TXN])
+@pytest.mark.parametrize(
+    ("troubles", "lines"),
+    [
+        ([KafkaConnectionError("closed")], 0),
+        ([RequestTimedOutError()], 1),
+        ([KafkaConnectionError("closed"), KafkaConnectionError("closed")], 1),
+    ],
+    ids=["closed", "silent", "closed again"],
+)
+async def test_a_connection_that_was_closed_is_no_news(
+    key: int, troubles: list[Exception], lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers end sessions under the next question; a second time in a row is worth a line."""
+    bench = Bench()
+    bench.broker.answers[key] += troubles
+    await bench.write(("orders", 0))
+    await bench.way.commit()
+
+    assert len([each for each in caplog.records if each.name == "ringfence.kafka"]) == lines
 
 
 async def test_coordinator_that_is_gone_is_looked_for() -> None:

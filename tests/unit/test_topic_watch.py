@@ -1,12 +1,15 @@
 """What a consumer says of its topics, also while it has nothing to do with them."""
 
+import asyncio
 from typing import cast
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from ringfence_client import topic_watch
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.identities import TopicIdentity
 
 
 def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +22,31 @@ def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_watch, "SILENT_S", -1.0)
 
     assert watch.faults == ["orders.accepted: no answer of the brokers for 0 s: they are away"]
+
+
+async def test_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is asked in vain is not asked without a pause, though each answer that does not come is a reason to hurry; then at once again."""
+    asked = 0
+    away = True
+    there = asyncio.Event()
+
+    class _Cluster:
+        async def identity(self, topic: str) -> TopicIdentity:
+            nonlocal asked
+            asked += 1
+            if away:
+                raise KafkaConnectionError(topic)
+            there.set()
+            return TopicIdentity("A", 1)
+
+    watch = TopicWatch(cast("Cluster", _Cluster()))
+    watch.tell("orders.accepted", lambda identity: watch.hurry() if identity is None else None)
+    monkeypatch.setattr(topic_watch, "UNTOLD_S", 0.05)
+    monkeypatch.setattr(topic_watch, "LOOK_S", 60.0)
+    looking = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.5)
+
+    assert 0 < asked <= 11
+    away = False
+    await asyncio.wait_for(there.wait(), 10)
+    looking.cancel()

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any, Self, TypeVar
 
-from ringfence_kafka.cluster import TopicIdentity
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.identities import TopicIdentity
 from ringfence_kafka.topics import TopicDescription
 from tests.simulation.asking import Metadata, send
 from tests.simulation.questions import SimulatedQuestions

@@ -1,0 +1,159 @@
+"""Requests of Kafka's that aiokafka does not know, as bytes: their compact encoding, and what its connections ask of a request. Pure.
+
+Lengths are varints and one more than they are (0 = null), and each structure ends with its tagged fields, of which we send none and skip all.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
+from typing import Any, Final, NamedTuple
+
+from aiokafka.errors import IncompatibleBrokerVersion
+
+INT16: Final = struct.Struct(">h")
+INT32: Final = struct.Struct(">i")
+NO_TAGS: Final = b"\0"
+_LENGTH: Final = 0x7F
+_MORE: Final = 0x80
+_HEADER: Final = struct.Struct(">hhi")
+
+
+class _Header(NamedTuple):
+    """What aiokafka's connection asks of a header."""
+
+    data: bytes
+    correlation_id: int
+
+    def encode(self) -> bytes:
+        """The bytes."""
+        return self.data
+
+
+class _Answer(NamedTuple):
+    """What it asks of the type of an answer."""
+
+    read: "Callable[[Reader], Any]"
+
+    def decode(self, buffer: BytesIO) -> Any:
+        """The answer."""
+        return self.read(Reader(buffer.getbuffer(), buffer.tell()))
+
+
+class Question:
+    """What it asks of a request, and of the structure that it makes for it: both are this."""
+
+    __slots__ = ("API_KEY", "API_VERSION", "RESPONSE_TYPE", "_body", "_tagged")
+
+    def __init__(
+        self, key: int, version: int, body: bytes, read: "Callable[[Reader], Any]", *, tagged: bool = True
+    ) -> None:
+        """``read`` makes the answer of its bytes; ``tagged``: its header may have tagged fields."""
+        self.API_KEY, self.API_VERSION = key, version
+        self.RESPONSE_TYPE = _Answer(read)
+        self._body, self._tagged = body, tagged
+
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> "Question":
+        """For a connection whose broker knows these versions.
+
+        Raises:
+            IncompatibleBrokerVersion: it does not know this one.
+        """
+        least, most = versions.get(self.API_KEY, (0, -1))
+        if not least <= self.API_VERSION <= most:
+            raise IncompatibleBrokerVersion(
+                f"the broker takes request {self.API_KEY} in versions {least} to {most}, not {self.API_VERSION}"
+            )
+        return self
+
+    def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
+        """Version 2."""
+        name = client_id.encode()
+        head = _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id)
+        return _Header(head + INT16.pack(len(name)) + name + NO_TAGS, correlation_id)
+
+    def encode(self) -> bytes:
+        """The body."""
+        return self._body
+
+    def parse_response_header(self, buffer: BytesIO) -> _Header:
+        """Version 1, or 0 where nothing is tagged."""
+        (number,) = INT32.unpack(buffer.read(INT32.size))
+        if self._tagged:
+            reader = Reader(buffer.getbuffer(), INT32.size)
+            reader.skip_tags()
+            buffer.seek(reader.at)
+        return _Header(b"", number)
+
+
+class Reader:
+    """Goes over an answer."""
+
+    __slots__ = ("_data", "at")
+
+    def __init__(self, data: memoryview, at: int) -> None:
+        self._data = data
+        self.at = at
+
+    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        """What stands here in this form."""
+        found = form.unpack_from(self._data, self.at)
+        self.at += form.size
+        return found
+
+    def number(self) -> int:
+        """A varint."""
+        found = shift = 0
+        while True:
+            byte = self._data[self.at]
+            self.at += 1
+            found |= (byte & _LENGTH) << shift
+            if not byte & _MORE:
+                return found
+            shift += 7
+
+    def text(self) -> str:
+        """A compact string; empty where it is null."""
+        length = max(0, self.number() - 1)
+        found = bytes(self._data[self.at : self.at + length])
+        self.at += length
+        return found.decode()
+
+    def array(self) -> range:
+        """As many turns as it has elements."""
+        return range(max(0, self.number() - 1))
+
+    def skip_tags(self) -> None:
+        """Past the tagged fields of a structure."""
+        for _ in range(self.number()):
+            self.number()
+            length = self.number()
+            self.at += length
+
+
+def _number(number: int) -> bytes:
+    """As a varint."""
+    found = bytearray()
+    while number > _LENGTH:
+        found.append(number & _LENGTH | _MORE)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def length(count: int) -> bytes:
+    """Of what follows."""
+    return _number(count + 1)
+
+
+def text(value: str | None) -> bytes:
+    """A string."""
+    if value is None:
+        return b"\0"
+    data = value.encode()
+    return length(len(data)) + data
+
+
+def array(elements: Iterable[bytes]) -> bytes:
+    """Of structures."""
+    every: Sequence[bytes] = list(elements)
+    return length(len(every)) + b"".join(every)

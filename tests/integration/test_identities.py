@@ -1,0 +1,35 @@
+"""Kafka's own IDs of topics, asked of a real broker."""
+
+import asyncio
+
+from aiokafka.errors import UnknownTopicOrPartitionError
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.identities import TopicIdentity
+from tests.support import kafka
+
+
+async def test_as_librdkafka_has_them(broker: EmbeddedBroker) -> None:
+    """To the character: leases and notes of bridges keep them. A name that is not there is no other one's trouble, and is not made by asking."""
+    servers = broker.bootstrap_servers
+    names = [kafka.unique("identity") for _ in range(20)]
+    kafka.create_topics(servers, {each: (number % 5 + 1, {}) for number, each in enumerate(names)})
+    admin = AdminClient({"bootstrap.servers": servers})
+    described = admin.describe_topics(TopicCollection(names))
+    theirs = [
+        TopicIdentity(str(each.topic_id), len(each.partitions))
+        for each in (described[name].result() for name in names)
+    ]
+    gone = kafka.unique("identity")
+
+    async with Cluster(KafkaSettings(bootstrap_servers=servers), "identities") as cluster:
+        *found, missing = await asyncio.gather(*map(cluster.identity, [*names, gone]), return_exceptions=True)
+
+    assert found == theirs
+    assert len({each.topic_id for each in theirs}) == len(names)
+    assert isinstance(missing, UnknownTopicOrPartitionError)
+    assert gone not in kafka.topics(servers)
