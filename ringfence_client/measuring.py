@@ -26,7 +26,10 @@ class Measuring:
     def __init__(self, consumer: GroupConsumer) -> None:
         self._consumer = consumer
         self.watch = BrokerWatch(
-            consumer.cluster.ping, log, "what handlers have goes on, progress waits to be written"
+            consumer.cluster.ping,
+            log,
+            "what handlers have goes on, progress waits to be written",
+            consumer.cluster.denied,
         )
         self.lags: dict[int, int | None] = {}
         """By partition that the group gave us, held or not; None = the cluster does not tell."""

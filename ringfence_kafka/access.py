@@ -8,8 +8,9 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, Final
 
+import aiokafka.conn
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.conn import create_conn
+from aiokafka.conn import OAuthAuthenticator, create_conn
 from aiokafka.errors import (
     IllegalSaslStateError,
     KafkaConnectionError,
@@ -29,6 +30,7 @@ REQUEST_TIMEOUT_MS: Final = 10_000
 RETRY_BACKOFF_MS: Final = 40
 PROBE_LIMIT_S: Final = 5.0
 """For asking a broker why; a person waits."""
+_UNDERSTOOD: Final = b"\x01"
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
@@ -48,6 +50,24 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             return (await asyncio.to_thread(self._source.current)).text
         except PrerequisiteError as error:
             raise KafkaConnectionError(str(error)) from error
+
+
+class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
+    """Hears that a token is refused.
+
+    Brokers say that by a challenge, and give their reason once it is answered by one byte (RFC 7628, 3.2.2 and 3.2.3).
+    aiokafka takes any answer for a yes, and then finds a connection closed whose login it believes done.
+    """
+
+    async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
+        """What to send next, and that an answer comes; None after the login."""
+        if payload:
+            return _UNDERSTOOD, True
+        step: tuple[bytes, bool] | None = await super().step(payload)
+        return step
+
+
+aiokafka.conn.OAuthAuthenticator = TokenLogin
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:

@@ -1,13 +1,19 @@
 """What ``[kafka]`` says of security, read and checked before any client has it."""
 
+import logging
 import ssl
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ringfence_kafka import passing
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.oauth import source_of
+
+_UNHEARD: Final = logging.getLogger("librdkafka")
+"""It writes some lines to the terminal whatever their level, as after a long ``send`` with tokens; its errors come with its answers."""
+_UNHEARD.addHandler(logging.NullHandler())
+_UNHEARD.propagate = False
 
 
 def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
@@ -53,6 +59,7 @@ def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
         "security.protocol": kafka.security_protocol,
         "client.id": kafka.client_id,
         "log_level": 0,
+        "logger": _UNHEARD,
         **passing.for_librdkafka(kafka),
     }
     if kafka.uses_ssl:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from aiokafka.errors import KafkaConnectionError
+
 INTERVAL_S: Final = 2.0
 ANSWER_LIMIT_S: Final = 5.0
 
@@ -13,9 +15,19 @@ ANSWER_LIMIT_S: Final = 5.0
 class BrokerWatch:
     """Asks every other second; says once that the broker is away, and once that it is back."""
 
-    def __init__(self, ask: Callable[[], Awaitable[object]], log: logging.Logger, meanwhile: str) -> None:
-        """``ask`` is any small question to the cluster; ``meanwhile`` says what becomes of messages while nobody answers."""
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[object]],
+        log: logging.Logger,
+        meanwhile: str,
+        denied: Callable[[], Awaitable[Exception | None]] | None = None,
+    ) -> None:
+        """``ask`` is any small question to the cluster; ``meanwhile`` says what becomes of messages while nobody answers.
+
+        ``denied`` tells who is there and lets nobody in, and the way out.
+        """
         self._ask = ask
+        self._denied = denied
         self._log = log
         self._meanwhile = meanwhile
         self._away_since: float | None = None
@@ -25,18 +37,40 @@ class BrokerWatch:
         """The last question was not answered."""
         return self._away_since is not None
 
+    async def _asked(self) -> None:
+        """Once, or twice: brokers close what has been logged in for long (``connections.max.reauth.ms``) under the next question."""
+        try:
+            await self._ask()
+        except KafkaConnectionError:
+            if self.away:
+                raise
+            await self._ask()
+
+    async def _say_why(self) -> None:
+        """Where brokers are there."""
+        if self._denied is None:
+            return
+        try:
+            denied = await self._denied()
+        except Exception as error:  # noqa: BLE001 - what the way in is made of, as a key's file, may be gone as well
+            denied = error
+        if denied is not None:
+            self._log.warning("%s", denied)
+
     async def run(self) -> None:
         """Ask until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(ANSWER_LIMIT_S):
-                    await self._ask()
+                    await self._asked()
             except Exception as error:  # noqa: BLE001 - whatever it is, the broker did not answer
                 if self._away_since is None:
                     self._away_since = time.monotonic()
                     self._log.warning(
                         "the broker does not answer (%s); %s", type(error).__name__, self._meanwhile
                     )
+                    if not isinstance(error, TimeoutError):
+                        await self._say_why()
             else:
                 if self._away_since is not None:
                     self._log.info(

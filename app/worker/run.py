@@ -183,7 +183,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         app.lanes.note_unassigned,
         (lambda: join_again(app)) if settings.app.static_membership else None,
     )
-    app.watch = BrokerWatch(app.cluster.ping, log, "lanes wait for it")
+    app.watch = BrokerWatch(app.cluster.ping, log, "lanes wait for it", app.cluster.denied)
     app.web = web.StatusWeb(app)
     app.web.web_app.middlewares.append(guard.middleware())
     web.register(

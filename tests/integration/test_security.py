@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,8 @@ from tests.support.secured import (
     LONG_AGO,
     PASSWORD,
     PASSWORD_VARIABLE,
+    SESSION_MS,
+    USER,
     WRONG_PASSWORD,
     Access,
     Right,
@@ -129,6 +132,46 @@ def test_every_verb_gets_in(
     assert [each for each in files if PASSWORD.encode() in each.read_bytes()] == []
 
 
+def test_sessions_end(secured: SecuredBroker, tmp_path: Path) -> None:
+    """Brokers that end them close connections under the next question: work goes on, and nobody says that they are away.
+
+    Until the password is another one: that is said, with the way out.
+    """
+    name = kafka.unique("brief")
+    config = secured.brief.configure(tmp_path, f"{name}-app", [{"name": name, "partitions": PARTITIONS}])
+    assert _run(secured.brief, config, "topics", "create")[0] == 0
+    process = WorkerProcess(config, "w", dict(secured.brief.environment))
+    sent = 0
+    try:
+        process.start()
+        process.wait_ready()
+        end = time.monotonic() + 2.5 * SESSION_MS / 1_000
+        while time.monotonic() < end:
+            lines = "".join(
+                json.dumps({"id": f"{each:04}", "value": "v"}) + "\n" for each in range(sent, sent + 5)
+            )
+            assert _run(secured.brief, config, "send", name, stdin=lines)[0] == 0
+            sent += 5
+        _settle(secured, process, f"{name}-app", name)
+        log = process.log()
+        secured.add_user(USER, password=WRONG_PASSWORD)
+        wait_for(lambda: "denies access" in process.log(), process.log)
+        secured.add_user(USER)
+        wait_for(lambda: "the broker answers again" in process.log(), process.log)
+        assert process.stop() == 0
+    finally:
+        secured.add_user(USER)
+        process.destroy()
+
+    assert _accepted(secured, name) == [f"{each:04}" for each in range(sent)]
+    assert "KafkaConnectionError: Connection at" in log, "no session ended"
+    assert "does not answer" not in log
+    assert (
+        f"{secured.brief.bootstrap} denies access: it refuses the password of kafka.sasl_username"
+        in process.log()
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("way", ["tls", "plain", "scram", "issued"])
 def test_nightly_job_gets_in(secured: SecuredBroker, way: str, tmp_path: Path) -> None:
@@ -191,6 +234,10 @@ REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
     "wrong password of SCRAM": (
         lambda broker: broker.scram.with_password(WRONG_PASSWORD),
         "it refuses the password of kafka.sasl_username = 'ringfence-user' (SCRAM-SHA-512)",
+    ),
+    "a token that is not for it": (
+        lambda broker: dataclasses.replace(broker.issued, bootstrap=broker.token.bootstrap),
+        "/token: see that its issuer, audience and scope are those that the listener asks for",
     ),
     "mechanism not enabled": (
         lambda broker: broker.scram.but(sasl_mechanism="SCRAM-SHA-256"),

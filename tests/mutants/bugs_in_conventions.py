@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant, Patch
 _TRANSPORT: Final = "app/worker/transport.py"
 _LOAD: Final = "ringfence_kafka/config/load.py"
 _PROPERTIES: Final = "ringfence_kafka/config/properties.py"
+_ACCESS: Final = "ringfence_kafka/access.py"
 _OAUTH: Final = "ringfence_kafka/oauth.py"
 _GUARD: Final = "ringfence_client/guard.py"
 _RULES: Final = "app/verbs/topic_rules.py"
@@ -66,6 +67,18 @@ MUTANTS: Final = (
         "A worker of a thousand lanes asks the identity provider for a thousand tokens at each renewal.",
         (Patch(_OAUTH, "    if key not in _SOURCES:\n", "    if True:\n"),),
         "tests/unit/test_oauth.py::test_clients_share_tokens",
+    ),
+    Mutant(
+        "refused-token-taken-for-a-login",
+        "A broker that refuses a token looks as if it were ill.",
+        (Patch(_ACCESS, "\naiokafka.conn.OAuthAuthenticator = TokenLogin\n", "\n"),),
+        "tests/integration/test_security.py::test_refused",
+    ),
+    Mutant(
+        "closed-connection-means-away",
+        "A broker that ends sessions makes workers unready at each end.",
+        (Patch("ringfence_kafka/watch.py", "            if self.away:\n", "            if True:\n"),),
+        "tests/unit/test_watch.py::test_a_connection_that_was_closed",
     ),
     Mutant(
         "health-tells-everything",

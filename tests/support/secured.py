@@ -1,4 +1,4 @@
-"""A broker that clients may only enter in one of five secured ways, and the configurations that get them in.
+"""A broker that clients may only enter in one of six secured ways, and the configurations that get them in.
 
 The broker itself, and the tests' own clients, keep the plaintext listener that every embedded broker has.
 """
@@ -54,8 +54,11 @@ _PROTOCOLS: Final = {
     "SCRAM": "SASL_PLAINTEXT",
     "TOKEN": "SASL_PLAINTEXT",
     "ISSUED": "SASL_PLAINTEXT",
+    "BRIEF": "SASL_PLAINTEXT",
 }
 """By listener."""
+SESSION_MS: Final = 3_000
+"""Of the last one: then a broker closes the connection of who cannot log in again on it (KIP-368)."""
 
 Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
 """What a principal may do to what."""
@@ -144,10 +147,10 @@ class Certificates:
 
 
 class SecuredBroker:
-    """A broker with five listeners.
+    """A broker with six listeners.
 
     TLS with client certificates, SASL_SSL with PLAIN, SASL_PLAINTEXT with SCRAM, with tokens of
-    anybody's, and with those of an identity provider.
+    anybody's, with those of an identity provider, and with SCRAM for brief sessions.
 
     :data:`USER` may do everything, others what they are granted.
     """
@@ -233,11 +236,16 @@ class SecuredBroker:
         """With a password that does not travel."""
         return self._sasl("SCRAM", "SASL_PLAINTEXT", "SCRAM-SHA-512")
 
-    def add_user(self, name: str, rights: Iterable[Right] = ()) -> None:
-        """A user who logs in by SCRAM with :data:`PASSWORD`."""
+    @property
+    def brief(self) -> Access:
+        """The same, for :data:`SESSION_MS` at a time."""
+        return dataclasses.replace(self.scram, bootstrap=self._address("BRIEF"))
+
+    def add_user(self, name: str, rights: Iterable[Right] = (), password: str = PASSWORD) -> None:
+        """A user who logs in by SCRAM; one that there is gets that password, and these rights as well."""
         admin = AdminClient({"bootstrap.servers": self.plaintext})
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, SCRAM_ITERATIONS)
-        added = UserScramCredentialUpsertion(name, credential, PASSWORD.encode())
+        added = UserScramCredentialUpsertion(name, credential, password.encode())
         for future in admin.alter_user_scram_credentials([added]).values():
             future.result(WAIT_S)
         acls = [
@@ -274,6 +282,9 @@ class SecuredBroker:
             "listener.name.plain.plain.sasl.jaas.config": f'{plain_login} required user_{USER}="{PASSWORD}";',
             "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
+            "listener.name.brief.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.brief.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
+            "listener.name.brief.scram-sha-512.connections.max.reauth.ms": str(SESSION_MS),
             "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
             "listener.name.token.oauthbearer.sasl.jaas.config": token_login,
             "listener.name.issued.sasl.enabled.mechanisms": "OAUTHBEARER",

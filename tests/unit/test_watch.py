@@ -2,35 +2,90 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from ringfence_kafka import watch
+from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError
 from ringfence_kafka.watch import BrokerWatch
 
+Asked = Callable[..., Awaitable[tuple[list[bool], list[str]]]]
 
-async def test_away_and_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever the question ends with: who asked goes on asking."""
-    answers: list[Exception | None] = [None, OSError("gone"), TimeoutError(), None]
-    seen, enough = [], asyncio.Event()
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Asked:
+    """What a watch said before each question, and what it logged, by what the questions end with."""
     monkeypatch.setattr(watch, "INTERVAL_S", 0.0)
 
-    async def ask() -> None:
-        seen.append(watched.away)
-        if not answers:
-            enough.set()
-            await asyncio.Event().wait()
-        if (error := answers.pop(0)) is not None:
-            raise error
+    async def run(
+        *endings: Exception | None, denied: Callable[[], Awaitable[Exception | None]] | None = None
+    ) -> tuple[list[bool], list[str]]:
+        answers = list(endings)
+        seen, enough = [], asyncio.Event()
 
-    watched = BrokerWatch(ask, logging.getLogger("ringfence.test"), "what runs goes on")
-    with caplog.at_level("INFO", "ringfence.test"):
-        task = asyncio.create_task(watched.run())
-        await asyncio.wait_for(enough.wait(), 10)
-        task.cancel()
+        async def ask() -> None:
+            seen.append(watched.away)
+            if not answers:
+                enough.set()
+                await asyncio.Event().wait()
+            if (error := answers.pop(0)) is not None:
+                raise error
+
+        watched = BrokerWatch(ask, logging.getLogger("ringfence.test"), "what runs goes on", denied)
+        with caplog.at_level("INFO", "ringfence.test"):
+            task = asyncio.create_task(watched.run())
+            await asyncio.wait_for(enough.wait(), 10)
+            task.cancel()
+        return seen, [each.getMessage() for each in caplog.records]
+
+    return run
+
+
+async def test_away_and_back(asked: Asked) -> None:
+    """Whatever the question ends with: who asked goes on asking."""
+    seen, said = await asked(None, OSError("gone"), TimeoutError(), None)
 
     assert seen == [False, False, True, True, False]
-    assert [each.getMessage() for each in caplog.records] == [
+    assert said == [
         "the broker does not answer (OSError); what runs goes on",
         "the broker answers again after 0 s",
     ]
+
+
+async def test_a_connection_that_was_closed(asked: Asked) -> None:
+    """Says nothing of the broker until the next one is closed as well; who is away is not asked twice."""
+    closed = KafkaConnectionError("closed")
+    seen, said = await asked(None, closed, None, closed, closed, closed, None)
+
+    assert seen == [False, False, False, False, False, True, True, False]
+    assert said == [
+        "the broker does not answer (KafkaConnectionError); what runs goes on",
+        "the broker answers again after 0 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "found", "said"),
+    [
+        (OSError("gone"), BrokerUnavailableError("it denies access"), ["it denies access"]),
+        (OSError("gone"), None, []),
+        (TimeoutError(), BrokerUnavailableError("it denies access"), []),
+        (OSError("gone"), ConfigurationError("no such key"), ["no such key"]),
+    ],
+    ids=["denied", "nobody there", "silent", "no way to ask"],
+)
+async def test_why_it_lets_nobody_in(
+    asked: Asked, ending: Exception, found: Exception | None, said: list[str]
+) -> None:
+    """Is said once, where somebody is there to ask."""
+
+    async def denied() -> Exception | None:
+        if isinstance(found, ConfigurationError):
+            raise found
+        return found
+
+    _, lines = await asked(ending, ending, None, denied=denied)
+
+    assert lines[1:-1] == said
