@@ -130,10 +130,10 @@ async def test_put_out_and_not_told(bootstrap: str, monkeypatch: pytest.MonkeyPa
             await coordinator._send_req(LeaveGroupRequest(coordinator.group_id, coordinator.member_id))
             await until(lambda: held.writer.fault != "", lambda: held.writer.fault)
         await asyncio.sleep(0.3)  # that it is not dropped meanwhile is seen after a while only
-        assert running.consumer.partitions[0] is held
+        assert running.consumer.partitions.get(0) is held
 
         await running.ready()
-        assert running.consumer.partitions[0] is held
+        assert running.consumer.partitions.get(0) is held
 
         free.set()
         await _until_ended(journal, 5, running)

@@ -92,7 +92,8 @@ MUTANTS: Final = (
                 "            quarantined = load.quarantined.get(place.partition, 0)\n"
                 "            if quarantined:\n"
                 "                of_it = [each for each in load.batches if each.topic == self._plan.quarantine_topic]\n"
-                "                place.confirmed = min(each.first[1] for each in of_it if each.first[0] == place.partition)\n",
+                "                firsts = [each.first[1] for each in of_it if each.first[0] is place]\n"
+                "                place.confirmed = min(firsts, default=place.confirmed)\n",
             ),
         ),
         _MODEL,

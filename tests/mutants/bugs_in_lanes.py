@@ -302,7 +302,7 @@ MUTANTS: Final = (
             Patch(
                 _LANE,
                 "        self._tenure.ended()\n        self._disturb()\n",
-                "        self._tenure.ended()\n        task.cancel()\n",
+                "        self._tenure.ended()\n        self._task.cancel()\n",
             ),
         ),
         f"{_LANE_TESTS}::test_closing_finishes_the_transaction",

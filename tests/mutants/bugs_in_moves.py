@@ -80,7 +80,6 @@ MUTANTS: Final = (
             ),
         ),
         "tests/unit/test_static.py::test_heartbeats_have_the_name",
-        also=("tests/integration/test_worker.py::test_static_member_of_a_name_in_use",),
     ),
     Mutant(
         "old-assignment-for-new-addresses",

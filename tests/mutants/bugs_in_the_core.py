@@ -14,6 +14,7 @@ _FETCH: Final = "app/worker/raw_fetch.py"
 _BUFFERS: Final = "app/worker/buffers.py"
 _FETCH_TESTS: Final = "tests/unit/test_raw_fetch.py"
 _SAME_BYTES: Final = "tests/property/test_native_path.py::test_same_bytes"
+_LEFT: Final = "tests/property/test_native_path.py::test_not_its_own"
 _SAME_RECORDS: Final = "tests/property/test_native_parse.py::test_same_records"
 _DAMAGE: Final = "tests/property/test_native_parse.py::test_damage"
 _LIVE: Final = "known >= head - work->capacity && known >= work->floor"
@@ -55,7 +56,7 @@ MUTANTS: Final = (
                 _PLAN, "if (is_one_of(rules->special, rules->special_count, name, name_length)) return 0;", ""
             ),
         ),
-        _SAME_BYTES,
+        _LEFT,
         native=True,
     ),
     Mutant(
@@ -131,7 +132,7 @@ MUTANTS: Final = (
         "core-reads-past-a-record",
         "A malformed record ends the interpreter, or brings what is no part of it.",
         (Patch(_PARSE, "length < -1 || length > reader->end - reader->at", "length < -1"),),
-        "tests/property/test_native_fuzz.py::test_a_while",
+        _SAME_RECORDS,
         native=True,
     ),
     Mutant(

@@ -279,6 +279,23 @@ def test_same_bytes(world: World, those: list[FetchedBatch]) -> None:
             assert core == reference
 
 
+@pytest.mark.parametrize("name", [wire.HEADER_TRANSACTION, wire.HEADER_HOP])
+@pytest.mark.parametrize("value", [b"json/1", b"", None])
+def test_not_its_own(name: str, value: bytes | None) -> None:
+    """Transactions, and what came over a bridge, are opened by Python: a batch that has one is all its."""
+    world = World({"id_cache_size": 5}, BatchForm(512 * 1024, 0), 2**20, (1, 1), 0)
+    plain = Stored(1, int(NOW_S * 1000), b"a", b"v", [("_AMQ_DUPL_ID", b"1")])
+
+    def by_core(*records: Stored) -> Written | None:
+        parsed = parse(stored(list(records)), 0, [], lambda _codec, _data: None)
+        assert parsed is not None
+        return world.by_core(FetchedBatch("orders", 0, 0, 10, parsed[0], 0))
+
+    with patch("time.time", lambda: NOW_S):
+        assert by_core(plain, Stored(2, plain.timestamp, b"a", b"v", [("other", b""), (name, value)])) is None
+        assert by_core(plain) is not None
+
+
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(
     st.lists(

@@ -1,5 +1,6 @@
 """Consumer processes of one group on one address, and what their handlers noted."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -105,11 +106,12 @@ class System:
         """With the logs, if it does not come."""
         wait_for(condition, self._state, limit_s)
 
-    def freeze_at_work(self, process: ConsumerProcess) -> float:
-        """Freeze it at a moment at which a handler runs; returns when."""
+    def freeze_at_work(self, process: ConsumerProcess, within_s: float = math.inf) -> float:
+        """Freeze it at a moment at which a handler runs, and each that does has for less than this; returns when."""
         while True:
             frozen = process.freeze()
-            if any(each.pid == process.pid and each.end is None for each in self.runs()):
+            running = [each.begin for each in self.runs() if each.pid == process.pid and each.end is None]
+            if running and min(running) > frozen - within_s:
                 return frozen
             process.thaw()
             self.wait(lambda: not process.frozen)
