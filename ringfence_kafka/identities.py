@@ -60,6 +60,8 @@ class IdentityQuestions:
         self._client: Any = admin._client  # noqa: SLF001 - it has no public way to send a request
         self._answered: int | None = None
         """The broker that answered last. It is asked first: others may know of a new topic a moment earlier or later."""
+        self._silent: int | None = None
+        """The one that did not in the time of a request, as one that is frozen. It is asked last."""
 
     async def ask(self, topics: Collection[str]) -> Identities:
         """Of each topic its identity; or that there is none, that this user may not see it, or that it cannot be told. Creates none.
@@ -71,7 +73,7 @@ class IdentityQuestions:
         """
         nodes = [each.nodeId for each in self._client.cluster.brokers()]
         random.shuffle(nodes)
-        nodes.sort(key=lambda node: node != self._answered)
+        nodes.sort(key=lambda node: (node == self._silent) - (node == self._answered))
         question = _metadata(topics)
         error: KafkaError = NodeNotReadyError("no broker is known")
         for place, node in enumerate(nodes, 1):
@@ -80,7 +82,7 @@ class IdentityQuestions:
             except (KafkaConnectionError, NodeNotReadyError) as refused:
                 error = refused
             except KafkaError as silent:  # it had the time of a request; another one is asked next time
-                error = silent
+                self._silent, error = node, silent
                 break
             else:
                 self._answered = node

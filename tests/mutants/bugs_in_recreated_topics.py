@@ -135,8 +135,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/identities.py",
-                "        nodes.sort(key=lambda node: node != self._answered)\n",
-                "",
+                "(node == self._silent) - (node == self._answered)",
+                "node == self._silent",
             ),
         ),
         f"{_ASKING}::test_who_is_asked",

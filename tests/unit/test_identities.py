@@ -163,6 +163,24 @@ def test_a_topic_that_no_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(found["gone"], UnknownTopicOrPartitionError)
 
 
+def test_one_that_is_silent() -> None:
+    """Is asked last from then on: each time costs as long as a request may take."""
+    client = _Client(1, 2, 3)
+    client.refused = {1: RequestTimedOutError()}
+    questions = _questions(client)
+    questions._answered = 1
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(questions.ask(["in"]))
+    client.asked = []
+
+    for _ in range(20):
+        questions._answered = None
+        assert asyncio.run(questions.ask(["in"])) == ANSWER
+
+    assert len(client.asked) == 20
+    assert 1 not in client.asked
+
+
 @pytest.mark.parametrize(
     ("error", "asked"), [(NodeNotReadyError(), 3), (KafkaConnectionError(), 3), (RequestTimedOutError(), 1)]
 )
