@@ -211,7 +211,7 @@ class GroupConsumer:
         self._watch.hurry()
 
     def _compare(self, identity: TopicIdentity | None) -> None:
-        """Which topic it is. Where that cannot be told, go on: the next look tells."""
+        """Which topic it is. Where this user is not told, go on; while nobody answers, nobody can tell whether a doubt is right."""
         if identity != NO_TOPIC and not self._watch.hurried:
             self._intake.doubted = False
         if identity is not None:

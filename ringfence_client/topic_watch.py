@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from aiokafka.errors import UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.errors import named
@@ -41,7 +41,7 @@ class TopicWatch:
         self._wake = asyncio.Event()
 
     def tell(self, topic: str, told: Callable[[TopicIdentity | None], None]) -> None:
-        """Before :meth:`run`: who is told each time which topic of that name it is; None = that cannot be told now."""
+        """Before :meth:`run`: who is told each time which topic of that name it is; None = brokers do not tell us. Nothing while nobody answers."""
         self._told[topic] = told
         self._answered_at[topic] = time.monotonic()
 
@@ -89,7 +89,8 @@ class TopicWatch:
         except Exception as error:  # noqa: BLE001 - whatever it is, who needs the topic says so, and the next look may tell
             log.debug("which topic %s is cannot be told now: %r", topic, error)
             self._refusals[topic] = named(error)
-            self._told[topic](None)
+            if not isinstance(error, KafkaConnectionError):
+                self._told[topic](None)
             return False
         else:
             self._answered_at[topic] = time.monotonic()

@@ -59,9 +59,18 @@ class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
     aiokafka takes any answer for a yes, and then finds a connection closed whose login it believes done.
     """
 
+    _refused = False
+
     async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
-        """What to send next, and that an answer comes; None after the login."""
+        """What to send next, and that an answer comes; None after the login.
+
+        Raises:
+            SaslAuthenticationFailed: the broker has more to say, when it had been told to come to an end.
+        """
         if payload:
+            if self._refused:
+                raise SaslAuthenticationFailed(payload.decode(errors="replace"))
+            self._refused = True
             return _UNDERSTOOD, True
         step: tuple[bytes, bool] | None = await super().step(payload)
         return step
@@ -102,10 +111,14 @@ def producer_options(kafka: KafkaSettings) -> dict[str, Any]:
     return client_options(kafka) | passing.for_aiokafka(kafka, passing.PRODUCERS)
 
 
-async def refusal(kafka: KafkaSettings) -> BrokerUnavailableError | None:
+async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavailableError | None:
     """Try each server once more; the first that refuses us tells why.
 
     Kafka's clients themselves say only that no connection came about.
+
+    Args:
+        kafka: Where, and how to get in.
+        was_in: We were, so the protocol is right: a connection that is closed at once is of what stands before a broker that is away.
 
     Returns:
         The error with the way out; None if nobody was there to refuse.
@@ -129,7 +142,7 @@ async def refusal(kafka: KafkaSettings) -> BrokerUnavailableError | None:
                 if isinstance(cause, PrerequisiteError):
                     return BrokerUnavailableError(str(cause))
             reason = _reason(kafka, error)
-            if reason is None and _closed(error):
+            if reason is None and not was_in and _closed(error):
                 reason = refusals.protocol(
                     kafka, await asyncio.to_thread(reachable.speaks_tls, host, int(port))
                 )

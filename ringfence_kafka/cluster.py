@@ -99,7 +99,7 @@ class Cluster:
 
     async def denied(self) -> BrokerUnavailableError | None:
         """Who does not let us in any more, and why; None if nobody is there."""
-        return await refusal(self.kafka)
+        return await refusal(self.kafka, was_in=True)
 
     async def high_watermark(self, topic: str, partition: int) -> int:
         """Offset that the next record gets, committed or not.

@@ -32,10 +32,12 @@ METADATA_VERSION: Final = 12
 """Of Kafka 3.1. From 10 on there are IDs."""
 _ID: Final = struct.Struct("16s")
 _NO_ID: Final = bytes(16)
+_ANSWERS: Final = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
+_NONE: Final = ""
+ANSWER_S: Final = 3.0
+"""For each broker but the last: one that is frozen, or whose host is off, would take all the time of a request, and others wait."""
 ELSEWHERE_S: Final = 2.0
-"""For asking all others of a topic that one broker does not know: one that is frozen would take as long as a request may."""
-_UNKNOWN: Final = UnknownTopicOrPartitionError
-_ANSWERS: Final = (_UNKNOWN.errno, TopicAuthorizationFailedError.errno)
+"""For all others, at the same time, of a topic of which one broker is not enough."""
 
 
 class TopicIdentity(NamedTuple):
@@ -53,57 +55,107 @@ Identities = Mapping[str, TopicIdentity | Exception]
 
 
 class IdentityQuestions:
-    """Asked by one client of aiokafka's."""
+    """Asked by one client of aiokafka's.
+
+    Brokers hear of what becomes of topics one after the other, and one that is cut off from the controllers goes on to answer. So whoever answered
+    last is asked first and believed, and news from another one is believed if all that answer agree.
+    """
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
         """``admin``: started before the first question."""
         self._client: Any = admin._client  # noqa: SLF001 - it has no public way to send a request
-        self._answered: int | None = None
-        """The broker that answered last. It is asked first: others may know of a new topic a moment earlier or later."""
-        self._silent: int | None = None
-        """The one that did not in the time of a request, as one that is frozen. It is asked last."""
+        self._believed: int | None = None
+        """The broker whose answer was the last one."""
+        self._silent: set[int] = set()
+        """Those that did not answer in time, as one that is frozen, or whose host is off. They are asked last."""
+        self._told: dict[str, str] = {}
+        """The ID of each topic that was told last; :data:`_NONE` if it was there before."""
 
     async def ask(self, topics: Collection[str]) -> Identities:
         """Of each topic its identity; or that there is none, that this user may not see it, or that it cannot be told. Creates none.
-
-        There is none that no broker knows: of one that was just made they hear one after the other.
 
         Raises:
             KafkaConnectionError: no broker answers.
         """
         nodes = [each.nodeId for each in self._client.cluster.brokers()]
         random.shuffle(nodes)
-        nodes.sort(key=lambda node: (node == self._silent) - (node == self._answered))
-        question = _metadata(topics)
-        error: KafkaError = NodeNotReadyError("no broker is known")
-        for place, node in enumerate(nodes, 1):
+        nodes.sort(key=lambda node: (node in self._silent) - (node == self._believed))
+        error: Exception = NodeNotReadyError("no broker is known")
+        for node in nodes:
             try:
-                answers: Identities = await self._client.send(node, question)
-            except (KafkaConnectionError, NodeNotReadyError) as refused:
+                async with asyncio.timeout(None if node == nodes[-1] else ANSWER_S):
+                    answers: Identities = await self._client.send(node, _metadata(topics))
+            except TimeoutError as silent:
+                self._silent.add(node)
+                error = silent
+            except KafkaError as refused:
                 error = refused
-            except KafkaError as silent:  # it had the time of a request; another one is asked next time
-                self._silent, error = node, silent
-                break
             else:
-                self._answered = node
-                return await self._with_new_ones(answers, nodes[place:])
-        self._answered = None
+                self._silent.discard(node)
+                return await self._judged(node, answers, [each for each in nodes if each != node])
+        self._believed = None
         raise KafkaConnectionError(f"no broker tells which topics these are: {named(error)}") from error
 
-    async def _with_new_ones(self, answers: Identities, others: Sequence[int]) -> Identities:
-        """These answers, and those of other brokers of what is unknown to the one that was asked."""
+    async def _judged(self, node: int, answers: Identities, others: Collection[int]) -> Identities:
+        """What of a broker's answers is believed; what is doubtful is asked of others."""
+        before, self._believed = self._believed, node
         found = dict(answers)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ELSEWHERE_S):
-                for node in others:
-                    unknown = [topic for topic, each in found.items() if isinstance(each, _UNKNOWN)]
-                    if not unknown:
-                        break
-                    with contextlib.suppress(KafkaError):  # it is away: the next one may know
-                        found |= await self._client.send(node, _metadata(unknown))
-                        if not all(isinstance(found[topic], _UNKNOWN) for topic in unknown):
-                            self._answered = node
+        if doubtful := [
+            topic for topic, each in answers.items() if self._is_doubtful(topic, _id(each), node == before)
+        ]:
+            asked = await asyncio.gather(*(self._ask_within(each, doubtful) for each in others))
+            replies = [(node, answers), *((each, said) for each, said in zip(others, asked, strict=True))]
+            believed = set()
+            for topic in doubtful:
+                those = [(each, said[topic]) for each, said in replies if topic in said]
+                who, found[topic] = self._settled(topic, those)
+                believed.add(who)
+            self._believed = believed.pop() if len(believed) == 1 else None
+        for topic, each in found.items():
+            known = _id(each)
+            if known or (known == _NONE and topic in self._told):
+                self._told[topic] = known
         return found
+
+    def _is_doubtful(self, topic: str, known: str | None, as_before: bool) -> bool:
+        """Whether one broker is not enough: it may have heard of it too late, or not yet."""
+        if known is None:
+            return False
+        if topic not in self._told:
+            return known == _NONE
+        return known != self._told[topic] and not as_before
+
+    async def _ask_within(self, node: int, topics: Collection[str]) -> Identities:
+        """Nothing if it does not answer soon."""
+        with contextlib.suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(ELSEWHERE_S):
+                answers: Identities = await self._client.send(node, _metadata(topics))
+                return answers
+        return {}
+
+    def _settled(
+        self, topic: str, replies: Sequence[tuple[int, TopicIdentity | Exception]]
+    ) -> tuple[int | None, TopicIdentity | Exception]:
+        """What brokers say of a topic together, and who of them is believed from now on."""
+        told = self._told.get(topic)
+        said = {_id(each) for _, each in replies} - {None}
+        if told is None and said != {_NONE}:
+            said.discard(_NONE)  # it was just made, and some have not heard of it
+        if len(said) == 1:
+            return next((node, each) for node, each in replies if _id(each) in said)
+        return (
+            next((node for node, each in replies if _id(each) == told), None),
+            KafkaConnectionError(
+                f"brokers do not agree which topic {topic} is: some have not heard of it yet"
+            ),
+        )
+
+
+def _id(answer: TopicIdentity | Exception) -> str | None:
+    """None = it says nothing of that."""
+    if isinstance(answer, TopicIdentity):
+        return answer.topic_id
+    return _NONE if isinstance(answer, UnknownTopicOrPartitionError) else None
 
 
 def _metadata(topics: Collection[str]) -> Question:

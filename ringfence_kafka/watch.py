@@ -31,6 +31,7 @@ class BrokerWatch:
         self._log = log
         self._meanwhile = meanwhile
         self._away_since: float | None = None
+        self._said_why = False
 
     @property
     def away(self) -> bool:
@@ -47,14 +48,18 @@ class BrokerWatch:
             await self._ask()
 
     async def _say_why(self) -> None:
-        """Where brokers are there."""
-        if self._denied is None:
+        """Once, where somebody is there and lets nobody in, also if that is only found when brokers come back."""
+        if self._denied is None or self._said_why:
             return
         try:
-            denied = await self._denied()
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                denied = await self._denied()
+        except TimeoutError:
+            return
         except Exception as error:  # noqa: BLE001 - what the way in is made of, as a key's file, may be gone as well
             denied = error
         if denied is not None:
+            self._said_why = True
             self._log.warning("%s", denied)
 
     async def run(self) -> None:
@@ -69,9 +74,10 @@ class BrokerWatch:
                     self._log.warning(
                         "the broker does not answer (%s); %s", type(error).__name__, self._meanwhile
                     )
-                    if not isinstance(error, TimeoutError):
-                        await self._say_why()
+                if not isinstance(error, TimeoutError):
+                    await self._say_why()
             else:
+                self._said_why = False
                 if self._away_since is not None:
                     self._log.info(
                         "the broker answers again after %.0f s", time.monotonic() - self._away_since

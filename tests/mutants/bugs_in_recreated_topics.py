@@ -135,8 +135,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/identities.py",
-                "(node == self._silent) - (node == self._answered)",
-                "node == self._silent",
+                "(node in self._silent) - (node == self._believed)",
+                "(node in self._silent)",
             ),
         ),
         f"{_ASKING}::test_who_is_asked",
@@ -147,11 +147,23 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/identities.py",
-                "                return await self._with_new_ones(answers, nodes[place:])\n",
-                "                return answers\n",
+                "            return known == _NONE\n",
+                "            return False\n",
             ),
         ),
         f"{_ASKING}::test_a_topic_that_was_just_made",
+    ),
+    Mutant(
+        "news-from-anybody",
+        "A broker that is late tells of the topic before, when another one is away, and all that was handled is handled again.",
+        (
+            Patch(
+                "ringfence_kafka/identities.py",
+                "        return known != self._told[topic] and not as_before\n",
+                "        return False\n",
+            ),
+        ),
+        f"{_ASKING}::test_one_that_is_late",
     ),
     Mutant(
         "ids-of-another-spelling",

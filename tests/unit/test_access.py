@@ -1,5 +1,6 @@
-"""Certificate files that cannot be used: one error that names them, and no question on the terminal."""
+"""What keeps a client out: certificate files that cannot be used, in one error that names them and without a question; who closes the connection."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,15 @@ def test_encrypted_key(certificate: dict[str, str], monkeypatch: pytest.MonkeyPa
         ssl_context(kafka)
     with pytest.raises(ConfigurationError, match="that can be read with that password"):
         kafka_options(kafka)
+
+
+async def test_a_connection_that_is_closed_at_once() -> None:
+    """Another protocol is wanted, perhaps. Not of who was in before: then it is what stands before a broker that is away."""
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        kafka = KafkaSettings.model_validate({"bootstrap_servers": f"{host}:{port}"})
+        refused = await access.refusal(kafka)
+
+        assert "denies access: it closes the connection" in str(refused)
+        assert await access.refusal(kafka, was_in=True) is None

@@ -38,7 +38,7 @@ class _Client:
         return ANSWER
 
 
-def _questions(client: _Client) -> IdentityQuestions:
+def _questions(client: object) -> IdentityQuestions:
     admin: Any = SimpleNamespace(_client=client)
     return IdentityQuestions(admin)
 
@@ -103,98 +103,150 @@ def test_who_is_asked() -> None:
     assert asyncio.run(ask())[0] == second
 
 
-def _telling(known: dict[int, dict[str, TopicIdentity]], monkeypatch: pytest.MonkeyPatch) -> _Client:
-    """Brokers of which each knows some topics."""
-    client = _Client(*known)
-    answer = client.send
-
-    async def send(node: int, question: Question) -> Any:
-        await answer(node, question)
-        return {
-            topic: known[node].get(topic) or UnknownTopicOrPartitionError(topic)
-            for topic in wanted[question.encode()]
-        }
-
-    wanted = {
-        identities._metadata(topics).encode(): topics for topics in (["in"], ["out"], ["gone"], ["in", "out"])
-    }
-    monkeypatch.setattr(client, "send", send)
-    return client
-
-
-def test_a_topic_that_was_just_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One broker hears of it before another one; what the first knows is not asked for again, and who knows more is asked first from then on."""
-    one, two = TopicIdentity("A", 1), TopicIdentity("B", 2)
-    client = _telling({1: {"in": one}, 2: {"in": one}, 3: {"in": one, "out": two}}, monkeypatch)
-    for away in (None, 2):
-        client.asked = []
-        client.refused = {} if away is None else {away: KafkaConnectionError()}
-        questions = _questions(client)
-        questions._answered = 1
-
-        assert asyncio.run(questions.ask(["in", "out"])) == {"in": one, "out": two}
-
-        assert client.asked in ([1, 2, 3], [1, 3])
-        assert questions._answered == 3
-
-
-def test_a_topic_that_no_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is asked once; one that is silent does not keep the answer back."""
-    client = _telling({1: {}, 2: {}, 3: {}}, monkeypatch)
-    questions = _questions(client)
-
-    found = asyncio.run(questions.ask(["gone"]))
-
-    assert isinstance(found["gone"], UnknownTopicOrPartitionError)
-    assert sorted(client.asked) == [1, 2, 3]
-
-    answer = client.send
-
-    async def send(node: int, question: Question) -> Any:
-        if node != 1:
-            await asyncio.Event().wait()
-        return await answer(node, question)
-
-    monkeypatch.setattr(client, "send", send)
-    monkeypatch.setattr(identities, "ELSEWHERE_S", 0.05)
-    questions._answered = 1
-    found = asyncio.run(questions.ask(["gone"]))
-
-    assert isinstance(found["gone"], UnknownTopicOrPartitionError)
-
-
-def test_one_that_is_silent() -> None:
-    """Is asked last from then on: each time costs as long as a request may take."""
-    client = _Client(1, 2, 3)
-    client.refused = {1: RequestTimedOutError()}
-    questions = _questions(client)
-    questions._answered = 1
-    with pytest.raises(KafkaConnectionError):
-        asyncio.run(questions.ask(["in"]))
-    client.asked = []
-
-    for _ in range(20):
-        questions._answered = None
-        assert asyncio.run(questions.ask(["in"])) == ANSWER
-
-    assert len(client.asked) == 20
-    assert 1 not in client.asked
-
-
-@pytest.mark.parametrize(
-    ("error", "asked"), [(NodeNotReadyError(), 3), (KafkaConnectionError(), 3), (RequestTimedOutError(), 1)]
-)
-def test_nobody_answers(error: Exception, asked: int) -> None:
-    """Each is asked once; one that is silent has had all the time that there is, and is not asked first again."""
+@pytest.mark.parametrize("error", [NodeNotReadyError(), KafkaConnectionError(), RequestTimedOutError()])
+def test_nobody_answers(error: Exception) -> None:
+    """Each is asked once, and none is believed any more."""
     client = _Client(1, 2, 3)
     client.refused = dict.fromkeys((1, 2, 3), error)
     questions = _questions(client)
+    questions._believed = 2
 
     with pytest.raises(KafkaConnectionError, match=f"which topics these are: .*{type(error).__name__}"):
         asyncio.run(questions.ask(["in"]))
 
-    assert len(client.asked) == len(set(client.asked)) == asked
-    assert questions._answered is None
+    assert client.asked[0] == 2
+    assert sorted(client.asked) == [1, 2, 3]
+    assert questions._believed is None
+
+
+class _Brokers:
+    """Each knows some topics; a silent one does not answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **known: dict[str, str]) -> None:
+        self.known = {int(each.removeprefix("b")): topics for each, topics in known.items()}
+        self.away: set[int] = set()
+        self.silent: set[int] = set()
+        self.asked: list[tuple[int, list[str]]] = []
+        self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=each) for each in self.known])
+        monkeypatch.setattr(identities, "_metadata", list)
+        monkeypatch.setattr(identities, "ANSWER_S", 0.05)
+        monkeypatch.setattr(identities, "ELSEWHERE_S", 0.05)
+        self.questions = _questions(self)
+
+    async def send(self, node: int, topics: list[str]) -> Any:
+        self.asked.append((node, topics))
+        if node in self.silent:
+            await asyncio.Event().wait()
+        if node in self.away:
+            raise KafkaConnectionError(node)
+        has = self.known[node]
+        return {
+            each: TopicIdentity(has[each], 1) if each in has else UnknownTopicOrPartitionError(each)
+            for each in topics
+        }
+
+    def ask(self, *topics: str) -> list[str]:
+        """The IDs, or the names of errors."""
+        self.asked = []
+        found = asyncio.run(self.questions.ask(topics))
+        return [
+            each.topic_id if isinstance(each, TopicIdentity) else type(each).__name__
+            for each in (found[topic] for topic in topics)
+        ]
+
+
+GONE = "UnknownTopicOrPartitionError"
+UNSURE = "KafkaConnectionError"
+
+
+@pytest.mark.parametrize("away", [set(), {2}], ids=["all there", "one away"])
+def test_a_topic_that_was_just_made(away: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One broker hears of it before another one. What the first knows is not asked for again, and who knows more is believed from then on."""
+    brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A", "out": "B"})
+    brokers.questions._believed = 1
+    brokers.away = away
+
+    assert brokers.ask("in", "out") == ["A", "B"]
+
+    first, *others = brokers.asked
+    assert first == (1, ["in", "out"])
+    assert sorted(others) == [(2, ["out"]), (3, ["out"])]
+    assert (brokers.ask("in", "out"), brokers.asked) == (["A", "B"], [(3, ["in", "out"])])
+
+
+def test_a_topic_that_no_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is none; one that is silent does not keep the answer back."""
+    brokers = _Brokers(monkeypatch, b1={}, b2={}, b3={})
+
+    assert brokers.ask("gone") == [GONE]
+    assert sorted(node for node, _ in brokers.asked) == [1, 2, 3]
+    brokers.silent = {2, 3}
+    brokers.questions._believed = 1
+    assert brokers.ask("gone") == [GONE]
+
+
+def test_who_was_believed_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, whatever the others say: that a topic is gone, and which one it is then."""
+    brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A"})
+    brokers.questions._believed = 1
+    seen = []
+    for now in ({"in": "A"}, {}, {"in": "B"}):
+        brokers.known[1] = now
+        seen += brokers.ask("in")
+        assert brokers.asked == [(1, ["in"])]
+
+    assert seen == ["A", GONE, "B"]
+
+
+@pytest.mark.parametrize("late", [{"in": "A"}, {}], ids=["the topic before it", "none"])
+def test_one_that_is_late(late: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Does not take back what was told when the one that told it is away; until it is so late no more."""
+    brokers = _Brokers(monkeypatch, b1={"in": "B"}, b2=late, b3={"in": "B"})
+    brokers.questions._believed = 1
+    assert brokers.ask("in") == ["B"]
+
+    brokers.away = {1}
+    told = [brokers.ask("in") for _ in range(20)]
+
+    assert set(map(tuple, told)) <= {(UNSURE,), ("B",)}
+    assert told[1:] == [["B"]] * 19
+    brokers.away = {1, 3}
+    brokers.known[2] = {"in": "B"}
+    assert brokers.ask("in") == ["B"]
+
+
+def test_made_anew_while_one_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are believed once they agree; also one that is alone."""
+    for others in ({"b2": {"in": "B"}, "b3": {"in": "B"}}, {"b2": {"in": "B"}}):
+        brokers = _Brokers(monkeypatch, b1={"in": "A"}, **others)
+        brokers.questions._believed = 1
+        assert brokers.ask("in") == ["A"]
+        brokers.away = {1}
+
+        assert brokers.ask("in") == ["B"]
+
+    brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "B"}, b3={"in": "C"})
+    brokers.questions._believed = 1
+    assert brokers.ask("in") == ["A"]
+    brokers.away = {1}
+    assert [brokers.ask("in") for _ in range(5)] == [[UNSURE]] * 5
+
+
+def test_one_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one is asked soon, and it last from then on, until it answers again."""
+    brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A"})
+    brokers.silent = {1}
+    brokers.questions._believed = 1
+    assert brokers.ask("in") == ["A"]
+    assert brokers.asked[0][0] == 1
+
+    for _ in range(20):
+        brokers.questions._believed = None
+        assert brokers.ask("in") == ["A"]
+        assert 1 not in [node for node, _ in brokers.asked]
+    brokers.silent, brokers.away = set(), {2, 3}
+    assert brokers.ask("in") == ["A"]
+    assert brokers.questions._silent == set()
 
 
 def test_no_broker_is_known() -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, SaslAuthenticationFailed
 
 from reconcile import job
 from reconcile.audit import job as audit
 from reconcile.audit.topic import Wanted
 from reconcile.spark.source_options import kafka_options
 from ringfence_kafka import oauth
-from ringfence_kafka.access import Tokens, client_options
+from ringfence_kafka.access import TokenLogin, Tokens, client_options
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
@@ -352,3 +352,12 @@ def test_settings_that_do_not_fit(keys: dict[str, str], complaint: str) -> None:
 
     assert complaint in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+async def test_a_login_has_an_end() -> None:
+    """A broker that answers the end of a refused login with more is not answered for ever."""
+    login = TokenLogin(sasl_oauth_token_provider=None)
+
+    assert await login.step(b'{"status":"invalid_token"}') == (b"\x01", True)
+    with pytest.raises(SaslAuthenticationFailed, match="invalid_token"):
+        await login.step(b'{"status":"invalid_token"}')

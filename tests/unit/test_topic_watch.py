@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 import pytest
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 
 from ringfence_client import topic_watch
 from ringfence_client.topic_watch import TopicWatch
@@ -28,6 +28,7 @@ async def test_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is asked in vain is not asked without a pause, though each answer that does not come is a reason to hurry; then at once again."""
     asked = 0
     away = True
+    told: list[TopicIdentity | None] = []
     there = asyncio.Event()
 
     class _Cluster:
@@ -35,18 +36,36 @@ async def test_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
             nonlocal asked
             asked += 1
             if away:
+                watch.hurry()
                 raise KafkaConnectionError(topic)
             there.set()
             return TopicIdentity("A", 1)
 
     watch = TopicWatch(cast("Cluster", _Cluster()))
-    watch.tell("orders.accepted", lambda identity: watch.hurry() if identity is None else None)
+    watch.tell("orders.accepted", told.append)
     monkeypatch.setattr(topic_watch, "UNTOLD_S", 0.05)
     monkeypatch.setattr(topic_watch, "LOOK_S", 60.0)
     looking = asyncio.create_task(watch.run())
     await asyncio.sleep(0.5)
 
     assert 0 < asked <= 11
+    assert told == [], "a doubt is not settled by nobody"
     away = False
     await asyncio.wait_for(there.wait(), 10)
+    looking.cancel()
+
+
+async def test_a_right_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nobody ever tells: who waits for it goes on."""
+    told: asyncio.Queue[TopicIdentity | None] = asyncio.Queue()
+
+    class _Cluster:
+        async def identity(self, topic: str) -> TopicIdentity:
+            raise TopicAuthorizationFailedError(topic)
+
+    watch = TopicWatch(cast("Cluster", _Cluster()))
+    watch.tell("orders.accepted", told.put_nowait)
+    looking = asyncio.create_task(watch.run())
+
+    assert await asyncio.wait_for(told.get(), 10) is None
     looking.cancel()

@@ -73,8 +73,9 @@ async def test_a_connection_that_was_closed(asked: Asked) -> None:
         (OSError("gone"), None, []),
         (TimeoutError(), BrokerUnavailableError("it denies access"), []),
         (OSError("gone"), ConfigurationError("no such key"), ["no such key"]),
+        (OSError("gone"), TimeoutError(), []),
     ],
-    ids=["denied", "nobody there", "silent", "no way to ask"],
+    ids=["denied", "nobody there", "silent", "no way to ask", "silent then"],
 )
 async def test_why_it_lets_nobody_in(
     asked: Asked, ending: Exception, found: Exception | None, said: list[str]
@@ -82,10 +83,24 @@ async def test_why_it_lets_nobody_in(
     """Is said once, where somebody is there to ask."""
 
     async def denied() -> Exception | None:
-        if isinstance(found, ConfigurationError):
+        if isinstance(found, ConfigurationError | TimeoutError):
             raise found
         return found
 
     _, lines = await asked(ending, ending, None, denied=denied)
 
     assert lines[1:-1] == said
+
+
+async def test_away_first_and_then_not_let_in(asked: Asked) -> None:
+    """Brokers that come back with other passwords say so then; and again the next time."""
+    answers = [None, BrokerUnavailableError("it denies access"), BrokerUnavailableError("again")]
+
+    async def denied() -> Exception | None:
+        return answers.pop(0)
+
+    gone = OSError("gone")
+    _, lines = await asked(gone, gone, gone, None, gone, denied=denied)
+
+    assert answers == []
+    assert [each for each in lines if not each.startswith("the broker")] == ["it denies access", "again"]
