@@ -153,7 +153,12 @@ class _Demo:
         target = self._clusters.target.bootstrap_servers
         self._accepted = Watch(target, TARGET, {ADDRESS: wire.accepted_topic(ADDRESS)}, PARTITIONS)
         self._written = Ends(target, ADDRESS, TARGET)
-        for each in (self._accepted, self._written):
+        self._to_forward = Ends(
+            self._clusters.origin.bootstrap_servers,
+            wire.accepted_topic(ADDRESS),
+            wire.bridge_group(ORIGIN, BRIDGE),
+        )
+        for each in (self._accepted, self._written, self._to_forward):
             self._stack.callback(each.close)
 
     # -- the traffic ---------------------------------------------------------------------------------------------
@@ -210,7 +215,8 @@ class _Demo:
             quiet = self._child(
                 _STATUS, ["-m", "app", "bridge", "status", "--config", config], self._directory / "status.log"
             )
-            if quiet == 0 and self._written.committed() >= self._written.written():
+            forwarded = self._to_forward.committed() >= self._to_forward.written()
+            if quiet == 0 and forwarded and self._written.committed() >= self._written.written():
                 return
             if time.monotonic() > deadline:
                 raise DemoError(
