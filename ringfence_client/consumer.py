@@ -15,6 +15,7 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
+    KafkaConnectionError,
     KafkaError,
 )
 
@@ -35,13 +36,14 @@ from ringfence_client.parked import ParkedReader
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka import insides
-from ringfence_kafka.access import consumer_options
+from ringfence_kafka.access import consumer_options, refusal
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.doubt import on_doubt
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
 from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
+from ringfence_kafka.refusals import nobody
 from ringfence_kafka.waiting import cancelled
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -320,5 +322,7 @@ class GroupConsumer:
                 f"the brokers do not take a session time-out of {self.options.session_timeout:g} s: choose one between "
                 "their group.min.session.timeout.ms (6 s unless set) and group.max.session.timeout.ms (30 min)"
             ) from error
+        except KafkaConnectionError as error:  # one answered a moment ago
+            raise await refusal(self._settings.kafka) or nobody(self._settings.kafka) from error
         log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
         await self._intake.run()

@@ -56,7 +56,7 @@ class Cluster:
         """The broker that coordinated the group when it was asked last."""
 
     async def start(self) -> None:
-        """Connect.
+        """Connect. May be repeated after it failed.
 
         Raises:
             BrokerUnavailableError: nobody answers, or all deny access.
@@ -72,15 +72,18 @@ class Cluster:
             await self._consumer.start()
             await self._admin.start()
         except (KafkaError, OSError) as error:
-            await self.stop()
+            await self._disconnect()
             raise await refusal(self.kafka) or nobody(self.kafka) from error
 
     async def stop(self) -> None:
-        """Disconnect."""
+        """Disconnect, and answer nobody any more."""
         await self._committed.stop()
         await self._identities.stop()
         await self._descriptions.stop()
         await self._offsets.stop()
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
         await self._consumer.stop()
         await self._admin.close()
 

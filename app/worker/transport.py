@@ -1,4 +1,4 @@
-"""Faust's aiokafka transport, changed in eleven points. This file and records.py know Faust's insides.
+"""Faust's aiokafka transport, changed in twelve points. This file and records.py know Faust's insides.
 
 What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/insides.py, producer.py, clients.py and cluster.py.
 
@@ -14,6 +14,7 @@ What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/
 9. A rebalance stops fetching when the group shares out, and not when it is announced.
 10. A static member's heartbeats have its name.
 11. No more is fetched and read than the process has room for.
+12. A broker that goes away while the worker starts is waited for.
 
 ``tests/integration/test_transport.py`` fails when an upgrade breaks any of them.
 """
@@ -62,6 +63,7 @@ REST_S: Final = 1.0
 QUIET_S: Final = 1.0
 """Markers and aborted records behind the last record travel by themselves when nothing else has come for so long."""
 QUIET_AGAIN_S: Final = 0.1
+CONNECT_AGAIN_S: Final = 1.0
 FAILED_AGAIN_S: Final = 10.0
 """Where aiokafka's fetching ends so soon after it was started again, it is not started at once."""
 
@@ -80,10 +82,24 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         """Until when, by the monotonic clock, a partition is left alone because it cannot be read."""
         self._restarted = -math.inf
         """When fetching was started again, by the same clock."""
+        self._keeping: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
-        """Connect; called in the thread."""
-        await super().on_start()
+        """Connect, however long that takes; called in the thread.
+
+        What a thread raises while it starts ends in a trace, if Faust does not wait for the thread for ever. A broker answered when this
+        process started.
+        """
+        tries = 0
+        while (refused := await self._connect()) is not None:
+            tries += 1
+            if tries == 1:
+                log.warning(
+                    "the broker went away while this worker started; it tries again: %s", named(refused)
+                )
+            await asyncio.sleep(CONNECT_AGAIN_S)
+            if self.should_stop:
+                return
         rejoining.revoke_late(self._ensure_consumer())
         if instance := self.transport.app.conf.consumer_group_instance_id:
             static.name_heartbeats(self._ensure_consumer(), instance, self.transport.replaced)
@@ -93,6 +109,15 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         BoundedFetches(fetcher, self._buffers, self._may_read, PARTIAL_WAIT_MS)
         self._pace = Pace(fetcher, self._is_wanted, self.transport.spacing)
         self._keeping = asyncio.create_task(self._keep_member())
+
+    async def _connect(self) -> Exception | None:
+        """Why it could not."""
+        try:
+            await super().on_start()
+        except (KafkaError, OSError) as error:
+            await self._consumer.stop()
+            return error
+        return None
 
     async def _keep_member(self) -> None:
         """See that membership goes on, whatever is read meanwhile, and also while nothing is: in a rebalance."""
@@ -114,7 +139,8 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         While the broker is away aiokafka's stop ends as if we had been cancelled: by a fetch that it cancels between two
         attempts. The thread would be gone without a word, and Faust wait for it for a minute.
         """
-        self._keeping.cancel()
+        if self._keeping is not None:
+            self._keeping.cancel()
         try:
             await super().on_thread_stop()
         except asyncio.CancelledError:

@@ -52,6 +52,10 @@ class Verdict:
             f"{self.accepted:,} accepted{allowed}, {self.kills} kills, {self.seconds:.0f} s: {verdict}"
         )
 
+    def report(self) -> str:
+        """The line, and all that is known of what failed: ends of logs among it."""
+        return "\n".join([self.line(), *self.faults])
+
 
 def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
     """Three addresses, one of which forwards; in every second round transactions of the third have parts for all.

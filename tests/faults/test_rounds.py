@@ -25,5 +25,5 @@ def test_round(seed: int, nemeses: list[str], workload: str) -> None:
     """Nothing is lost, doubled, torn, reordered or forgotten, and every fault really struck."""
     verdict = rounds.run(seed, nemeses, workload=workload)
 
-    assert verdict.faults == [], verdict.line()
+    assert not verdict.faults, verdict.report()
     assert set(verdict.strikes) == set(nemeses)

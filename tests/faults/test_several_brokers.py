@@ -32,7 +32,7 @@ def test_round(seed: int, nemeses: list[str]) -> None:
     """Nothing is lost, doubled, torn, reordered or forgotten, and every fault really struck."""
     verdict = rounds.run(seed, nemeses, brokers=COUNT)
 
-    assert verdict.faults == [], verdict.line()
+    assert not verdict.faults, verdict.report()
     assert set(verdict.strikes) == set(nemeses)
 
 

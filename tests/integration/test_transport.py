@@ -157,7 +157,7 @@ async def receiving(bootstrap: str, folder: Path, bytes_max: int = 0) -> AsyncIt
 
 
 OURS = {
-    "_ask_anew", "_batch", "_batch_message", "_drain", "_forget_empty", "_hand_over", "_is_wanted", "_join_again", "_keep_fetching", "_keep_member",
+    "_ask_anew", "_batch", "_batch_message", "_connect", "_drain", "_forget_empty", "_hand_over", "_is_wanted", "_join_again", "_keep_fetching", "_keep_member",
     "_may_read", "_next_messages", "_quiet", "_quiet_left", "_rest_left", "_wake", "_wake_for_room",
     "_rewind", "is_active", "is_member", "join_again", "rewind_all", "wake",
 }  # fmt: skip

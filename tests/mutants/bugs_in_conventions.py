@@ -33,6 +33,18 @@ MUTANTS: Final = (
         "tests/integration/test_transport.py::test_markers_travel_alone_after_a_while",
     ),
     Mutant(
+        "a-start-is-tried-once",
+        "A broker that goes away while a worker starts ends it with a trace, or has it hang.",
+        (
+            Patch(
+                _TRANSPORT,
+                "            await self._consumer.stop()\n            return error\n",
+                "            raise\n",
+            ),
+        ),
+        "tests/integration/test_worker_start.py::test_the_broker_comes_back",
+    ),
+    Mutant(
         "secrets-on-the-command-line",
         "A password in -X or in [kafka.properties] is taken, and everybody on the machine sees it.",
         (Patch(_PROPERTIES, "if not from_file and (", "if False and ("),),

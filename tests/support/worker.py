@@ -22,7 +22,7 @@ from tests.support.forks import Fork
 
 ROOT = forks.ROOT
 LIMIT_S = 180.0
-NOT_LET_IN = "denies access"
+NOT_LET_IN = ("denies access", "no broker answers")
 
 
 class RingfenceProcess:
@@ -130,7 +130,7 @@ class RingfenceProcess:
     def turned_away(self) -> bool:
         """Whether it has ended by itself, because nobody let it in: whoever runs it starts it again."""
         code = None if self._process is None else self._process.poll()
-        return code is not None and code > 0 and NOT_LET_IN in self.log()
+        return code is not None and code > 0 and any(each in self.log() for each in NOT_LET_IN)
 
     def wait_end(self) -> int:
         """Wait for it to end by itself; returns the exit code."""

@@ -1,0 +1,112 @@
+"""A broker that goes away in the moment in which a worker or a consumer starts, behind the questions that it asks first."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaConnectionError
+
+from ringfence_client.consumer import GroupConsumer
+from ringfence_kafka.errors import BrokerUnavailableError
+from tests.support import kafka
+from tests.support.consuming import Recorder, consuming
+from tests.support.worker import ROOT, configure, wait_for
+
+PROGRAM: Final = """
+import sys
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaConnectionError
+from app.cli import main
+first, last = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+starts, whole = 0, AIOKafkaConsumer.start
+async def start(self):
+    global starts
+    starts += 1
+    if first <= starts <= last:
+        raise KafkaConnectionError("away")
+    await whole(self)
+AIOKafkaConsumer.start = start
+main()
+"""
+"""A worker whose consumers cannot connect, from one to another: the first is of its questions, the second of the cluster, the third of the group."""
+LIMIT_S: Final = 30.0
+
+
+class _Worker:
+    """Not ready by its web server, but by its log: none is needed."""
+
+    def __init__(self, config: Path, first: int, last: int) -> None:
+        self._log = config.parent / "worker.log"
+        command = [sys.executable, "-c", PROGRAM, str(first), str(last)]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, "worker", "--config", str(config), "--web-port", "0"],
+                cwd=ROOT, stdout=log, stderr=log, env=dict(os.environ),
+            )  # fmt: skip
+
+    def said(self, text: str) -> int:
+        """How often."""
+        return len(re.findall(text, self.log()))
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(LIMIT_S)
+
+
+@pytest.fixture
+def started(bootstrap: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[_Worker]:
+    """One of which these starts fail."""
+    name = kafka.unique("start")
+    config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 2}])
+    running = _Worker(config, *request.param)
+    yield running
+    running.process.kill()
+    running.process.wait()
+
+
+@pytest.mark.parametrize("started", [(2, 3), (3, 4)], ids=["cluster", "group"], indirect=True)
+def test_the_broker_comes_back(started: _Worker) -> None:
+    """It is waited for, and said once; no trace."""
+    wait_for(lambda: started.said("ready: 2 lanes open") > 0, started.log)
+
+    assert started.stop() == 0, started.log()
+    assert started.said("went away while this worker started") == 1
+    assert started.said("Traceback") == 0
+
+
+@pytest.mark.parametrize("started", [(2, 99), (3, 99)], ids=["cluster", "group"], indirect=True)
+def test_stopped_meanwhile(started: _Worker) -> None:
+    """In order, and soon."""
+    wait_for(lambda: started.said("went away while this worker started") > 0, started.log)
+
+    assert started.stop() == 0, started.log()
+    assert started.said("Traceback") == 0
+
+
+async def test_a_consumer(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends as it does where no broker is from the beginning."""
+    whole, starts = AIOKafkaConsumer.start, 0
+
+    async def start(self: AIOKafkaConsumer) -> None:
+        nonlocal starts
+        starts += 1
+        if starts > 1:
+            raise KafkaConnectionError("away")
+        await whole(self)
+
+    async with consuming(bootstrap) as bench:
+        monkeypatch.setattr(AIOKafkaConsumer, "start", start)
+        consumer = GroupConsumer(bench.settings, bench.settings.addresses[0], bench.group, Recorder())
+        with pytest.raises(BrokerUnavailableError, match="no broker answers at"):
+            await consumer.run()
+        monkeypatch.undo()
