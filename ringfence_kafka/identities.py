@@ -69,7 +69,7 @@ class IdentityQuestions:
         self._silent: set[int] = set()
         """Those that did not answer in time, as one that is frozen, or whose host is off. They are asked last."""
         self._told: dict[str, str] = {}
-        """The ID of each topic that was told last; :data:`_NONE` if it was there before."""
+        """The ID of each topic that was told last; :data:`_NONE` of one that has gone since."""
 
     async def ask(self, topics: Collection[str]) -> Identities:
         """Of each topic its identity; or that there is none, that this user may not see it, or that it cannot be told. Creates none.

@@ -25,13 +25,14 @@ from app.verbs.topic_rules import Findings
 from app.worker import membership, warming, web
 from app.worker.assignor import LaneAssignor
 from app.worker.buffers import Buffers
+from app.worker.connecting import connected
 from app.worker.group import GroupOwnership, join_again
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
 from app.worker.spacing import Spacing
-from app.worker.transport import CONNECT_AGAIN_S, BatchTransport
+from app.worker.transport import BatchTransport
 from app.worker.unassigned import Unassigned
 from ringfence_client.guard import guard_of
 from ringfence_client.listening import server_socket
@@ -40,7 +41,7 @@ from ringfence_kafka import collector, failpoints, insides, logs, passing, signa
 from ringfence_kafka.access import Tokens
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
-from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, PrerequisiteError, TopicError
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
 from ringfence_kafka.security import ssl_context
 from ringfence_kafka.together import StoppedError
 from ringfence_kafka.transaction import feature
@@ -80,14 +81,8 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
 
     async def on_start(self) -> None:
         """Connect before anything is assigned."""
-        tries = 0
-        while (refused := await self._connect()) is not None:
-            tries += 1
-            if tries == 1:
-                log.warning("the broker went away while this worker started; it tries again: %s", refused)
-            await self.sleep(CONNECT_AGAIN_S)
-            if self.should_stop:
-                return
+        if not await connected(self, self.cluster.start):
+            return
         await super().on_start()
         self.add_future(self.watch.run())
         self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
@@ -95,14 +90,6 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.add_future(self._watch(self.unassigned.look, TOPICS_EVERY_S))
         self.add_future(self._tell())
         self.add_future(self._watch(self.lanes.kept.forget, TOPICS_EVERY_S))
-
-    async def _connect(self) -> BrokerUnavailableError | None:
-        """Why it could not. A broker let us in when this process started."""
-        try:
-            await self.cluster.start()
-        except BrokerUnavailableError as error:
-            return error
-        return None
 
     async def _watch(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
         """Keep what ``/metrics`` and ``/health`` show a few seconds old at most, until the cluster answers nobody any more."""

@@ -44,6 +44,7 @@ from faust.types import TP, ConsumerMessage
 
 from agents.batch import FetchedBatch, Held, Parcel, Record
 from app.worker.buffers import BoundedFetches, Buffers
+from app.worker.connecting import connected
 from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, Pace
 from app.worker.spacing import Spacing
 from ringfence_kafka import insides, rejoining, static
@@ -63,7 +64,6 @@ REST_S: Final = 1.0
 QUIET_S: Final = 1.0
 """Markers and aborted records behind the last record travel by themselves when nothing else has come for so long."""
 QUIET_AGAIN_S: Final = 0.1
-CONNECT_AGAIN_S: Final = 1.0
 FAILED_AGAIN_S: Final = 10.0
 """Where aiokafka's fetching ends so soon after it was started again, it is not started at once."""
 
@@ -87,19 +87,10 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def on_start(self) -> None:
         """Connect, however long that takes; called in the thread.
 
-        What a thread raises while it starts ends in a trace, if Faust does not wait for the thread for ever. A broker answered when this
-        process started.
+        What a thread raises while it starts ends in a trace, if Faust does not wait for the thread for ever.
         """
-        tries = 0
-        while (refused := await self._connect()) is not None:
-            tries += 1
-            if tries == 1:
-                log.warning(
-                    "the broker went away while this worker started; it tries again: %s", named(refused)
-                )
-            await asyncio.sleep(CONNECT_AGAIN_S)
-            if self.should_stop:
-                return
+        if not await connected(self, self._connect):
+            return
         rejoining.revoke_late(self._ensure_consumer())
         if instance := self.transport.app.conf.consumer_group_instance_id:
             static.name_heartbeats(self._ensure_consumer(), instance, self.transport.replaced)
@@ -110,14 +101,13 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         self._pace = Pace(fetcher, self._is_wanted, self.transport.spacing)
         self._keeping = asyncio.create_task(self._keep_member())
 
-    async def _connect(self) -> Exception | None:
-        """Why it could not."""
+    async def _connect(self) -> None:
+        """Once."""
         try:
             await super().on_start()
-        except (KafkaError, OSError) as error:
+        except (KafkaError, OSError):
             await self._consumer.stop()
-            return error
-        return None
+            raise
 
     async def _keep_member(self) -> None:
         """See that membership goes on, whatever is read meanwhile, and also while nothing is: in a rebalance."""

@@ -37,8 +37,8 @@ MUTANTS: Final = (
         "A broker that goes away while a worker starts ends it with a trace, or has it hang.",
         (
             Patch(
-                _TRANSPORT,
-                "            await self._consumer.stop()\n            return error\n",
+                "app/worker/connecting.py",
+                "            await asyncio.sleep(AGAIN_S)\n",
                 "            raise\n",
             ),
         ),

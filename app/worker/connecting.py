@@ -1,0 +1,32 @@
+"""A broker that goes away while a worker starts is waited for: one answered when the process began."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiokafka.errors import KafkaError
+
+from ringfence_kafka.errors import BrokerUnavailableError, named
+
+log: Final = logging.getLogger("ringfence.worker")
+
+AGAIN_S: Final = 1.0
+
+
+async def connected(service: Any, connect: Callable[[], Awaitable[None]]) -> bool:
+    """Try until it succeeds; False = the service is to stop first. What keeps it from it is said once."""
+    said = False
+    while True:
+        try:
+            await connect()
+        except (KafkaError, OSError, BrokerUnavailableError) as error:
+            if not said:
+                said = True
+                reason = error if isinstance(error, BrokerUnavailableError) else named(error)
+                log.warning("the broker went away while this worker started; it tries again: %s", reason)
+            await asyncio.sleep(AGAIN_S)
+            if service.should_stop:
+                return False
+        else:
+            return True
