@@ -24,7 +24,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 
-from ringfence_kafka import followers, old_formats
+from ringfence_kafka import followers, old_formats, rebootstrap
 from ringfence_kafka.together import Together
 
 log = logging.getLogger("ringfence.kafka")
@@ -44,6 +44,9 @@ def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
 PartitionRecords._contains_abort_marker = _contains_abort_marker  # noqa: SLF001
 old_formats.install()
 followers.install()
+rebootstrap.install()
+
+_NO_CREATION = partial(MetadataRequest, allow_auto_topic_creation=False)
 
 _CANNOT_SAY = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 
@@ -54,7 +57,7 @@ def create_no_topics() -> None:
     What such a cluster makes of a topic that was deleted has other settings, and a partition count that moves homes. For workers: of Faust's clients
     :func:`never_create` knows nothing.
     """
-    aiokafka.client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
+    aiokafka.client.MetadataRequest = _NO_CREATION
 
 
 def pass_on(consumer: Any, options: Mapping[str, Any]) -> None:
@@ -211,11 +214,19 @@ def never_create(owner: Any) -> None:
     client._metadata_update = MethodType(ASK_METADATA, client)  # noqa: SLF001
 
 
-ASK_METADATA = FunctionType(
-    AIOKafkaClient._metadata_update.__code__,  # noqa: SLF001
-    {**vars(aiokafka.client), "MetadataRequest": partial(MetadataRequest, allow_auto_topic_creation=False)},
+ASK_METADATA = rebootstrap.rebootstrapping(
+    FunctionType(
+        AIOKafkaClient._metadata_update.__code__,  # noqa: SLF001
+        {**vars(aiokafka.client), "MetadataRequest": _NO_CREATION},
+    ),
+    _NO_CREATION,
 )
-"""aiokafka's own method, with another request in it."""
+"""aiokafka's own method with a request that creates no topic, then the bootstrap servers."""
+
+AIOKafkaClient._metadata_update = rebootstrap.rebootstrapping(  # noqa: SLF001
+    AIOKafkaClient._metadata_update,  # noqa: SLF001
+    _NO_CREATION,
+)
 
 
 def keep_member(consumer: Any) -> None:

@@ -1,0 +1,120 @@
+"""Return to the bootstrap servers when no known broker answers (KIP-899).
+
+aiokafka asks only the brokers that the last metadata named. If all of them move to other addresses at once, it asks the old addresses for
+ever. Java clients and librdkafka start again from ``bootstrap.servers``, and so does this module.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.conn import create_conn
+from aiokafka.errors import KafkaError
+
+log = logging.getLogger("ringfence.kafka")
+
+_CLUSTER_ID: Final = "_ringfence_cluster_id"
+_update_metadata: Final[Callable[[Any, Any], None]] = ClusterMetadata.update_metadata
+
+
+def install() -> None:
+    """Have each cluster's metadata remember the ID of the cluster that it came from."""
+    ClusterMetadata.update_metadata = _update_and_remember
+
+
+async def ask_bootstrap_servers(client: Any, cluster: Any, request: Any) -> bool:
+    """Ask the bootstrap servers for metadata, after no known broker has answered.
+
+    An answer from another cluster is refused: its topics have the same names and other records.
+
+    Args:
+        client: an ``AIOKafkaClient``.
+        cluster: its ``ClusterMetadata``, or a new one that is to be filled.
+        request: a metadata request.
+
+    Returns:
+        Whether a bootstrap server answered and the metadata is updated.
+    """
+    known = {(broker.host, broker.port) for broker in client.cluster.brokers()}
+    for host, port, _ in client.hosts:
+        if (host, port) in known:
+            continue  # it was asked a moment ago, by its node ID
+        metadata = await _ask(client, host, port, request)
+        if metadata is None or not metadata.brokers or _of_another_cluster(client, host, port, metadata):
+            continue
+        cluster.update_metadata(metadata)
+        log.warning(
+            "no known broker answered; bootstrap server %s:%d did and names these: %s",
+            host, port, _addresses(cluster.brokers()),
+        )  # fmt: skip
+        return True
+    return False
+
+
+def rebootstrapping(
+    ask: Callable[[Any, Any, Any], Awaitable[bool]], request: Callable[[Any], Any]
+) -> Callable[[Any, Any, Any], Awaitable[bool]]:
+    """Extend ``AIOKafkaClient._metadata_update`` by the bootstrap servers.
+
+    Args:
+        ask: the method as aiokafka has it: ``(client, cluster, topics) -> whether a known broker answered``.
+        request: makes the metadata request for a list of topics, or None for all.
+    """
+
+    async def _metadata_update(client: Any, cluster: Any, topics: Any) -> bool:
+        if await ask(client, cluster, topics):
+            return True
+        return await ask_bootstrap_servers(client, cluster, request(list(topics) if topics else None))
+
+    return _metadata_update
+
+
+async def _ask(client: Any, host: str, port: int, request: Any) -> Any:
+    """Return a server's metadata, or None if it does not answer."""
+    try:
+        connection = await create_conn(
+            host,
+            port,
+            client_id=client._client_id,  # noqa: SLF001
+            request_timeout_ms=client._request_timeout_ms,  # noqa: SLF001
+            ssl_context=client._ssl_context,  # noqa: SLF001
+            security_protocol=client._security_protocol,  # noqa: SLF001
+            max_idle_ms=client._connections_max_idle_ms,  # noqa: SLF001
+            sasl_mechanism=client._sasl_mechanism,  # noqa: SLF001
+            sasl_plain_username=client._sasl_plain_username,  # noqa: SLF001
+            sasl_plain_password=client._sasl_plain_password,  # noqa: SLF001
+            sasl_kerberos_service_name=client._sasl_kerberos_service_name,  # noqa: SLF001
+            sasl_kerberos_domain_name=client._sasl_kerberos_domain_name,  # noqa: SLF001
+            sasl_oauth_token_provider=client._sasl_oauth_token_provider,  # noqa: SLF001
+        )
+    except (OSError, KafkaError, TimeoutError):
+        return None
+    try:
+        return await connection.send(request)
+    except (KafkaError, TimeoutError):
+        return None
+    finally:
+        connection.close()
+
+
+def _of_another_cluster(client: Any, host: str, port: int, metadata: Any) -> bool:
+    ours, its = getattr(client.cluster, _CLUSTER_ID, None), getattr(metadata, "cluster_id", None)
+    if ours is None or its is None or ours == its:
+        return False
+    log.error(
+        "bootstrap server %s:%d belongs to cluster %s, but this process works with cluster %s: its answer is ignored and messages wait; "
+        "correct bootstrap_servers, or restart the process to work with the other cluster",
+        host, port, its, ours,
+    )  # fmt: skip
+    return True
+
+
+def _addresses(brokers: Iterable[Any]) -> str:
+    return ", ".join(sorted(f"{each.host}:{each.port}" for each in brokers))
+
+
+def _update_and_remember(cluster: Any, metadata: Any) -> None:
+    if metadata.brokers and getattr(metadata, "cluster_id", None) is not None:
+        setattr(cluster, _CLUSTER_ID, metadata.cluster_id)
+    _update_metadata(cluster, metadata)

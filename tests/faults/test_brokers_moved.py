@@ -1,0 +1,93 @@
+"""All brokers move to other addresses at once, as pods and virtual machines do: clients start again from ``bootstrap_servers``."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+
+from app.embedded import ports
+from app.embedded.broker import HOST, EmbeddedBroker
+from ringfence_kafka import insides
+from tests.support import bridges, kafka
+from tests.support.bridges import BridgeProcess, Two
+from tests.support.consumers import ConsumerProcess, noted
+from tests.support.kafka import Sent
+from tests.support.worker import WorkerProcess, configure, wait_for
+
+COUNT: Final = 100
+LINES: Final = 2
+"""The handler writes one when it begins a message and one when it ends."""
+
+
+@pytest.fixture
+def new_port() -> int:
+    """A free port, which differs from all that brokers are given later."""
+    return ports.choose(HOST)
+
+
+@contextlib.contextmanager
+def _moved(folder: Path, port: int) -> Iterator[None]:
+    with EmbeddedBroker(folder, port):
+        yield
+
+
+def test_worker_consumer_and_bridge_follow(tmp_path: Path, new_port: int) -> None:
+    """Each of them goes on by itself, with what was sent after the move; nothing is lost or repeated."""
+    folder = tmp_path / "broker"
+    first = [Sent(b"a%d" % each, b"g%d" % (each % 7), b"%d" % each) for each in range(COUNT)]
+    second = [Sent(b"b%d" % each, b"g%d" % (each % 7), b"%d" % (COUNT + each)) for each in range(COUNT)]
+    with contextlib.ExitStack() as stack:
+        with EmbeddedBroker(folder) as broker:
+            both = f"{broker.bootstrap_servers},{HOST}:{new_port}"
+            config = configure(tmp_path, both, "moved", [{"name": "moved", "partitions": 1}])
+            bridge = bridges.prepare(Two(both, both), tmp_path)
+            worker = WorkerProcess(config, "w")
+            consumer = ConsumerProcess(config, "c", "moved", "handlers")
+            crossing = BridgeProcess(bridge.config, "b")
+            for process in (worker, consumer, crossing):
+                stack.callback(process.destroy)
+                process.start()
+            for process in (worker, consumer, crossing):
+                process.wait_ready()
+            kafka.send(broker.bootstrap_servers, "moved", first)
+            bridge.send(first)
+            wait_for(lambda: len(noted(consumer.handled)) == LINES * COUNT, consumer.log)
+            wait_for(lambda: sum(bridge.ends()) >= COUNT, crossing.log)
+        with _moved(folder, new_port):
+            bootstrap = f"{HOST}:{new_port}"
+            kafka.send(bootstrap, "moved", second)
+            kafka.send(bootstrap, bridge.topic, second)
+            wait_for(
+                lambda: len(noted(consumer.handled)) >= 2 * LINES * COUNT,
+                lambda: consumer.log() + worker.log(),
+            )
+            wait_for(lambda: len(bridge.got()) >= 2 * COUNT, crossing.log)
+            for process in (worker, consumer, crossing):
+                process.wait_ready()
+            assert worker.stop() == consumer.stop() == crossing.stop() == 0
+
+            accepted = kafka.read_all(bootstrap, "moved.accepted", 1)
+            assert [each.value for each in accepted] == [each.value for each in (*first, *second)]
+            assert len(noted(consumer.handled)) == 2 * LINES * COUNT
+            assert "names these" in worker.log()
+
+
+async def test_another_cluster_is_refused(
+    tmp_path: Path, new_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bootstrap server that belongs to another cluster by now does not become this process's cluster."""
+    with EmbeddedBroker(tmp_path / "ours") as ours:
+        client = AIOKafkaClient(bootstrap_servers=f"{ours.bootstrap_servers},{HOST}:{new_port}")
+        await client.bootstrap()
+        before = client.cluster.brokers()
+    try:
+        with EmbeddedBroker(tmp_path / "theirs", new_port), caplog.at_level(logging.ERROR):
+            assert not await insides.ASK_METADATA(client, client.cluster, ())
+        assert "belongs to cluster" in caplog.text
+        assert client.cluster.brokers() == before
+    finally:
+        await client.close()
