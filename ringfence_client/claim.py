@@ -14,6 +14,7 @@ from aiokafka import TopicPartition
 
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
+from ringfence_kafka.errors import said
 from ringfence_kafka.tenant import Tenant
 from ringfence_kafka.tenure import NotOwnerError, Step
 
@@ -153,8 +154,8 @@ class Claim(Tenant[Assignment, HeldPartition]):
 
     def _failed(self, error: BaseException) -> None:
         if not isinstance(error, NotOwnerError):
-            self._ours.reasons[self._number] = str(error) or type(error).__name__
-            log.warning("%s/%d is not opened yet: %r", self._ours.topic, self._number, error)
+            self._ours.reasons[self._number] = said(error)
+            log.warning("%s/%d is not opened yet: %s", self._ours.topic, self._number, said(error))
         elif not self._tenure.attempts:
             log.info("%s", error)  # a rebalance is under way, or comes
         self._tenure.failed(time.monotonic() + OPEN_AGAIN_S)

@@ -6,6 +6,8 @@ Exit codes are those of the command line: 0 ok, 1 what was checked is not ok, 2 
 
 from typing import ClassVar
 
+from ringfence_kafka.broker_limits import ADVICE
+
 
 class RingfenceError(Exception):
     """Base of all errors whose text is meant for an operator; carries the exit code of the process."""
@@ -64,12 +66,14 @@ def require(holds: bool, *what: object) -> None:
 
 
 def named(error: BaseException) -> str:
-    """With its class: of a refusal by the broker that is often all that it says. A foreign one may not even be able to say it."""
+    """Return an error's class and text, and advice where a limit of the brokers is the cause."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - whatever its __str__ raises
         text = ""
     kind = type(error).__name__
+    if advice := ADVICE.get(kind):
+        return f"{kind}: {advice}"  # the text of a broker's refusal only repeats its class
     if not text:
         return kind
     return text if text.startswith(kind) else f"{kind}: {text}"  # aiokafka's begin with it

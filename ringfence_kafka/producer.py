@@ -17,6 +17,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from ringfence_kafka import insides
 from ringfence_kafka.access import producer_options
+from ringfence_kafka.broker_limits import TRANSACTION_TIMEOUT_MS
 from ringfence_kafka.clients import ClientShare, ProducerClients
 from ringfence_kafka.compressed import builder_of
 from ringfence_kafka.config.settings import KafkaSettings
@@ -51,7 +52,6 @@ __all__ = [
 BATCH_BYTES_MAX: Final = 512 * 1024
 """Of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
 REQUEST_BYTES_MAX: Final = 64 * 2**20
-TRANSACTION_TIMEOUT_MS: Final = 60_000
 FENCE_LIMIT_S: Final = 30.0
 DISCARD_TIMEOUT_S: Final = 3.0
 

@@ -22,13 +22,13 @@ from agents.bridge.window import in_turn
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_kafka import insides
 from ringfence_kafka.access import consumer_options
+from ringfence_kafka.broker_limits import BRIDGE_SESSION_TIMEOUT_MS
 from ringfence_kafka.doubt import on_doubt
 from ringfence_kafka.errors import said
 from ringfence_kafka.portion import FetchPortion
 
 log: Final = logging.getLogger("ringfence.bridge")
 
-SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 500
 DRAIN_LIMIT_S: Final = 8.0
 """For what is under way when partitions are given away; others wait for it."""
@@ -92,7 +92,7 @@ class SourceConsumer:
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="none",
-            session_timeout_ms=SESSION_TIMEOUT_MS,
+            session_timeout_ms=BRIDGE_SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             max_poll_interval_ms=POLL_INTERVAL_MAX_MS,

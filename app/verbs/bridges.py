@@ -27,6 +27,9 @@ from ringfence_kafka.printing import printable
 
 NOT_WELL: Final = 1
 TOLD_LIMIT_S: Final = 5.0
+BEGIN_LIMIT_S: Final = 3.0
+"""A bridge commits where it begins, before it sends anything; this is ample time for it."""
+NOT_BEGUN: Final = "its bridge has the partition and cannot commit where it begins, so it forwards nothing: see the log of the bridge"
 NOT_TOLD: Final = "its brokers do not tell where it ends: is its leader away?"
 
 
@@ -61,6 +64,11 @@ class Row:
     def standing(self) -> bool:
         """Whether somebody has to look."""
         return self.error is not None or self.abandoned
+
+    @property
+    def not_begun(self) -> bool:
+        """Whether a member has the partition, messages wait, and nothing was ever committed."""
+        return bool(self.lag) and self.member is not None and self.confirmed is None and self.error is None
 
     @property
     def abandoned(self) -> bool:
@@ -125,7 +133,11 @@ async def read(wanted: Iterable[Plan]) -> list[Shown]:
 async def _one(plan: Plan) -> Shown:
     try:
         async with Cluster(plan.source, plan.group) as cluster:
-            return await _read(plan, cluster)
+            shown = await _read(plan, cluster)
+            if any(each.not_begun for each in shown.partitions):
+                await asyncio.sleep(BEGIN_LIMIT_S)
+                shown = await _read(plan, cluster)
+            return replace(shown, partitions=[_with_fault(each) for each in shown.partitions])
     except TopicAuthorizationFailedError as error:
         fault = f"topic {error.args[0]}: this user may not see it: allow Describe on it"
     except RingfenceError as error:
@@ -171,6 +183,11 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
                 note = replace(note, error=lost_end(plan, number, marks[place], confirmed, reached))
         rows.append(_row(number, confirmed, lag, note, group, topic, recreated=recreated))
     return Shown(plan.name, plan.group, topic, plan.target_topic, group.state, sorted(group.members), rows)
+
+
+def _with_fault(row: Row) -> Row:
+    """Name the fault of a bridge that cannot tell it itself: its errors travel in what it commits."""
+    return replace(row, error=NOT_BEGUN) if row.not_begun else row
 
 
 def _row(

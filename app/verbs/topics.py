@@ -26,11 +26,11 @@ from aiokafka.errors import (
 from agents.state_faults import state_faults
 from app.verbs import rights
 from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, required
-from ringfence_kafka import passing, wire
+from ringfence_kafka import broker_limits, passing, wire
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
-from ringfence_kafka.describe import appeared, describe
+from ringfence_kafka.describe import appeared, broker_settings, describe
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 from ringfence_kafka.refusals import nobody, readable
 
@@ -117,7 +117,11 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
 
 
 async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
-    return await examine(settings), await rights.missing_on_topics(settings)
+    findings, denied = await examine(settings), await rights.missing_on_topics(settings)
+    async with _connected(settings.kafka) as admin:
+        brokers = await broker_settings(admin, broker_limits.SETTINGS)
+    findings.shared += broker_limits.faults(settings, brokers)
+    return findings, denied
 
 
 async def examine(settings: Settings) -> Findings:

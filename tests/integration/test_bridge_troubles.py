@@ -85,7 +85,7 @@ async def test_target_silent_past_time_outs(
     monkeypatch.setattr("ringfence_kafka.access.REQUEST_TIMEOUT_MS", 1_000)
     monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     monkeypatch.setattr("ringfence_kafka.idempotent.START_LIMIT_S", 1.0)
-    monkeypatch.setattr("agents.bridge.source.SESSION_TIMEOUT_MS", SHORT_SESSION_S * 1_000)
+    monkeypatch.setattr("agents.bridge.source.BRIDGE_SESSION_TIMEOUT_MS", SHORT_SESSION_S * 1_000)
     monkeypatch.setattr("agents.bridge.source.POLL_INTERVAL_MAX_MS", 2_000)
     caplog.set_level("INFO", "ringfence.bridge")
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap, window=200)
