@@ -94,8 +94,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/insides.py",
-                '"MetadataRequest": partial(MetadataRequest, allow_auto_topic_creation=False)',
-                '"MetadataRequest": partial(MetadataRequest, allow_auto_topic_creation=True)',
+                "partial(MetadataRequest, allow_auto_topic_creation=False)",
+                "partial(MetadataRequest, allow_auto_topic_creation=True)",
             ),
         ),
         f"{_TESTS}::test_cluster_that_creates_topics_by_itself",
