@@ -43,13 +43,13 @@ from ringfence_kafka.program import (
     "--max-attempts",
     type=click.IntRange(1),
     show_default="5",
-    help="A message is a dead letter after so many failed ones, and not before --retry-time.",
+    help="Attempts of a failing message; after the last one it is a dead letter.",
 )
 @click.option(
     "--retry-time",
     type=SECONDS_OR_NONE,
     show_default="600; 0 with --max-attempts",
-    help="Seconds since its first failure before which a message is no dead letter.",
+    help="Seconds over which the attempts are spread.",
 )
 @click.option(
     "--breaker/--no-breaker",

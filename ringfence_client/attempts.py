@@ -15,13 +15,14 @@ from typing import Any, Final, cast
 from aiokafka.errors import KafkaError
 
 from ringfence_client import group_names
+from ringfence_client.breaker import Breaker
 from ringfence_client.dead_letters import DeadLetter
 from ringfence_client.handler import HandlerError, HandlerRuns
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
 from ringfence_client.message import Message, MessageFactory, Reject, Release, Retry
 from ringfence_client.parked import GONE
-from ringfence_client.retries import Breaker, RetryPolicy
+from ringfence_client.retries import RetryPolicy
 from ringfence_client.suspects import Suspects
 from ringfence_client.turns import RestingTurns, Turn
 from ringfence_kafka.errors import named
@@ -102,6 +103,7 @@ class Attempts:
         held, window, offset = turn.held, turn.held.window, turn.offsets[0]
         if self._waits(turn):
             return True
+        window.resident.recall(offset)
         record = window.record(offset)
         if record is None:
             self._prepare(turn, _background(held.load(offset)), self._loaded)
@@ -109,7 +111,7 @@ class Attempts:
         attempts, failures = window.attempts.get(offset, 0), window.failures.get(offset)
         dropped = offset in turn.given_up
         if dropped or (not turn.attempt and self._policy.died_of_it(attempts, failures)):
-            turn.given_up.discard(offset)
+            turn.given_up -= {offset}
             park = False if dropped else None
             self._bury(turn, record, DROPPED if dropped else KILLED, park=park)
             return True
@@ -137,6 +139,7 @@ class Attempts:
             return True
         if offset not in turn.given_up and (blocking := held.blocking(offset)) is not None:
             held.window.rest([offset])
+            held.window.set_aside(offset)
             self._resting.until(turn, blocking, lambda _: self._resting.go_on(turn))
             return True
         return False
@@ -220,10 +223,10 @@ class Attempts:
     def _judge(self, turn: Turn, record: Any, error: BaseException | None) -> tuple[float, bool] | None:
         match error:
             case None:
+                self._count_success(turn)
                 self._finish(turn)
-                self._count_success()
             case Reject():
-                self._count_success()
+                self._count_success(turn)
                 self._bury(turn, record, _legible(error.reason) or "rejected by the handler")
             case Release():
                 turn.take_back()
@@ -259,10 +262,11 @@ class Attempts:
         reason = _legible(
             str(error) if isinstance(error, HandlerEndedError) else named(error) if said is None else said
         )
+        first = offset not in held.window.failures
         held.window.fail(offset, round(time.time() * 1000))
         turn.over()
         self._counts["failed"] += 1
-        if self._breaker.failed((held.partition, offset), reason, asyncio.get_running_loop().time()):
+        if self._breaker.failed(first=first, reason=reason, now=asyncio.get_running_loop().time()):
             log.error(
                 "nearly every attempt fails, the last with: %s: slowing down to an attempt now and then until some succeed, "
                 "and nothing is given up meanwhile; look at what the handler depends on", reason,
@@ -283,11 +287,11 @@ class Attempts:
         """After a failed attempt of which nothing runs any more: give the message up, or say how long its group rests."""
         held, offset, now_ms = turn.held, record.offset, round(time.time() * 1000)
         failures = held.window.failures[offset]
-        if self._policy.exhausted(attempt, failures, now_ms) and not self._breaker.open:
+        if self._policy.exhausted(attempt) and not self._breaker.open:
             self._bury(turn, record, reason or "failed in every attempt", error)
             return None
         asked = error.delay if isinstance(error, Retry) else None
-        delay = asked if asked is not None else self._policy.delay(attempt)
+        delay = self._policy.delay(attempt, failures, now_ms, asked)
         if isinstance(error, HandlerEndedError):
             delay = max(delay, CUT_SHORT_REST_S)
         log.warning(
@@ -296,9 +300,12 @@ class Attempts:
         )  # fmt: skip
         return delay, False
 
-    def _count_success(self) -> None:
-        if self._breaker.succeeded():
-            log.info("attempts succeed again: at full speed")
+    def _count_success(self, turn: Turn) -> None:
+        first = bool(turn.offsets) and not turn.has_failed
+        if self._breaker.succeeded(first=first):
+            log.info(
+                "attempts succeed again: messages that fail may become dead letters again, and all handlers get work"
+            )
 
     # -- after it ---------------------------------------------------------------------------------------------
 

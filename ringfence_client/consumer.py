@@ -35,7 +35,7 @@ from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.topic_watch import TopicWatch
-from ringfence_kafka import insides
+from ringfence_kafka import insides, wire
 from ringfence_kafka.access import consumer_options, refusal
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.names import require_consumer_group
@@ -325,4 +325,9 @@ class GroupConsumer:
         except KafkaConnectionError as error:  # one answered a moment ago
             raise await refusal(self._settings.kafka) or nobody(self._settings.kafka) from error
         log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
+        policy = self.options.policy
+        log.info(
+            "a message that fails is tried up to %d times within %g s, then it is a dead letter in %s; only its own group waits",
+            policy.max_attempts, policy.retry_time, wire.dead_letter_topic(self.address.name),
+        )  # fmt: skip
         await self._intake.run()

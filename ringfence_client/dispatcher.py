@@ -6,16 +6,17 @@ Which turn goes next is decided here; what becomes of it in :mod:`ringfence_clie
 import asyncio
 import contextlib
 import logging
+import time
 from collections import Counter, deque
 from typing import Final, cast
 
 from ringfence_client.attempts import Attempts
+from ringfence_client.breaker import Breaker
 from ringfence_client.handler import Handler, HandlerError, HandlerRuns
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
 from ringfence_client.message import MessageFactory
 from ringfence_client.options import ConsumerOptions
-from ringfence_client.retries import Breaker
 from ringfence_client.turns import RestingTurns, Turn
 from ringfence_kafka.waiting import set_within
 
@@ -23,6 +24,8 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 PROBE_CHECK_S: Final = 0.05
 """While nearly everything fails, and as many are tried as may be."""
+SIFTED_MAX: Final = 250
+"""Messages that failed before and are set aside in one search for one that never failed."""
 CANCEL_LIMIT_S: Final = 2.0
 """For cancelled handlers to end; who does not is left behind, and what it runs is not run again beside it."""
 
@@ -47,8 +50,13 @@ class Dispatcher:
         self._partitions: deque[HeldPartition] = deque()
         self._skipped = False
         """A partition was passed over because it must be able to write before more of it is begun."""
-        self._fresh_next = True
-        """While the breaker is open: what was never tried, and what rests, by turns."""
+        self._policy = options.policy
+        self._retries_max = max(1, options.concurrency // 2)
+        """Slots that retries may have at once. The others are for messages that never failed, so that none waits for sick ones."""
+        self._retrying = 0
+        """Slots that they have now."""
+        self._retry_next = True
+        """With a single handler: whether a retry comes next."""
         self._idle: deque[asyncio.Future[None]] = deque()
         self._running: dict[asyncio.Task[None], Turn] = {}
         self._left_behind: dict[asyncio.Task[None], asyncio.Future[None]] = {}
@@ -162,7 +170,7 @@ class Dispatcher:
         if not turn.offsets:
             return []
         chosen = list(turn.offsets)[:1] if skip else [each for each in turn.offsets if each in meant]
-        turn.given_up.update(chosen)
+        turn.given_up |= set(chosen)
         self._resting.due(turn)
         return chosen
 
@@ -206,12 +214,13 @@ class Dispatcher:
                 await future
                 continue
             self._running[task] = turn
+            self._retrying += turn.is_retry
             try:
                 await self._run(turn)
             finally:
                 left_behind = self._left_behind.pop(task, None)
                 if left_behind is None:
-                    del self._running[task]
+                    self._leave_slot(task)
                     if turn.offsets and turn.held.draining and turn not in self._resting:
                         turn.put_back()
                     turn.held.ended.set()
@@ -221,6 +230,9 @@ class Dispatcher:
                 return  # another one has taken its place
             while task.cancelling() and not self._stopping:
                 task.uncancel()  # also where the handler kept its cancellation to itself
+
+    def _leave_slot(self, task: "asyncio.Task[None]") -> None:
+        self._retrying -= self._running.pop(task).is_retry
 
     async def _run(self, turn: Turn) -> None:
         """Run a turn, whatever happens in it."""
@@ -236,20 +248,35 @@ class Dispatcher:
             turn.held.fail()
 
     def _next_turn(self, name: str) -> Turn | None:
-        """One that has rested, else the oldest available message of the next partition that has one."""
+        """Return the turn that a free slot takes, marked as a retry or not; None = nothing may run now."""
         if self.refused is not None:
             return None
-        if self.breaker.open:
+        if self.breaker.limited:
             now = asyncio.get_running_loop().time()
             if not self.breaker.room(len(self._running), now):
                 asyncio.get_running_loop().call_later(
                     max(PROBE_CHECK_S, self.breaker.wait(now)), self.wake, 1
                 )
                 return None
-            self._fresh_next = not self._fresh_next
-            if not self._fresh_next:  # what rests may be just those that fail for ever
-                return self._fresh(name) or self._resting.next()
-        return self._resting.next() or self._fresh(name)
+        turn = self._choose(name)
+        if turn is not None:
+            turn.is_retry = turn.has_failed
+        return turn
+
+    def _choose(self, name: str) -> Turn | None:
+        """Retries come first up to half of the slots; a message that never failed gets any slot.
+
+        While the breaker is open, messages that never failed come first: retries may be just those that fail for ever.
+        """
+        room = self._retrying < self._retries_max
+        first = room and not self.breaker.open and (self.concurrency > 1 or self._retry_next)
+        self._retry_next = not self._retry_next
+        if first and (turn := self._resting.next_retry()) is not None:
+            return turn
+        fresh = self._resting.next_fresh() or self._fresh(name)
+        if fresh is not None or not room:
+            return fresh
+        return self._resting.next_retry()
 
     def _fresh(self, name: str) -> Turn | None:
         """Of partitions that can write, as many groups as there are handlers; of others one, which has to wait for that."""
@@ -259,15 +286,40 @@ class Dispatcher:
             if self._attempts.preparing[held] >= (self.concurrency if held.writer.covers() else 1):
                 self._skipped = True
                 continue
-            turn = Turn(held, name)
-            ledger = held.window.ledger
-            offset = ledger.acquire(turn)
-            if offset is not None:
-                turn.offsets.append(offset)
-                if self._options.prefetch > 1:
-                    turn.offsets.extend(ledger.acquire_more(turn))
-                return turn
+            for _ in range(SIFTED_MAX):
+                turn = self._acquire(held, name)
+                if turn is None:
+                    break
+                if not turn.has_failed:
+                    return turn
+                self._keep_for_retry(turn)
+            else:
+                asyncio.get_running_loop().call_soon(
+                    self.wake, 1
+                )  # there are more: others of the loop come first
         return None
+
+    def _acquire(self, held: HeldPartition, name: str) -> Turn | None:
+        """Acquire the oldest available message of a partition, with more of its group where it is prefetched."""
+        turn = Turn(held, name)
+        ledger = held.window.ledger
+        offset = ledger.acquire(turn)
+        if offset is None:
+            return None
+        turn.offsets.append(offset)
+        if self._options.prefetch > 1:
+            turn.offsets.extend(ledger.acquire_more(turn))
+        return turn
+
+    def _keep_for_retry(self, turn: Turn) -> None:
+        """Have a message wait for its next attempt that failed before it was acquired: with another holder, or before a release."""
+        window, offset = turn.held.window, turn.offsets[0]
+        failures = window.failures[offset]
+        delay = self._policy.before_last(window.attempts.get(offset, 0), failures, round(time.time() * 1000))
+        if delay and offset not in turn.given_up:
+            self._resting.rest(turn, delay, release=False)
+        else:
+            self._resting.due(turn)
 
     # -- runs that are ended -----------------------------------------------------------------------------------
 
@@ -289,7 +341,7 @@ class Dispatcher:
     def _leave_behind(self, task: "asyncio.Task[None]", turn: Turn) -> None:
         """A handler that goes on when it is cancelled keeps neither its slot nor its turn; its message waits for it."""
         held = turn.held
-        del self._running[task]
+        self._leave_slot(task)
         held.ended.set()
         future = self._left_behind[task] = asyncio.get_running_loop().create_future()
         self._start_slot(task.get_name().removeprefix("handler "))

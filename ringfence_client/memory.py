@@ -22,6 +22,8 @@ RECORD_BYTES: Final = 200
 HEADER_BYTES: Final = 170
 MESSAGE_BYTES: Final = 450
 """Of each message that is not finished, kept or not: ledger, watermark, offsets."""
+WAITING_BYTES: Final = 1_200
+"""Cost of the turn that keeps the group of a message that waits for its next attempt, or for an operator."""
 GROUP_BYTES: Final = 1_100
 """Of each group that has one. All measured, with CPython 3.11."""
 

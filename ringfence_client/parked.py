@@ -110,7 +110,9 @@ class ParkedReader:
                 if self._is_silent(tp):
                     return None
                 try:
-                    found = await self._stretch(tp, offset, window.resident.room)
+                    # What follows a message that waited was handled long ago.
+                    room = 0 if window.resident.is_evicted(offset) else window.resident.room
+                    found = await self._stretch(tp, offset, room)
                 except Exception:
                     await self._disconnect()  # what its fetching ended with, it would say for ever
                     raise

@@ -15,9 +15,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ringfence_client.memory import GROUP_BYTES, MESSAGE_BYTES, Memory, size
+from ringfence_client.memory import GROUP_BYTES, MESSAGE_BYTES, WAITING_BYTES, Memory, size
 
 _GONE: Final = -1
+_EVICTED_MAX: Final = 64
+"""Records that are parked for one that comes in."""
 
 
 class _Share:
@@ -49,6 +51,13 @@ class ResidentRecords:
         self._closed = False
         self._shares: dict[bytes | None, _Share] = {}
         self._wanting: set[bytes | None] = set()
+        self._aside: dict[int, bytes | None] = {}
+        """Offsets whose records are kept and not needed for a while, the longest first, and their groups."""
+        self._aside_bytes = 0
+        self._waiting: set[int] = set()
+        """Offsets that wait for something, kept or not."""
+        self._evicted: set[int] = set()
+        """Offsets that are parked because they wait."""
 
     def __len__(self) -> int:
         """Records that are kept."""
@@ -59,12 +68,43 @@ class ResidentRecords:
         return self._records.get(offset)
 
     def takes(self, count: int) -> bool:
-        """Whether so many more leave half of the room free, as large as those that are kept."""
-        there = len(self._records)
+        """Whether so many more leave half of the room free, as large as those that are kept. Records that are set aside make room."""
+        there, used = len(self._records) - len(self._aside), self.bytes - self._aside_bytes
         if 2 * (there + count) > self._records_max:
             return False
-        more = min(count * (self.bytes // there), self._memory.partition_bytes_max) if there else 0
-        return 2 * (self.bytes + more) < self._bytes_max
+        more = min(count * (used // there), self._memory.partition_bytes_max) if there else 0
+        return 2 * (used + more) < self._bytes_max
+
+    @property
+    def backlog(self) -> int:
+        """Messages that are parked because there was no room, and not because they wait for something."""
+        return len(self.parked) - len(self._evicted)
+
+    def set_aside(self, offset: int, group: bytes | None) -> None:
+        """Note that a message waits, for its next attempt or for an operator: its record may be parked to make room for others."""
+        if offset not in self._waiting:
+            self._waiting.add(offset)
+            self._use(WAITING_BYTES)
+        record = self._records.get(offset)
+        if record is not None and offset not in self._aside:
+            self._aside[offset] = group
+            self._aside_bytes += size(record)
+
+    def recall(self, offset: int) -> None:
+        """Note that a message waits no longer."""
+        if offset in self._waiting:
+            self._waiting.discard(offset)
+            self._use(-WAITING_BYTES)
+            self._unset_aside(offset)
+
+    def _unset_aside(self, offset: int) -> None:
+        if offset in self._aside:
+            del self._aside[offset]
+            self._aside_bytes -= size(self._records[offset])
+
+    def is_evicted(self, offset: int) -> bool:
+        """Whether a message is parked because it waits for something."""
+        return offset in self._evicted
 
     @property
     def full(self) -> bool:
@@ -86,7 +126,7 @@ class ResidentRecords:
             share = self._shares[group] = _Share()
             used += GROUP_BYTES
         first = self._head(share) is None
-        if first and self._room(group, share):
+        if first and (self._room(group, share) or self._make_room(group, share)):
             self._use(used + self._keep(share, record))
             return
         self._use(used)
@@ -111,6 +151,7 @@ class ResidentRecords:
             if not due and not (always and record is records[0]):
                 continue
             self.parked.discard(record.offset)
+            self._evicted.discard(record.offset)
             self._use(self._keep(share, record))
             touched.add(group)
         for group in touched:
@@ -123,10 +164,12 @@ class ResidentRecords:
         if self._closed:
             return
         share = self._shares[group]
+        self.recall(offset)
         record = self._records.pop(offset, None)
         freed = MESSAGE_BYTES
         if record is None:
             self.parked.discard(offset)
+            self._evicted.discard(offset)
         else:
             bytes_kept = size(record)
             share.bytes -= bytes_kept
@@ -176,6 +219,30 @@ class ResidentRecords:
         if group is None:
             return free > 0 and free_bytes > 0
         return share.count < free and share.bytes < free_bytes
+
+    def _make_room(self, group: bytes | None, share: _Share) -> bool:
+        """Park what is set aside for the first record of a group, so that those that wait keep no fresh group out."""
+        if share.count:
+            return False
+        for _ in range(min(_EVICTED_MAX, len(self._aside))):
+            offset, owner = next(iter(self._aside.items()))
+            self._evict(offset, owner)
+            if self._room(group, share):
+                return True
+        return False
+
+    def _evict(self, offset: int, group: bytes | None) -> None:
+        self._unset_aside(offset)
+        share, record = self._shares[group], self._records.pop(offset)
+        used = size(record)
+        share.bytes -= used
+        share.count -= 1
+        share.parked.appendleft(offset)
+        share.mark = _GONE  # it is read again when it is needed, and not before
+        self.parked.add(offset)
+        self._evicted.add(offset)
+        self._judge(group, share)
+        self._use(-used)
 
     def _keep(self, share: _Share, record: Any) -> int:
         """Returns what that uses."""

@@ -1,21 +1,14 @@
-"""When a failed message is tried again, when it is given up, and when the whole consumer slows down. Pure.
+"""When a failed message is tried again, and when it is given up. Pure."""
 
-Two things fail, and they ask for opposite answers. *A message* that no handler can do must not hold up its group for ever: it is
-given up after so many attempts, and not before so much time. *What all handlers depend on*, such as a database, fails for every
-message at once: to give those up would empty the topic into the dead letters. :class:`Breaker` tells the two apart.
-"""
-
+import random
 from typing import Final, NamedTuple
 
 from ringfence_kafka.waiting import back_off
 
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 60.0
-TRIPPING: Final = 25
-"""So many different messages that fail without a success between them open the breaker."""
-PROBE_FIRST_S: Final = 1.0
-PROBE_MAX_S: Final = 10.0
-"""Between two attempts while it is open."""
+"""Longest delay where the attempts need not be spread over a retry time."""
+_BISECTIONS: Final = 60
 
 
 class Failures(NamedTuple):
@@ -27,20 +20,49 @@ class Failures(NamedTuple):
 
 
 class RetryPolicy:
-    """How long a message is tried."""
+    """How long a message is tried.
+
+    A message has at most ``max_attempts`` attempts. Delays between them grow, so that a passing fault costs little and the last attempt
+    comes no earlier than ``retry_time`` after the first failure.
+    """
 
     def __init__(self, max_attempts: int, retry_time: float) -> None:
-        """A message is given up after ``max_attempts`` failed ones, and not before ``retry_time`` seconds since the first."""
+        """``retry_time``: seconds; with a single attempt there is nothing to spread over it."""
         self.max_attempts = max_attempts
         self.retry_time = retry_time
+        self._ratio = _ratio(max_attempts - 1, retry_time)
 
-    def exhausted(self, attempts: int, failures: Failures, now_ms: int) -> bool:
-        """Whether a message whose handler has just failed is given up.
+    def exhausted(self, attempts: int) -> bool:
+        """Whether a message whose handler has just failed is given up."""
+        return attempts >= self.max_attempts
 
-        The clock of whoever had it first may be ahead of ours: without a time there is none to wait for.
+    def delay(self, attempt: int, failures: Failures, now_ms: int, asked: float | None = None) -> float:
+        """Return the seconds until the next attempt.
+
+        Args:
+            attempt: number of the attempt that failed, from 1 on. It exceeds the maximum while nothing may be given up.
+            failures: of the message, this one included.
+            now_ms: wall clock.
+            asked: what the handler asked for, s; the last attempt may come later than that.
         """
-        lasted_ms = max(0, now_ms - failures.since_ms)
-        return attempts >= self.max_attempts and lasted_ms >= self.retry_time * 1000
+        if asked is not None:
+            delay = asked
+        elif self._ratio is None or attempt >= self.max_attempts:
+            delay = back_off(attempt, RETRY_FIRST_S, RETRY_MAX_S)
+        else:
+            delay = RETRY_FIRST_S * self._ratio ** (attempt - 1) * random.uniform(0.8, 1.2)  # noqa: S311
+        return max(delay, self.before_last(attempt, failures, now_ms))
+
+    def before_last(self, attempts: int, failures: Failures, now_ms: int) -> float:
+        """Return the seconds before the last attempt may begin; 0 = at once, or another attempt comes next.
+
+        A new holder of the partition does not know the delay of its predecessor. Without this wait a few restarts would use up all attempts.
+        """
+        if attempts != self.max_attempts - 1:
+            return 0.0
+        # The clock of the previous holder may be ahead of ours: less than nothing has not passed.
+        passed = max(0, now_ms - failures.since_ms) / 1000
+        return max(0.0, self.retry_time - passed)
 
     def died_of_it(self, attempts: int, failures: Failures | None) -> bool:
         """Whether a message that was running when its consumer died is given up without another attempt."""
@@ -55,73 +77,29 @@ class RetryPolicy:
         """Attempts that ended without a word."""
         return attempts - (failures.attempts if failures is not None else 0)
 
-    @staticmethod
-    def delay(attempt: int) -> float:
-        """Seconds until the next attempt: 0.1, 0.2, … up to a minute, each a little off so that many do not come at once."""
-        return back_off(attempt, RETRY_FIRST_S, RETRY_MAX_S)
+
+def _ratio(delays: int, seconds: float) -> float | None:
+    """Return the growth with which so many delays sum up to ``seconds``; None = doubling them takes as long already."""
+    doubled = sum(min(RETRY_MAX_S, RETRY_FIRST_S * 2.0**each) for each in range(min(delays, 10)))
+    doubled += RETRY_MAX_S * max(0, delays - 10)
+    if delays < 2 or doubled >= seconds:  # noqa: PLR2004 - a single delay is the retry time itself
+        return None
+    low, high = 1.0, seconds / RETRY_FIRST_S
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if _sum(middle, delays, seconds) < seconds:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
-class Breaker:
-    """Notices that nearly everything fails; then few attempts are begun until some succeed again.
-
-    It opens when :data:`TRIPPING` different messages have failed in a row. A topic with some that fail for ever does not get there:
-    others succeed between them. While it is open nothing may be given up.
-    """
-
-    def __init__(self, concurrency: int, *, enabled: bool = True) -> None:
-        """``concurrency``: attempts at once while it is closed."""
-        self._concurrency = concurrency
-        self._enabled = enabled
-        self._failed: set[object] = set()
-        self._limit = 0
-        """Attempts at once while it is open; 0 = it is closed."""
-        self._pause = PROBE_FIRST_S
-        self._next_at = 0.0
-        self.opened_at = 0.0
-        """By the clock of whoever calls, s."""
-        self.reason = ""
-        """Of the last failure."""
-
-    @property
-    def open(self) -> bool:
-        """Whether nearly everything fails."""
-        return self._limit > 0
-
-    def failed(self, message: object, reason: str, now: float) -> bool:
-        """An attempt failed. Returns whether that opened it."""
-        self._failed.add(message)
-        self.reason = reason
-        if self._limit:
-            self._limit //= 2
-            if not self._limit:
-                self._limit = 1
-                self._next_at = now + self._pause
-                self._pause = min(PROBE_MAX_S, 2 * self._pause)
-            return False
-        if not self._enabled or len(self._failed) < TRIPPING:
-            return False
-        self._limit = 1
-        self._pause = PROBE_FIRST_S
-        self.opened_at, self._next_at = now, now + self._pause
-        return True
-
-    def succeeded(self) -> bool:
-        """An attempt ended well. Returns whether that closed it."""
-        if self._failed:
-            self._failed.clear()
-        if not self._limit:
-            return False
-        self._limit *= 2
-        self._pause, self._next_at = PROBE_FIRST_S, 0.0
-        if self._limit < self._concurrency:
-            return False
-        self._limit = 0
-        return True
-
-    def room(self, running: int, now: float) -> bool:
-        """Whether another attempt may begin beside so many."""
-        return not self._limit or (running < self._limit and now >= self._next_at)
-
-    def wait(self, now: float) -> float:
-        """Seconds until one may, as far as time alone decides."""
-        return max(0.0, self._next_at - now)
+def _sum(ratio: float, delays: int, limit: float) -> float:
+    """Return the sum of growing delays, or a number above ``limit``."""
+    total, delay = 0.0, RETRY_FIRST_S
+    for _ in range(delays):
+        total += delay
+        if total > limit:
+            break
+        delay *= ratio
+    return total

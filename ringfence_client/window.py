@@ -127,10 +127,9 @@ class Window:
         parked is read twice. Where the last look brought nothing new, the next one waits until the window has moved on, or
         until so little is finished that there is time for it.
         """
-        parked = len(self.resident.parked)
-        if not self._groups or (not parked and self.resident.takes(fetch_max)):
-            return True
-        if not idle or parked >= PARKED_MAX or self.resident.full:
+        if not self._groups or (not self.resident.backlog and self.resident.takes(fetch_max)):
+            return len(self.resident.parked) < PARKED_MAX and not self.resident.full
+        if not idle or len(self.resident.parked) >= PARKED_MAX or self.resident.full:
             return False
         return not self._in_vain or self._slow or 4 * len(self.resident) <= 3 * self._kept_then
 
@@ -144,6 +143,10 @@ class Window:
     def record(self, offset: int) -> Any | None:
         """The record; None = it is parked."""
         return self.resident.record(offset)
+
+    def set_aside(self, offset: int) -> None:
+        """Note that a message waits for its next attempt, or for an operator: its record need not stay in memory."""
+        self.resident.set_aside(offset, self._groups[offset])
 
     def unpark(self, records: Sequence[Any], *, always: bool) -> bool:
         """Keep those that are parked, as far as there is room; with ``always`` the first in any case.

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from ringfence_client import ConsumerOptions, GroupConsumer, Message
+from ringfence_client.breaker import Breaker
 from ringfence_client.handler import HandlerError
-from ringfence_client.retries import TRIPPING
 from tests.support.browser import pages_of
 from tests.support.consuming import Recorder, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
 from tests.support.leases import Outsider
+
+RUN = Breaker(1).run_needed
+"""First attempts that open a breaker which has seen nothing yet."""
 
 
 class Hangs:
@@ -191,9 +194,9 @@ async def test_outage(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
             raise ConnectionRefusedError("the database is away")
 
     handler = Recorder(work)
-    messages = 8 * TRIPPING
+    messages = 8 * RUN
     async with consuming(bootstrap) as bench:
-        running = await bench.start(handler, concurrency=4, max_attempts=TRIPPING)
+        running = await bench.start(handler, concurrency=4, max_attempts=RUN)
         bench.send(*(Sent(None, b"%d" % each, b"") for each in range(messages)))
         breaker = running.consumer.dispatcher.breaker
         await until(lambda: breaker.open, lambda: str(handler.begun))
@@ -206,7 +209,7 @@ async def test_outage(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
             503,
             ["nearly every attempt fails, the last with: ConnectionRefusedError: the database is away"],
         )
-        assert len({offset for _, offset, _ in handler.begun}) <= TRIPPING + 8
+        assert len({offset for _, offset, _ in handler.begun}) <= RUN + 8
 
         up.set()
         await bench.until_next(running, messages)
@@ -231,16 +234,16 @@ async def test_nothing_is_given_up_in_an_outage(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         running = await bench.start(handler, concurrency=1, max_attempts=1)
         # Enough to open it, each in its only attempt.
-        bench.send(*(Sent(None, b"%d" % each, b"") for each in range(3 * TRIPPING)))
+        bench.send(*(Sent(None, b"%d" % each, b"") for each in range(3 * RUN)))
         await until(lambda: running.consumer.dispatcher.breaker.open, lambda: str(handler.begun))
         given_up = len(handler.begun)
         await until(lambda: len(handler.begun) > given_up + 1, lambda: "nothing is tried")
         up.set()
-        await bench.until_next(running, 3 * TRIPPING)
+        await bench.until_next(running, 3 * RUN)
         await running.stop()
 
-        assert len(await bench.letters()) == TRIPPING - 1
-        assert len(handler.done) == 2 * TRIPPING + 1
+        assert len(await bench.letters()) == RUN - 1
+        assert len(handler.done) == 2 * RUN + 1
 
 
 async def test_last_attempt_shows_its_trace(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,12 +9,17 @@ _ATTEMPTS: Final = "ringfence_client/attempts.py"
 _DISPATCHER: Final = "ringfence_client/dispatcher.py"
 _HANDLER: Final = "ringfence_client/handler.py"
 _LETTERS: Final = "ringfence_client/dead_letters.py"
+_BREAKER: Final = "ringfence_client/breaker.py"
+_RESIDENT: Final = "ringfence_client/resident.py"
 _RETRIES: Final = "ringfence_client/retries.py"
 _WRITER: Final = "ringfence_client/writer.py"
 _CONSUMER_TESTS: Final = "tests/integration/test_group_consumer.py"
 _HANDLER_TESTS: Final = "tests/unit/test_handler.py"
 _HANGS: Final = "tests/integration/test_group_hangs.py"
 _RETRY_TESTS: Final = "tests/unit/test_retries.py"
+_BREAKER_TESTS: Final = "tests/unit/test_breaker.py"
+_RESIDENT_TESTS: Final = "tests/unit/test_resident.py"
+_SICK_MESSAGES: Final = "tests/integration/test_group_sick_messages.py"
 _SICK: Final = "tests/integration/test_group_sick.py"
 
 _WAITING: Final = (
@@ -102,8 +107,8 @@ _GIVING_UP: Final = (
         (
             Patch(
                 _ATTEMPTS,
-                "if self._policy.exhausted(attempt, failures, now_ms) and not self._breaker.open:",
-                "if self._policy.exhausted(attempt, failures, now_ms):",
+                "if self._policy.exhausted(attempt) and not self._breaker.open:",
+                "if self._policy.exhausted(attempt):",
             ),
         ),
         f"{_HANGS}::test_nothing_is_given_up_in_an_outage",
@@ -113,31 +118,64 @@ _GIVING_UP: Final = (
         "While nothing succeeds everything is tried again and again.",
         (
             Patch(
-                _RETRIES,
+                _BREAKER,
                 "return not self._limit or (running < self._limit and now >= self._next_at)",
                 "return True",
             ),
         ),
-        f"{_RETRY_TESTS}::test_opens_when_everything_fails",
+        f"{_BREAKER_TESTS}::test_opens_when_everything_fails",
         (f"{_HANGS}::test_outage",),
     ),
     Mutant(
-        "one-poison-message-slows-all",
-        "A message that always fails slows the whole consumer down.",
-        (Patch(_RETRIES, "len(self._failed) < TRIPPING", "False"),),
-        f"{_RETRY_TESTS}::test_one_message_does_not_open_it",
+        "retries-open-the-breaker",
+        "Messages that always fail slow the whole consumer down.",
+        (
+            Patch(_BREAKER, "self._run += first", "self._run += 1"),
+            Patch(_BREAKER, "not first or self._run", "self._run"),
+        ),
+        f"{_BREAKER_TESTS}::test_retries_do_not_open_it",
+    ),
+    Mutant(
+        "sick-share-is-not-learned",
+        "Where nine of ten messages fail the breaker opens again and again.",
+        (Patch(_BREAKER, "math.ceil(math.log(CHANCE) / math.log(self._share))", "RUN_MIN"),),
+        f"{_BREAKER_TESTS}::test_sick_messages_are_no_outage",
+    ),
+    Mutant(
+        "retries-take-all-slots",
+        "Healthy groups wait until groups that fail for ever leave a slot.",
+        (Patch(_DISPATCHER, "max(1, options.concurrency // 2)", "options.concurrency"),),
+        f"{_SICK_MESSAGES}::test_retries_have_half_of_the_slots",
+    ),
+    Mutant(
+        "predecessors-failures-are-fresh",
+        "After a takeover the oldest messages come first, and with them all that fail for ever.",
+        (Patch(_DISPATCHER, "                if not turn.has_failed:\n", "                if True:\n"),),
+        f"{_SICK_MESSAGES}::test_restarts_do_not_shorten_the_retry_time",
+    ),
+    Mutant(
+        "waiting-groups-fill-the-window",
+        "A few thousand groups that wait keep every other group out of memory.",
+        (
+            Patch(
+                _RESIDENT,
+                "(self._room(group, share) or self._make_room(group, share))",
+                "self._room(group, share)",
+            ),
+        ),
+        f"{_RESIDENT_TESTS}::test_what_waits_makes_room_for_fresh_groups",
     ),
     Mutant(
         "count-alone",
         "A message is given up seconds after it failed first, while what it needs restarts.",
-        (Patch(_RETRIES, " and lasted_ms >= self.retry_time * 1000", ""),),
-        f"{_RETRY_TESTS}::test_default_outlives_minutes",
+        (Patch(_RETRIES, "return max(0.0, self.retry_time - passed)", "return 0.0"),),
+        f"{_RETRY_TESTS}::test_a_new_holder_keeps_the_retry_time",
     ),
     Mutant(
         "clock-behind-tries-for-ever",
         "A consumer whose clock is behind tries a message that always fails until its clock has come to where another's was.",
-        (Patch(_RETRIES, "max(0, now_ms - failures.since_ms)", "now_ms - failures.since_ms"),),
-        f"{_RETRY_TESTS}::test_clock_behind",
+        (Patch(_RETRIES, "max(0, now_ms - failures.since_ms)", "(now_ms - failures.since_ms)"),),
+        f"{_RETRY_TESTS}::test_a_new_holder_keeps_the_retry_time",
     ),
     Mutant(
         "restarts-count-as-deaths",

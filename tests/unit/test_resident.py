@@ -275,3 +275,40 @@ def test_no_room_for_anything() -> None:
     other.unpark([Fetched(1, b"a", _value(7 * 2**20))], always=True)
 
     assert other.record(1) is not None
+
+
+def test_what_waits_makes_room_for_fresh_groups() -> None:
+    """Groups that wait for their next attempt keep their records only as long as nobody else needs the room."""
+    kept = _kept(10)
+    for each in range(10):
+        kept.add(Fetched(each, b"sick %d" % each))
+        kept.set_aside(each, b"sick %d" % each)
+    assert _there(kept, range(10)) == list(range(10))
+
+    for each in range(10, 15):
+        kept.add(Fetched(each, b"fresh %d" % each))
+
+    assert _there(kept, range(15)) == list(range(5, 15))
+    assert kept.backlog == 0
+    assert kept.is_evicted(0)
+    assert kept.wanted() is None
+
+    kept.recall(5)
+    kept.add(Fetched(15, b"fresh 15"))
+    assert _there(kept, range(16)) == [5, *range(7, 16)]
+
+    kept.unpark([Fetched(0, b"sick 0")], always=True)
+    assert kept.record(0) is not None
+    assert not kept.is_evicted(0)
+    for each in range(16):
+        kept.drop(each, b"sick %d" % each if each < 10 else b"fresh %d" % each)
+    assert (kept.bytes, len(kept), len(kept.parked)) == (0, 0, 0)
+
+
+def test_what_is_set_aside_does_not_count_as_backlog() -> None:
+    """The log is read on while only those that wait fill the room."""
+    kept = _kept(10, *(Fetched(each, b"g%d" % each) for each in range(10)))
+    assert not kept.takes(2)
+    for each in range(10):
+        kept.set_aside(each, b"g%d" % each)
+    assert kept.takes(2)

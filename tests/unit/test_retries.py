@@ -1,73 +1,95 @@
-"""When a message is given up, and when everything slows down."""
+"""When a failed message is tried again, and when it is given up."""
 
+import itertools
 import math
 
 import pytest
 
 from ringfence_client import ConsumerOptions
-from ringfence_client.retries import (
-    PROBE_FIRST_S,
-    PROBE_MAX_S,
-    RETRY_MAX_S,
-    TRIPPING,
-    Breaker,
-    Failures,
-    RetryPolicy,
-)
-
-MINUTE_MS = 60_000
+from ringfence_client.retries import Failures, RetryPolicy
 
 
-def given_up_after(policy: RetryPolicy) -> tuple[int, float]:
-    """Attempts and seconds until a message that always fails at once is given up."""
-    now, attempts, failures = 0.0, 0, Failures(0, 0)
+def given_up_after(policy: RetryPolicy) -> list[float]:
+    """Seconds at which a message that always fails at once is attempted, until it is given up."""
+    now, attempts, failures, begun = 0.0, 0, Failures(0, 0), []
     while True:
+        begun.append(now)
         attempts += 1
         failures = Failures(attempts, failures.since_ms)
-        if policy.exhausted(attempts, failures, round(now * 1000)):
-            return attempts, now
-        now += policy.delay(attempts)
+        if policy.exhausted(attempts):
+            return begun
+        now += policy.delay(attempts, failures, round(now * 1000))
 
 
 def test_default_outlives_minutes() -> None:
-    """Without a word of the user a message is tried for ten minutes, and then soon given up."""
-    attempts, seconds = given_up_after(ConsumerOptions().policy)
+    """By default a message is tried five times within ten minutes, soon at first."""
+    begun = given_up_after(ConsumerOptions().policy)
 
-    assert 600 <= seconds <= 600 + 2 * RETRY_MAX_S
-    assert attempts < 30
+    assert len(begun) == 5
+    assert begun[1] < 0.2
+    assert 599.9 <= begun[-1] <= 720
 
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_chosen_count_alone(count: int) -> None:
-    """Who says how often means just that."""
-    attempts, seconds = given_up_after(ConsumerOptions(max_attempts=count).policy)
+    """A maximum without a retry time is reached within seconds."""
+    begun = given_up_after(ConsumerOptions(max_attempts=count).policy)
 
-    assert attempts == count
-    assert seconds < 3
-
-
-def test_count_and_time() -> None:
-    """With both, neither is too few."""
-    few, long = given_up_after(ConsumerOptions(max_attempts=1, retry_time=120.0).policy)
-    many, short = given_up_after(ConsumerOptions(max_attempts=12, retry_time=1.0).policy)
-
-    assert (few > 1, 120 <= long <= 120 + 1.2 * 60) == (True, True)
-    assert (many, short > 60) == (12, True)
+    assert len(begun) == count
+    assert begun[-1] < 3
 
 
-def test_clock_behind() -> None:
-    """Who had it first has a clock that is ahead: where no time was asked for, none is waited for; where it was, it is."""
-    failures = Failures(3, since_ms=1_000_000)
+@pytest.mark.parametrize(
+    ("count", "seconds"),
+    [(2, 1.0), (2, 600.0), (3, 5.0), (12, 1.0), (12, 3_600.0), (100, 86_400.0), (100_000, 1.0)],
+)
+def test_a_maximum_is_a_maximum(count: int, seconds: float) -> None:
+    """The attempts are spread over the retry time: never more than the maximum, and the last not before that time."""
+    policy = ConsumerOptions(max_attempts=count, retry_time=seconds).policy
+    if count > 1_000:
+        assert policy.delay(1, Failures(1, 0), 0) < 1
+        return
+    begun = given_up_after(policy)
 
-    assert RetryPolicy(3, 0.0).exhausted(3, failures, now_ms=5_000)
-    assert not RetryPolicy(3, 60.0).exhausted(3, failures, now_ms=5_000)
+    assert len(begun) == count
+    assert begun[-1] >= seconds - 0.01
+    assert begun[-1] <= 1.3 * max(seconds, sum(min(60.0, 0.1 * 2**each) for each in range(count - 1)))
+    delays = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert all(later > earlier / 2 for earlier, later in itertools.pairwise(delays[:-1]))
 
 
-def test_time_alone() -> None:
-    """A time that is chosen is held with the usual count."""
-    attempts, seconds = given_up_after(ConsumerOptions(retry_time=0.0).policy)
+def test_a_single_attempt() -> None:
+    """With one attempt there is nothing to spread."""
+    assert given_up_after(ConsumerOptions(max_attempts=1, retry_time=120.0).policy) == [0.0]
 
-    assert (attempts, seconds < 3) == (5, True)
+
+def test_what_the_handler_asks_for() -> None:
+    """Its delay is taken, but the last attempt still waits for the retry time."""
+    policy = RetryPolicy(4, 60.0)
+    failures = Failures(1, since_ms=0)
+
+    assert policy.delay(1, failures, 1_000, asked=7.0) == 7.0
+    assert policy.delay(2, failures, 1_000, asked=-1.0) <= 0
+    assert policy.delay(3, failures, 10_000, asked=7.0) == 50.0
+    assert policy.delay(3, failures, 10_000, asked=70.0) == 70.0
+
+
+def test_attempts_beyond_the_maximum() -> None:
+    """While nothing may be given up, delays stay below a minute or so."""
+    policy = ConsumerOptions().policy
+    assert max(policy.delay(each, Failures(each, 0), 0) for each in range(5, 50)) <= 1.2 * 60
+
+
+def test_a_new_holder_keeps_the_retry_time() -> None:
+    """It does not know the delay, but the last attempt waits; where its clock is behind, no longer than the retry time."""
+    policy = RetryPolicy(3, 60.0)
+    failures = Failures(2, since_ms=1_000_000)
+
+    assert policy.before_last(1, failures, 1_010_000) == 0
+    assert policy.before_last(2, failures, 1_010_000) == 50
+    assert policy.before_last(2, failures, 1_070_000) == 0
+    assert policy.before_last(2, failures, 5_000) == 60
+    assert RetryPolicy(3, 0.0).before_last(2, failures, 5_000) == 0
 
 
 def test_what_failed_did_not_kill() -> None:
@@ -109,98 +131,3 @@ def test_impossible(options: dict[str, float]) -> None:
     (name,) = options
     with pytest.raises(ValueError, match=f"{name} = "):
         ConsumerOptions(**options)  # type: ignore[arg-type]
-
-
-# -- the breaker ----------------------------------------------------------------------------------------------------
-
-
-def opened(concurrency: int = 8, now: float = 0.0) -> Breaker:
-    """One to which everything has failed."""
-    breaker = Breaker(concurrency)
-    openings = [breaker.failed(each, "down", now) for each in range(TRIPPING)]
-
-    assert openings == [*[False] * (TRIPPING - 1), True]
-    assert breaker.open
-    return breaker
-
-
-def test_opens_when_everything_fails() -> None:
-    """Then one attempt at a time is made, with a growing pause before it."""
-    breaker = opened()
-    now, pauses = 0.0, []
-    for each in range(8):
-        pauses.append(breaker.wait(now))
-
-        assert not breaker.room(0, now)
-
-        now += breaker.wait(now)
-
-        assert breaker.room(0, now)
-        assert not breaker.room(1, now)
-
-        breaker.failed(f"again {each}", "still down", now)
-
-    assert pauses[0] == PROBE_FIRST_S
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == PROBE_MAX_S
-    assert breaker.reason == "still down"
-
-
-def test_one_message_does_not_open_it() -> None:
-    """However often a few fail while nothing else comes."""
-    breaker = Breaker(8)
-    for each in range(10 * TRIPPING):
-        breaker.failed(each % (TRIPPING - 1), "poison", 0.0)
-
-    assert not breaker.open
-    assert breaker.room(7, 0.0)
-
-
-def test_successes_between_keep_it_closed() -> None:
-    """Where others succeed, those that fail are to blame and not what all depend on."""
-    breaker = Breaker(8)
-    for each in range(10 * TRIPPING):
-        breaker.failed(each, "poison", 0.0)
-        if each % (TRIPPING - 1) == 0:
-            breaker.succeeded()
-
-    assert not breaker.open
-
-
-def test_closes_step_by_step() -> None:
-    """Each success doubles what runs at once; a failure halves it; all of it means closed."""
-    breaker = opened(concurrency=8, now=100.0)
-    now = 101.0
-
-    assert not breaker.succeeded()
-    assert breaker.room(1, now)
-    assert not breaker.room(2, now)
-
-    assert not breaker.succeeded()
-    assert breaker.room(3, now)
-
-    breaker.failed("one", "now and then", now)
-
-    assert not breaker.room(2, now)
-    assert breaker.room(1, now)
-
-    assert [breaker.succeeded(), breaker.succeeded()] == [False, True]
-    assert not breaker.open
-    assert breaker.room(100, now)
-
-
-def test_one_handler() -> None:
-    """With one at a time the first success closes it."""
-    breaker = opened(concurrency=1)
-
-    assert breaker.succeeded()
-    assert not breaker.open
-
-
-def test_switched_off() -> None:
-    """Then nothing opens it."""
-    breaker = Breaker(8, enabled=False)
-    for each in range(10 * TRIPPING):
-        breaker.failed(each, "down", 0.0)
-
-    assert not breaker.open

@@ -1,0 +1,154 @@
+"""Messages that always fail cost their own groups and nobody else's, however many there are."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ringfence_client import Message, Reject, Retry
+from tests.support.consuming import Recorder, consuming
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+
+SLOTS = 4
+
+
+def _sick(count: int, first: int = 0) -> list[Sent]:
+    return [Sent(None, b"sick %d" % each, b"sick") for each in range(first, first + count)]
+
+
+def _well(count: int) -> list[Sent]:
+    return [Sent(None, b"well %d" % each, b"well") for each in range(count)]
+
+
+class _Fails:
+    """A handler that fails at sick messages, and counts how many retries ran at once."""
+
+    def __init__(self, pause: float = 0.0) -> None:
+        self.pause = pause
+        self.retrying = 0
+        self.most = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message.value != b"sick":
+            return
+        retry = message.attempt > 1
+        self.retrying += retry
+        self.most = max(self.most, self.retrying)
+        try:
+            await asyncio.sleep(self.pause)
+        finally:
+            self.retrying -= retry
+        raise Retry("sick", delay=0)
+
+
+async def test_retries_have_half_of_the_slots(bootstrap: str) -> None:
+    """Forty groups that are retried without a pause; healthy ones find a slot whenever they come."""
+    fails = _Fails(pause=0.05)
+    handler = Recorder(fails)
+    async with consuming(bootstrap) as bench:
+        bench.send(*_sick(40))
+        running = await bench.start(handler, concurrency=SLOTS, max_attempts=10_000, breaker=False)
+        await until(lambda: fails.most == SLOTS // 2, lambda: f"{fails.most} retries at once")
+        bench.send(*_well(40))
+        await until(lambda: running.consumer.dispatcher.counts["finished"] == 40, lambda: str(handler.done))
+
+        assert fails.most == SLOTS // 2
+
+
+async def test_a_single_slot_alternates(bootstrap: str) -> None:
+    """With one handler retries and healthy groups take turns."""
+    handler = Recorder(_Fails())
+    async with consuming(bootstrap) as bench:
+        bench.send(*_sick(20))
+        running = await bench.start(handler, concurrency=1, max_attempts=10_000, breaker=False)
+        await until(lambda: len(handler.begun) > 60, lambda: str(handler.begun))
+        bench.send(*_well(20))
+        await until(lambda: running.consumer.dispatcher.counts["finished"] == 20, lambda: str(handler.done))
+
+
+async def test_poison_in_an_idle_consumer(bootstrap: str) -> None:
+    """Forty poison messages and nothing else, then five healthy ones: they do not wait, and the breaker stays closed."""
+    handler = Recorder(_Fails())
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, concurrency=SLOTS, max_attempts=1_000)
+        bench.send(*_sick(40))
+        await until(lambda: len(handler.begun) > 400, lambda: str(len(handler.begun)))
+        assert not running.consumer.dispatcher.breaker.open
+        bench.send(*_well(5))
+        await until(lambda: running.consumer.dispatcher.counts["finished"] == 5, lambda: str(handler.done))
+
+
+@pytest.mark.parametrize("sick", [1, 20, 180])
+async def test_share_of_sick_groups(bootstrap: str, sick: int) -> None:
+    """Of 200 groups some fail for ever; all others are handled, and each sick message becomes a dead letter after its attempts."""
+    handler = Recorder(_Fails())
+    async with consuming(bootstrap) as bench:
+        messages = [*_sick(sick), *_well(200 - sick)]
+        messages.sort(key=lambda each: (each.key or b"")[::-1])  # mixed
+        bench.send(*messages)
+        running = await bench.start(handler, concurrency=SLOTS, max_attempts=3, breaker=False)
+        await bench.until_next(running, 200)
+        await running.stop()
+
+        assert len(handler.done) == 200 - sick
+        assert len(await bench.letters()) == sick
+        assert {attempt for _, _, attempt in handler.begun} == {1, 2, 3}
+        assert len(handler.begun) == 200 + 2 * sick
+
+
+async def test_failing_messages_of_a_predecessor_keep_nobody_waiting(bootstrap: str) -> None:
+    """A new holder begins with the oldest messages, which may be those that fail for ever; fresh groups still get half."""
+    fails = _Fails(pause=0.05)
+    handler = Recorder(fails)
+    async with consuming(bootstrap) as bench:
+        bench.send(*_sick(40))
+        running = await bench.start(handler, concurrency=SLOTS, max_attempts=10_000, breaker=False)
+        await until(lambda: len({offset for _, offset, _ in handler.begun}) == 40, lambda: str(handler.begun))
+        await running.stop()
+        fails.most = 0
+        bench.send(*_well(40))
+        running = await bench.start(handler, concurrency=SLOTS, max_attempts=10_000, breaker=False)
+        await until(lambda: running.consumer.dispatcher.counts["finished"] == 40, lambda: str(handler.done))
+
+        assert fails.most <= SLOTS // 2
+
+
+async def test_restarts_do_not_shorten_the_retry_time(bootstrap: str) -> None:
+    """A new holder does not know the delay of the old one; the last attempt waits for the retry time all the same."""
+    handler = Recorder(_Fails())
+    async with consuming(bootstrap) as bench:
+        bench.send(*_sick(1))
+        for _ in range(3):
+            running = await bench.start(handler, max_attempts=3, retry_time=3_600.0)
+            await until(lambda: bool(handler.begun), lambda: "nothing begins")
+            await asyncio.sleep(0.3)  # longer than any attempt that does not wait
+            await running.stop()
+
+        assert [attempt for _, _, attempt in handler.begun] == [1, 2]
+        assert await bench.letters() == []
+
+
+async def test_parked_groups_make_room(bootstrap: str) -> None:
+    """Many more groups wait behind their dead letters than records are kept; healthy ones pass, and a redrive finds its message."""
+    parked = 150
+
+    async def work(message: Message) -> Any:
+        if message.value == b"sick" and not message.redriven:
+            raise Reject("sick")
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*_sick(parked))
+        running = await bench.start(handler, concurrency=SLOTS, on_dead_letter="park", records_max=20)
+        held = running.consumer.partitions[0]
+        await until(lambda: len(held.window.blocked) == parked, lambda: str(len(held.window.blocked)))
+        bench.send(*_well(100))
+        await until(lambda: running.consumer.dispatcher.counts["finished"] == 100, lambda: str(handler.done))
+
+        assert len(held.window.resident) <= 20
+        for each in (0, parked - 1):
+            assert held.redrive(each, 1)
+            held.writer.note()
+        await until(lambda: {0, parked - 1} <= set(handler.offsets), lambda: str(handler.done))
+        assert handler.wrong == []
