@@ -28,10 +28,10 @@ def is_envelope(record: Content) -> bool:
 
 
 def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
-    """The duplicate IDs of messages, by their headers.
+    """Return the duplicate IDs of messages, by their headers.
 
-    The first of ``names`` that is present with a value counts. A null value is no ID; an empty value is one. IDs are
-    bytes and compared as bytes. Of repeated headers the last wins, as in Kafka.
+    The first of ``names`` that has a value counts. A null or empty value is not an ID: a producer whose field is unset
+    would lose all its messages but one. IDs are compared as bytes. The last of repeated headers wins, as in Kafka.
     """
     ids: list[bytes | None] = []
     envelopes: list[int] = []
@@ -45,9 +45,9 @@ def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
             continue
         headers = dict(record.headers)
         found = headers.get(first)
-        if found is None:
-            found = next((value for name in others if (value := headers.get(name)) is not None), None)
-        if found is None:
+        if not found:
+            found = next((value for name in others if (value := headers.get(name))), None)
+        if not found:
             add(None)
         elif len(found) <= ID_BYTES_MAX:
             add(b"\x00" + found)  # as encode_id() does, which would be a call for each message
@@ -87,11 +87,11 @@ class Reader:
         return duplicate_ids(records, self._names)
 
     def _ids_from_key(self, records: Sequence[Content]) -> Found:
-        ids = [None if record.key is None else encode_id(record.key) for record in records]
+        ids = [encode_id(record.key) if record.key else None for record in records]
         return ids, *_marked(records)
 
     def _ids_from_value(self, records: Sequence[Content]) -> Found:
-        ids = [None if record.value is None else digest_id(record.value) for record in records]
+        ids = [digest_id(record.value) if record.value else None for record in records]
         return ids, *_marked(records)
 
 

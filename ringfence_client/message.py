@@ -185,11 +185,11 @@ class MessageFactory:
         self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
     ) -> bytes | None:
         if self._id_from == "key":
-            return key
+            return key or None
         if self._id_from == "value":
-            return None if value is None else blake2b(value, digest_size=32).digest()
+            return blake2b(value, digest_size=32).digest() if value else None
         last = dict(headers)
-        return next((found for name in self._id_headers if (found := last.get(name)) is not None), None)
+        return next((found for name in self._id_headers if (found := last.get(name))), None)
 
 
 def _part_number(header: bytes | None) -> PartNumber | None:

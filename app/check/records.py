@@ -146,9 +146,9 @@ def _ids_of(parts: list[Wanted]) -> Iterator[Id]:
 
 
 def _ids(address: str, headers: Headers) -> tuple[Id, ...]:
-    """The last of several counts; null is none."""
+    """Return the ID, or nothing; the last of several counts, and null and empty are none."""
     found = dict(headers).get(ID_HEADER)
-    return () if found is None else ((address, found),)
+    return ((address, found),) if found else ()
 
 
 def text(value: bytes | None) -> str:

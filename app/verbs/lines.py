@@ -20,7 +20,7 @@ class _Headed(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     id: str | None = None
-    """The duplicate ID; null or missing = none. The empty string is an ID."""
+    """The duplicate ID; null, missing or empty = none."""
     group: str | None = None
     """The record key; null or missing = no group. Of a transaction: what decides where it is judged."""
     headers: tuple[tuple[str, str | None], ...] = ()

@@ -58,10 +58,10 @@ class Composer:
     def _message(self, line: Line) -> Outgoing:
         key, headers = _key_and_headers(line, self._address)
         has_id = any(
-            name in self._address.duplicate_id_headers and content is not None for name, content in headers
+            bool(content) and name in self._address.duplicate_id_headers for name, content in headers
         )
         partition = -1
-        if key is None and line.id is not None:
+        if key is None and line.id:
             # A resend must reach the same lane, or nobody sees that it is one.
             partition = self._home[line.id.encode()]
         return Outgoing(key, line.payload, headers, partition, has_id)

@@ -64,6 +64,8 @@ def find(settings: Settings, address: str, identifier: str, as_json: bool, of: s
         IdFormatError: ``identifier`` is not what it says it is.
     """
     owner, encoded_id = settings.configured(address), parse_id(identifier)
+    if encoded_id == codec.encode_id(b""):
+        raise IdFormatError("an empty ID is the same as none: no ring holds it; name the ID of a message")
     if of is not None and settings.configured(of).name != owner.name:
         encoded_id = codec.foreign_id(of, encoded_id)
         if of not in owner.transaction_addresses:

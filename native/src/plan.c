@@ -87,7 +87,8 @@ static int scan_record(const Rules *rules, const uint8_t *bytes, const Record *r
     if (rules->id_from == FROM_KEY) scan->id = key;
     else if (rules->id_from == FROM_VALUE) scan->id = value;
     else
-        for (int i = 0; i < rules->ids_count && scan->id.length < 0; i++) scan->id = ids[i];
+        for (int i = 0; i < rules->ids_count && scan->id.length <= 0; i++) scan->id = ids[i];
+    if (scan->id.length == 0) scan->id = NOTHING; /* an empty value is no ID */
     if (rules->group_header.bytes == NULL) scan->group = key;
     else if (scan->group.length <= 0) scan->group = (Part){rules->default_group.bytes, (int32_t)rules->default_group.length};
     scan->digest = scan->id.length > ID_BYTES_MAX || (rules->id_from == FROM_VALUE && scan->id.length >= 0);

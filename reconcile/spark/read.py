@@ -243,12 +243,12 @@ def header(name: str) -> Column:
 
 
 def id_of(dialect: Dialect) -> Column:
-    """HornetQ's duplicate ID: bytes; null = none. A digest stands for a value."""
+    """HornetQ's duplicate ID: bytes; null = none. A digest stands for a value. An empty value is not an ID."""
     if dialect.id_from == "key":
-        return F.col("key")
+        return F.when(F.length("key") > 0, F.col("key"))
     if dialect.id_from == "value":
-        return F.unhex(F.sha2("value", 256))
-    return F.coalesce(*(header(each) for each in dialect.id_headers))
+        return F.when(F.length("value") > 0, F.unhex(F.sha2("value", 256)))
+    return F.coalesce(*(F.when(F.length(header(each)) > 0, header(each)) for each in dialect.id_headers))
 
 
 def group_of(dialect: Dialect) -> Column:

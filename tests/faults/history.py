@@ -97,8 +97,8 @@ class Record(NamedTuple):
 
 
 def id_in_header(record: Record) -> bytes | None:
-    """The duplicate ID where the configuration says nothing else. Null = none; empty = an ID."""
-    return record.header(ID_HEADER)
+    """The duplicate ID where the configuration says nothing else. Null or empty = none."""
+    return record.header(ID_HEADER) or None
 
 
 def group_in_key(record: Record) -> bytes | None:

@@ -25,6 +25,9 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "aborted", "partitions": 1},
     {"name": "markers", "partitions": 1},
     {"name": "nokey", "partitions": 1},
+    {"name": "empty", "partitions": 1, "duplicate_id_headers": ["_AMQ_DUPL_ID", "X-Second"]},
+    {"name": "empty-key", "partitions": 1, "duplicate_id_from": "key", "group_header": "g"},
+    {"name": "empty-value", "partitions": 1, "duplicate_id_from": "value"},
     {"name": "compressed", "partitions": 1},
 ]
 
@@ -143,7 +146,7 @@ def test_configured_header_names(running: Running) -> None:
 
 
 def test_ids_are_bytes(running: Running) -> None:
-    """IDs are compared as bytes: case, encodings and trailing zeros make another ID; an empty one is an ID."""
+    """IDs are compared as bytes: case, encodings and trailing zeros make another ID."""
     unlike = [
         b"id",
         b"ID",
@@ -151,13 +154,35 @@ def test_ids_are_bytes(running: Running) -> None:
         b"\xff\xfe",
         "ü".encode(),
         "ü".encode("latin-1"),
-        b"",
         b"x" * 300,
         b"x" * 301,
     ]
     got = running.outcome("bytes", [Sent(each, b"g") for each in unlike * 2])
 
     assert ids(got) == unlike
+
+
+def test_empty_ids_are_none(running: Running) -> None:
+    """A producer with an unset field loses nothing: its messages pass unchecked, and the next name is asked."""
+    first = [Sent(b"", b"g", b"%d" % each) for each in range(5)]
+    second = [Sent(b"", b"g", b"other", (("X-Second", b"a"),))] * 2
+    got = running.outcome("empty", [*first, *second])
+
+    assert [each.value for each in got] == [*(b"%d" % each for each in range(5)), b"other"]
+    lane = running.worker.health()[1]["lanes"]["empty-0"]
+    assert (lane["unchecked"], lane["accepted"], lane["duplicates"]) == (5, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("address", "empty", "twice"),
+    [
+        ("empty-key", Sent(None, b"", b"v"), Sent(None, b"k", b"v")),
+        ("empty-value", Sent(None, b"k", b""), Sent(None, b"k", b"v")),
+    ],
+)
+def test_empty_keys_and_values_are_no_ids(running: Running, address: str, empty: Sent, twice: Sent) -> None:
+    """Where key or value are the ID, an empty one is none."""
+    assert len(running.outcome(address, [empty, empty, twice, twice])) == 3
 
 
 def test_accepted_record_is_unchanged(running: Running) -> None:

@@ -133,16 +133,16 @@ MUTANTS: Final = (
         f"{_PATH_TESTS}::test_refused_burns_no_slot",
     ),
     Mutant(
-        "empty-id-is-none",
-        "A message whose ID is empty passes as often as it comes.",
+        "empty-id-is-an-id",
+        "A producer with an unset field loses all its messages but one.",
         (
             Patch(
                 "agents/verdict.py",
-                "        if found is None:\n            add(None)\n",
                 "        if not found:\n            add(None)\n",
+                "        if found is None:\n            add(None)\n",
             ),
         ),
-        "tests/unit/test_verdict.py::test_empty_value_is_an_id",
+        "tests/unit/test_verdict.py::test_empty_value_is_no_id",
     ),
     Mutant(
         "first-repeat-wins",

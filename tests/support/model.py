@@ -49,7 +49,7 @@ def plans(draw: st.DrawFn, capacity: int | None = None) -> Plan:
     partitions = draw(st.integers(1, 3))
     message = st.builds(
         Message,
-        id=st.sampled_from([None, b"", *(b"id%d" % number for number in range(9))]),
+        id=st.sampled_from([None, b"", *(b"id%d" % number for number in range(7))]),
         group=st.sampled_from([None, b"g0", b"g1", b"g2", b"g3"]),
         partition=st.integers(0, partitions - 1),
         outcome=st.sampled_from([Outcome.OK] * 6 + [Outcome.UNKNOWN, Outcome.FAIL]),
@@ -103,7 +103,7 @@ class Model:
 
     def _send(self, number: int, message: Message, queue: deque[Record]) -> None:
         token = b"%d" % number
-        self.history.sends.append(Send(token, message.id, message.group, message.outcome))
+        self.history.sends.append(Send(token, message.id or None, message.group, message.outcome))
         lands = {Outcome.OK: True, Outcome.FAIL: False, Outcome.UNKNOWN: self.dice.random() < 0.5}
         if not lands[message.outcome]:
             return

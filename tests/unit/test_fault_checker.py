@@ -68,14 +68,15 @@ def test_lost_with_its_resend() -> None:
 
 
 def test_lost_without_an_id() -> None:
-    """What has no ID is no duplicate of anything; an empty ID is one, a null value is none."""
+    """A message without an ID is not a duplicate of anything; a null or empty value is no ID."""
     plain, other = arrive(0, None), arrive(1, None)
     null = arrive(2, None, headers=(("_AMQ_DUPL_ID", None),))
     empty, again = arrive(3, b""), arrive(4, b"")
 
     assert found(story([plain, other], accept(plain))) == {"LOST": 1}
     assert found(story([plain, null], accept(plain))) == {"LOST": 1}
-    assert found(story([empty, again], accept(empty))) == {}
+    assert found(story([empty, again], accept(empty))) == {"LOST": 1}
+    assert found(story([empty, again], accept(empty, again))) == {}
 
 
 def test_lost_where_the_original_is_in_another_lane() -> None:

@@ -66,7 +66,7 @@ def test_null_key() -> None:
         ((("_HQ_DUPL_ID", b"2"), ("_AMQ_DUPL_ID", b"1")), b"1"),
         ((("_HQ_DUPL_ID", b"2"), ("_AMQ_DUPL_ID", None)), b"2"),
         ((("_AMQ_DUPL_ID", b"1"), ("_AMQ_DUPL_ID", b"2")), b"2"),
-        ((("_AMQ_DUPL_ID", b""),), b""),
+        ((("_AMQ_DUPL_ID", b""),), None),
     ],
 )
 def test_id_of_headers(headers: Headers, found: bytes | None) -> None:

@@ -86,9 +86,11 @@ def test_null_as_the_last_repeat() -> None:
     assert duplicate_id([*repeated, ("_HQ_DUPL_ID", b"2")], NAMES) == encode_id(b"2")
 
 
-def test_empty_value_is_an_id() -> None:
-    """An empty value is an ID, and the next name is not asked."""
-    assert duplicate_id([("_AMQ_DUPL_ID", b""), ("_HQ_DUPL_ID", b"2")], NAMES) == encode_id(b"")
+def test_empty_value_is_no_id() -> None:
+    """An empty value is the same as none: the next name is asked. A producer with an unset field loses no message."""
+    assert duplicate_id([("_AMQ_DUPL_ID", b""), ("_HQ_DUPL_ID", b"2")], NAMES) == encode_id(b"2")
+    assert duplicate_id([("_AMQ_DUPL_ID", b""), ("_HQ_DUPL_ID", b"")], NAMES) is None
+    assert duplicate_id([("_AMQ_DUPL_ID", b"1"), ("_AMQ_DUPL_ID", b"")], NAMES) is None
 
 
 def test_long_id() -> None:
@@ -111,7 +113,7 @@ def test_ids_from_header() -> None:
         Given([("_HQ_DUPL_ID", b"")]),
     ]
 
-    assert _reader().ids(records)[0] == [encode_id(b"1"), None, encode_id(b"")]
+    assert _reader().ids(records)[0] == [encode_id(b"1"), None, None]
     assert _reader().ids([])[0] == []
 
 
@@ -128,23 +130,23 @@ def test_ids_from_configured_headers() -> None:
 
 
 def test_ids_from_key() -> None:
-    """The key is the ID, as bytes: null is none, empty is one, a long one is its digest; headers say nothing."""
+    """The key is the ID, as bytes: null and empty are none, a long one is its digest; headers say nothing."""
     headers: Headers = [("_AMQ_DUPL_ID", b"other")]
     keys = [b"k", None, b"", b"x" * 257]
 
     ids = _reader(duplicate_id_from="key").ids([Given(headers, key=each) for each in keys])[0]
 
-    assert ids == [encode_id(b"k"), None, encode_id(b""), digest_id(b"x" * 257)]
+    assert ids == [encode_id(b"k"), None, None, digest_id(b"x" * 257)]
 
 
 def test_ids_from_value() -> None:
-    """The digest of the value is the ID, however short: null is none, empty is one; headers and key say nothing."""
+    """The digest of the value is the ID, however short: null and empty are none; headers and key say nothing."""
     headers: Headers = [("_AMQ_DUPL_ID", b"other")]
     values = [b"v", None, b"", b"x" * 1_000]
 
     ids = _reader(duplicate_id_from="value").ids([Given(headers, key=b"k", value=each) for each in values])[0]
 
-    assert ids == [digest_id(b"v"), None, digest_id(b""), digest_id(b"x" * 1_000)]
+    assert ids == [digest_id(b"v"), None, None, digest_id(b"x" * 1_000)]
     assert {len(each) for each in ids if each is not None} == {33}
 
 
