@@ -13,8 +13,8 @@ from ringfence_kafka import wire
 
 MALFORMED: Final = ""
 """The source of a hop that cannot be read: what has one belongs into quarantine."""
-_OF_BRIDGES: Final = "_RF_BRIDGE_"
-"""Headers that begin so end at the address that a bridge leads to."""
+OF_BRIDGES: Final = (wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS)
+"""Headers that end at the address that a bridge leads to."""
 _OFFSET: Final = "(0|[1-9][0-9]{0,18})"
 _HOP: Final = rf"\A[a-zA-Z0-9._-]{{1,200}}/[a-zA-Z0-9_-]{{22}}/(0|[1-9][0-9]{{0,9}})/{_OFFSET}\z"
 _NUMBER: Final = rf"\A{_OFFSET}\z"
@@ -52,11 +52,11 @@ def is_bridged() -> Column:
 
 def left_behind() -> Column:
     """Of an accepted record: a digest of the headers of bridges that it still has. Only the members that it passed may stand there."""
-    kept = F.filter(
-        "headers", lambda each: (each["key"] == wire.HEADER_HOPS) | each["key"].startswith(_OF_BRIDGES)
-    )
+    kept = F.filter("headers", lambda each: each["key"].isin(wire.HEADER_HOPS, *OF_BRIDGES))
     names = F.array_join(F.col("headers")["key"], " ")
-    perhaps = names.contains(wire.HEADER_HOPS) | names.contains(_OF_BRIDGES)
+    perhaps = names.contains(wire.HEADER_HOPS)
+    for each in OF_BRIDGES:
+        perhaps |= names.contains(each)
     return F.when(perhaps, _digest(kept))
 
 

@@ -16,6 +16,12 @@ HEADERS_FEW: Final = 4
 """Most records have no more headers."""
 ID_BYTES_MAX: Final = 256
 """An audit keeps longer IDs as digests."""
+OURS: Final = (
+    wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_ORIGINAL, wire.HEADER_REASON, wire.HEADER_TIMESTAMP, wire.HEADER_CONSUMER_GROUP,
+    wire.HEADER_ATTEMPTS, wire.HEADER_REDRIVEN, wire.HEADER_TRANSACTION, wire.HEADER_PART, wire.HEADER_BRIDGE_APP, wire.HEADER_HOPS,
+    *hops.OF_BRIDGES,
+)  # fmt: skip
+"""Names of headers that Ringfence writes, replaces or leaves out. Every other header is the producer's: it must come out as it went in."""
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 """Topic → partition → offsets from, to."""
 
@@ -285,7 +291,7 @@ def headers_digest() -> Column:
 
 
 def _is_users(header: Column) -> Column:
-    return ~header["key"].startswith(wire.RESERVED_PREFIX)
+    return ~header["key"].isin(*OURS)
 
 
 def place(name: str, topic: Column) -> Column:

@@ -19,8 +19,8 @@ from tests.faults.history import Record
 if TYPE_CHECKING:
     from tests.faults.evidence import Evidence, Input
 
-OF_BRIDGES: Final = "_RF_BRIDGE_"
-"""Headers that begin so end at the address that a bridge leads to."""
+OF_BRIDGES: Final = frozenset({"_RF_BRIDGE_DUPL_ID", "_RF_BRIDGE_CONFIRMED", "_RF_BRIDGE_IDS"})
+"""Headers that end at the address that a bridge leads to."""
 KEPT_MAX: Final = 65_536
 """Of one way a lane keeps no more hops, however large its ring is."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")

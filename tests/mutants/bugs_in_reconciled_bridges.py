@@ -32,7 +32,7 @@ MUTANTS: Final = (
     Mutant(
         "night-headers-left-unseen",
         "Headers of a bridge that a worker left on what it accepted are not seen, and the next bridge takes them for its own.",
-        (Patch(_READ, ' | each["key"].startswith(_OF_BRIDGES)', ""),),
+        (Patch(_READ, ".isin(wire.HEADER_HOPS, *OF_BRIDGES)", ".isin(wire.HEADER_HOPS)"),),
         f"{_TESTS}::test_headers_that_are_left",
     ),
     Mutant(

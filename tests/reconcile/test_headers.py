@@ -7,8 +7,9 @@ import random
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from agents import emitter
 from reconcile.spark import envelopes, hops
-from reconcile.spark.read import HEADERS_FEW, Dialect, Targets, headers_digest, inputs, place
+from reconcile.spark.read import HEADERS_FEW, OURS, Dialect, Targets, headers_digest, id_of, inputs, place
 from ringfence_kafka import wire
 
 Header = tuple[str, bytes | None]
@@ -30,7 +31,7 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
         ]
         for _ in range(200)
     ]
-    users = F.filter("headers", lambda each: ~each["key"].startswith(wire.RESERVED_PREFIX))
+    users = F.filter("headers", lambda each: ~each["key"].isin(*OURS))
     plain = F.xxhash64(
         F.transform(users, lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]))
     )
@@ -39,13 +40,34 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
         .select("headers", headers_digest().alias("found"), plain.alias("plain"))
         .collect()
     )
-    own = {
-        tuple(each for each in map(tuple, headers) if not str(each[0]).startswith("_RF_"))
-        for headers in headers
-    }
+    own = {tuple(each for each in map(tuple, headers) if each[0] not in OURS) for headers in headers}
 
     assert [row["found"] for row in rows] == [row["plain"] for row in rows]
     assert len({row["found"] for row in rows}) == len(own)
+
+
+def test_the_names_are_those_of_workers() -> None:
+    """The run does not share the worker's code, but its rule: names, and no prefix. What workers leave out, the run does not compare."""
+    assert set(OURS) == {value for name, value in vars(wire).items() if name.startswith("HEADER_")}
+    assert set(OURS) > emitter.OURS
+
+
+def test_empty_ids_are_none(spark: SparkSession) -> None:
+    """As workers read them: an empty header, key or value is no ID, and the next name is asked."""
+    headers: list[list[Header]] = [
+        [("a", b""), ("b", b"2")],
+        [("a", b""), ("b", b"")],
+        [("a", b"1"), ("a", b"")],
+        [("a", b"1")],
+    ]
+    rows = (
+        _records(spark, *headers).select(id_of(Dialect(("a", "b"), "header", "", "")).alias("id")).collect()
+    )
+    assert [row["id"] and bytes(row["id"]) for row in rows] == [b"2", None, None, b"1"]
+    for source in ("key", "value"):
+        own = spark.createDataFrame([(b"",), (None,), (b"x",)], f"{source} binary")
+        found = own.select(id_of(Dialect((), source, "", "")).alias("id")).collect()
+        assert [row["id"] is not None for row in found] == [False, False, True]
 
 
 def test_no_headers_are_null(spark: SparkSession) -> None:
@@ -125,7 +147,11 @@ def test_the_last_of_a_name(spark: SparkSession) -> None:
 def test_what_is_left_of_a_bridge(spark: SparkSession) -> None:
     """Only where a header is one of these; a name that has theirs within it is none."""
     rows = _records(
-        spark, [("x_RF_HOPS", b"1")], [("_RF_HOPS", b"1")], [("a", b"1"), ("_RF_BRIDGE_HOP", None)], []
+        spark,
+        [("x_RF_HOPS", b"1")],
+        [("_RF_HOPS", b"1")],
+        [("a", b"1"), ("_RF_BRIDGE_IDS", None)],
+        [("_RF_BRIDGE_x", b"1")],
     )
     found = rows.orderBy("number").select(hops.left_behind().isNotNull().alias("there"))
 
