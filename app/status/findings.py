@@ -87,7 +87,21 @@ def _address(status: Status, address: Address) -> Iterator[Finding]:
     for each, lanes in told.items():
         where = _named("lane", [lane.lane for lane in lanes])
         yield Finding(where, f"{each.what}{_waiting(lanes)}", each.do, each.command, stands=each.stands)
+    yield from _limits(status, address)
     yield from _ring(address)
+
+
+def _limits(status: Status, address: Address) -> Iterator[Finding]:
+    """Whether workers say that they do not agree. Each says it of all, so one line of many is enough."""
+    said = dict.fromkeys(text for worker in status.workers for text in worker.limits.get(address.address, ()))
+    if said:
+        yield Finding(
+            f"address {address.address}",
+            f"live workers do not agree on what its rings remember: {'; '.join(said)}; each ring keeps its recorded limits",
+            "give all workers the same file and start those again that have another one",
+            _STATUS,
+            stands=False,
+        )
 
 
 class _Told(NamedTuple):

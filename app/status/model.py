@@ -101,6 +101,8 @@ class Worker:
     buffered_bytes: int | None = None
     """Memory of messages that are under way; None = it does not tell."""
     buffer_limit_bytes: int | None = None
+    limits: dict[str, list[str]] = field(default_factory=dict)
+    """By address: who states which limits, where it sees that live workers do not agree."""
 
 
 @dataclass(frozen=True, slots=True)
