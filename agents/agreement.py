@@ -40,7 +40,7 @@ class Agreement:
         self._together: Together[None, Sequence[Statement] | None] = Together(self._answer)
         """Many lanes open at one moment."""
         self.by_address: dict[str, list[str]] = {}
-        """Who states which limits, of each address whose live workers disagree, as last asked."""
+        """Address → each disagreement on a limit, as last asked. Addresses without one are absent."""
 
     async def stop(self) -> None:
         """Answer nobody any more."""

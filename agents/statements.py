@@ -71,7 +71,7 @@ def decode(user_data: bytes | None, member: str) -> Statement:
 
 
 def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
-    """Return who states which limits of an address, a line each limit that is not the same for all; empty = all live workers agree.
+    """Return a line for each limit of an address on which live workers disagree, with the value of each worker; empty = all agree.
 
     A worker that does not have the address has no say. A member that states nothing agrees with nobody.
     """

@@ -313,7 +313,7 @@ class GroupConsumer:
 
     @property
     def _terms(self) -> terms.Terms:
-        """One consumer that parks a group and another that flows would break the order that parking promises."""
+        """A consumer that parks promises an order. Another one of the group that flows would break it."""
         return {"on_dead_letter": self.options.on_dead_letter}
 
     def _refuse_terms(self, group: terms.Terms) -> None:

@@ -1,8 +1,8 @@
-"""The terms that all members of one group must state alike, because messages would be handled by two rules otherwise. Pure but for one question.
+"""The terms that all members of one group must state alike: else messages would be handled by two rules.
 
-A member states its terms when it joins, as in :mod:`ringfence_client.one_app`. A newcomer looks at the members first. For newcomers that
-look at the same moment, the member that assigns partitions gives nothing to those whose terms differ from those of the holders. Members of
-an earlier version state no terms, and share with everybody.
+A member states its terms when it joins, as in :mod:`ringfence_client.one_app`. A newcomer looks at the members first. Two newcomers may
+look at the same moment. Then the assigning member gives nothing to those with other terms than the holders. Members of an earlier version
+state no terms, and share with everybody.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ LOOK_LIMIT_S: Final = 5.0
 STATED_KEY: Final = "terms of the member"
 """In the user data of a member. With blanks: no topic has such a name."""
 REFUSED_KEY: Final = "terms of the group"
-"""In what a member is given whose terms differ: those that the group goes by."""
+"""In the assignment of a refused member: the terms of the group."""
 
 Terms = Mapping[str, Any]
 """Key of the configuration → value, as JSON gives it back."""
@@ -33,13 +33,13 @@ def stated(user_data: bytes | None) -> str | None:
 
 
 def refused_by(user_data: bytes | None) -> Terms | None:
-    """Return the terms that the group goes by, where the member that is given this has others."""
+    """Return the terms of the group from the assignment of a refused member; None = it is not refused."""
     found = _text(user_data, REFUSED_KEY)
     return None if found is None else json.loads(found)
 
 
 def refusal(terms: str) -> bytes:
-    """Return what a member with other terms is given."""
+    """Return the user data of a refused member's assignment."""
     return json.dumps({REFUSED_KEY: json.loads(terms)}).encode()
 
 

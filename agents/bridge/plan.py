@@ -70,7 +70,7 @@ class Plan:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What all processes of the bridge must have alike: which messages go where, and as what."""
+        """The terms that all processes of the bridge must state alike."""
         rules = {f"target address: {key}": value for key, value in rules_of(self.address).items()}
         return {
             "target_topic": self.target_topic,

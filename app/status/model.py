@@ -102,7 +102,7 @@ class Worker:
     """Memory of messages that are under way; None = it does not tell."""
     buffer_limit_bytes: int | None = None
     limits: dict[str, list[str]] = field(default_factory=dict)
-    """By address: who states which limits, where it sees that live workers do not agree."""
+    """Address → each disagreement of live workers on a limit, as the worker sees it."""
 
 
 @dataclass(frozen=True, slots=True)

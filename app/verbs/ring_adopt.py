@@ -99,7 +99,7 @@ def _due(restore: Restore, own: Mapping[str, Any]) -> bool:
 
 
 def _question(address: AddressSettings, restored: list[Restore], own: Mapping[str, Any]) -> str:
-    """What changes, and what that means for messages that are sent again."""
+    """Return the change, and its meaning for messages that are sent again."""
     recorded = [dict(each.meta.rules) for each in restored if each.meta is not None]
     changes = list(
         dict.fromkeys(

@@ -1,4 +1,4 @@
-"""What changelogs say of an address: whose its topics are, since another address may make the same names, and the rules of its lanes."""
+"""Owner and rules of the lanes of an address, from the changelogs. Another application's address may make the same names."""
 
 import json
 from typing import Final
@@ -16,7 +16,7 @@ META_KEY: Final = b"\x00"
 def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded]]:
     """Read what each lane records, and make sure that the changelogs, and so the forward topics, are those of these addresses.
 
-    What cannot be told is not refused: a changelog that does not exist, that this user may not read, or whose records say nothing.
+    A changelog without an answer is not refused: it does not exist, this user may not read it, or its records state no owner.
 
     Returns:
         Address → lane → what it goes by; lanes whose records do not say it are absent.

@@ -43,7 +43,7 @@ def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
 
 
 def test_lanes_that_go_by_other_rules_than_this_file() -> None:
-    """Nothing is called right or wrong by rules that nobody judged by; a ring promises what it has, not what the file says."""
+    """By rules of nobody no verdict is right or wrong. A ring promises its recorded size, not that of the file."""
     own = _address(id_cache_size=20, duplicate_id_from="key", id_max_age=1.5)
     alike = Recorded({"duplicate_id_from": "key", "group_header": "", "b: group_header": "x"}, 20, 1_500)
     older = Recorded({"duplicate_id_from": "value", "a: group_header": "x"}, 10, 0)
