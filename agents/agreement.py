@@ -10,6 +10,7 @@ from aiokafka.errors import KafkaError
 
 from agents.lane_rules import Rules, unlike_fault
 from agents.statements import Statement, decode, own_statement, unlike_limits
+from ringfence_kafka import clock
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.static import Member
 from ringfence_kafka.together import Together
@@ -21,6 +22,9 @@ ASK_LIMIT_S: Final = 5.0
 STABLE_LIMIT_S: Final = 2.0
 """A group that rebalances does not say what its members state: it is asked again for so long."""
 AGAIN_S: Final = 0.1
+SETTLE_S: Final = 20.0
+"""After a disagreement all must agree for so long. A worker with an older file is alone while the others restart, and must not shrink
+rings meanwhile."""
 
 AskMembers = Callable[[], Awaitable[Sequence[Member]]]
 
@@ -28,13 +32,22 @@ AskMembers = Callable[[], Awaitable[Sequence[Member]]]
 class Agreement:
     """What live workers state, as the group's metadata has it."""
 
-    def __init__(self, settings: Settings, ask_members: AskMembers | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ask_members: AskMembers | None = None,
+        now: Callable[[], float] = clock.now,
+    ) -> None:
         """Nothing is asked yet.
 
         Args:
             settings: Of this worker.
             ask_members: Asks for the members of the workers' group; None = this worker is alone.
+            now: Seconds.
         """
+        self._now = now
+        self._unlike_at: dict[str, float] = {}
+        """Address → when live workers last disagreed."""
         self._own = own_statement(settings)
         self._ask_members = ask_members
         self._together: Together[None, Sequence[Statement] | None] = Together(self._answer)
@@ -52,7 +65,7 @@ class Agreement:
         if statements is None:
             return
         found = {
-            name: those for name in self._own.addresses or () if (those := unlike_limits(name, statements))
+            name: those for name in self._own.addresses or () if (those := self._unlike(name, statements))
         }
         for name, those in found.items():
             if those != self.by_address.get(name):
@@ -69,7 +82,16 @@ class Agreement:
         statements = await self._together.ask(None)
         if statements is None:
             return ["the group does not say what its members state"]
-        return unlike_limits(address, statements)
+        return self._unlike(address, statements)
+
+    def _unlike(self, address: str, statements: Sequence[Statement]) -> list[str]:
+        """As :func:`unlike_limits`, and for a while after it."""
+        found, now = unlike_limits(address, statements), self._now()
+        if found:
+            self._unlike_at[address] = now
+        elif now - self._unlike_at.get(address, -SETTLE_S) < SETTLE_S:
+            return [f"all live workers agree, for less than {SETTLE_S:.0f} s yet"]
+        return found
 
     async def unlike_rules(self, address: str, own: Rules) -> str | None:
         """Return the fault if a live worker states other rules for the address."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tables.codec import Meta, decode_meta, encode_meta
-from tests.support import kafka
+from tests.support import kafka, releases
 from tests.support.kafka import Sent, at_home
 from tests.support.lanes import Group, bench, ids, until
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
@@ -143,6 +143,44 @@ def test_a_rolling_restart_of_static_members_changes_a_size(bootstrap: str, tmp_
         wait_for(lambda: _sizes(one, two) == {5}, lambda: f"{one.health()} {two.health()}\n{two.log()}")
 
     assert between[0] == {500}
+
+
+def test_beside_a_worker_of_an_earlier_version(bootstrap: str, tmp_path: Path) -> None:
+    """Both run lanes of one address. The earlier one states nothing, so rings keep their size until it has ended."""
+    name = kafka.unique("earlier")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    large, small = _file(config, "large", id_cache_size=500), _file(config, "small", id_cache_size=5)
+    old = WorkerProcess(large, "old")
+    old.tree = releases.tree(releases.VERSIONS[-1], tmp_path / "release")
+    try:
+        old.start()
+        old.wait_ready()
+        _send(bootstrap, name, range(20))
+        kafka.wait_count(bootstrap, f"{name}.accepted", 40, PARTITIONS)
+        with worker(small, "new") as new:
+            wait_for(lambda: set(_states(old).values()) == {"open"}, old.log)
+            wait_for(lambda: name in new.health()[1].get("limits", {}), lambda: str(new.health()))
+            beside = _sizes(old, new)
+            said = new.health()[1]["limits"][name]
+            _send(bootstrap, name, range(10, 40))
+            kafka.wait_count(bootstrap, f"{name}.accepted", 80, PARTITIONS)
+            assert old.stop() == 0
+            wait_for(lambda: _sizes(new) == {5}, lambda: f"{new.health()}\n{new.log()}")
+            _send(bootstrap, name, range(36, 50))
+            accepted = kafka.wait_count(bootstrap, f"{name}.accepted", 100, PARTITIONS)
+            back = WorkerProcess(large, "old")
+            back.tree = old.tree
+            back.start()
+            try:
+                back.wait_ready()
+            finally:
+                back.destroy()
+    finally:
+        old.destroy()
+
+    assert beside == {500}
+    assert "states no limits: an earlier version" in said[0]
+    assert len({each.id for each in accepted}) == len(accepted) == 100
 
 
 def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:

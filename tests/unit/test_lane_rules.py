@@ -1,11 +1,12 @@
 """What workers state of their rules, and what follows from a difference: pure."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agents.agreement import Agreement
+from agents.agreement import SETTLE_S, Agreement
 from agents.lane_rules import differences, limits_of, recorded_limits, rules_fault, rules_of, with_limits
 from agents.statements import KEY, Statement, decode, encode, own_statement, unlike_limits
 from app.verbs.ring_adopt import forgets
@@ -125,8 +126,8 @@ def test_who_says_what() -> None:
         "id_cache_size: a says 20000, b says 50", "id_max_age: a says 0, b says 1.5",
     ]  # fmt: skip
     assert unlike_limits("orders", [large, twin])[0] == "id_cache_size: a says 20000, a says 50"
-    (silent,) = unlike_limits("orders", [large, Statement("consumer-1", None)])
-    assert silent.startswith("consumer-1 states no limits")
+    silent = unlike_limits("orders", [large, Statement("consumer-1", None)])
+    assert [each.partition(":")[0] for each in silent] == ["consumer-1 states no limits"]
 
 
 async def test_a_group_that_rebalances_agrees_on_nothing() -> None:
@@ -139,6 +140,34 @@ async def test_a_group_that_rebalances_agrees_on_nothing() -> None:
     assert await alone.on_limits("orders") == []
     await agreement.stop()
     await alone.stop()
+
+
+async def test_agreement_after_a_disagreement_settles() -> None:
+    """A worker with an older file that is alone while the others restart changes nothing; one that saw nobody else does at once."""
+    other = json.dumps({KEY: encode(own_statement(_settings("b", id_cache_size=50)))}).encode()
+    members = [Member("m", None, SimpleNamespace(user_data=other))]
+    now = 100.0
+
+    async def ask() -> list[Member]:
+        return members
+
+    agreement = Agreement(_settings("a"), ask, lambda: now)
+    apart = await agreement.on_limits("orders")
+    members.clear()
+    soon = await agreement.on_limits("orders")
+    now += SETTLE_S - 1
+    await agreement.look()
+    shown = dict(agreement.by_address)
+    now += 1
+    settled = await agreement.on_limits("orders")
+    await agreement.look()
+
+    assert apart == ["id_cache_size: a says 20000, b says 50"]
+    assert soon == shown["orders"] == ["all live workers agree, for less than 20 s yet"]
+    assert settled == []
+    assert agreement.by_address == {}
+    assert await Agreement(_settings("a"), ask, lambda: now).on_limits("orders") == []
+    await agreement.stop()
 
 
 async def _rebalancing() -> list[Member]:
