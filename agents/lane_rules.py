@@ -14,6 +14,8 @@ from tables.codec import Meta
 Rules = Mapping[str, Any]
 """Key of the configuration → value, as JSON gives it back. A key of a target address is written ``<address>: <key>``."""
 
+OWN_FILE: Final = "in this worker's file"
+"""Stands in each fault about rules: no check of topics finds anything there."""
 _TOPICS: Final = ("input_topic", "accepted_topic")
 
 
@@ -98,7 +100,7 @@ def as_written(value: Any) -> str:
 def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
     """Return why a worker must not open a lane of the address: each differing rule with both values, and the way out."""
     found = [
-        f"{key} = {as_written(theirs)} in the lane's record and {as_written(ours)} in this worker's file"
+        f"{key} = {as_written(theirs)} in the lane's record and {as_written(ours)} {OWN_FILE}"
         for key, theirs, ours in differences(recorded, own)
     ]
     if not found:
@@ -112,7 +114,7 @@ def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
 def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | None:
     """Return why a worker must not open a lane that has recorded no rules yet, while another worker states other rules."""
     found = [
-        f"{key} = {as_written(theirs)} at worker {worker} and {as_written(ours)} in this worker's file"
+        f"{key} = {as_written(theirs)} at worker {worker} and {as_written(ours)} {OWN_FILE}"
         for key, theirs, ours in differences(stated, own)
     ]
     if not found:

@@ -7,6 +7,7 @@ messages have waited for longer than it may take.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from agents.lane_rules import OWN_FILE
 from app.status import model
 from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
 from app.status.wording import age, count
@@ -123,7 +124,8 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
             )
             yield _Told(what, do, _STATUS, stands=True)
     elif lane.state == "refused":
-        yield _Told(f"its worker must not run it: {lane.reason}", "", _CHECK, stands=True)
+        command = "" if OWN_FILE in (lane.reason or "") else _CHECK
+        yield _Told(f"its worker must not run it: {lane.reason}", "", command, stands=True)
     elif lane.state == "retrying":
         yield _Told(f"its worker tries again and again: {lane.reason}", "", _CHECK, stands=True)
     elif lane.state in _OPENING:

@@ -64,7 +64,7 @@ def test_a_worker_with_an_older_rule_opens_no_lane(bootstrap: str, tmp_path: Pat
             kafka.wait_count(bootstrap, f"{name}.accepted", 60, PARTITIONS)
             reason = wrong.health()[1]["lanes"][lane]["reason"]
             metrics = wrong.page("/metrics")
-            standing = [each["what"] for each in _status(config)["findings"] if each["stands"]]
+            standing = [each for each in _status(config)["findings"] if each["stands"]]
             shown = run_verb("status", "--config", str(config), check=False)
             wrong.stop()
         finally:
@@ -75,7 +75,8 @@ def test_a_worker_with_an_older_rule_opens_no_lane(bootstrap: str, tmp_path: Pat
     assert 'duplicate_id_from = "header" in the lane\'s record and "value" in this worker\'s file' in reason
     assert f"ringfence rings adopt {name}" in reason
     assert f'ringfence_lane_other_rules{{address="{name}",lane="{lane}"}} 1.0' in metrics
-    assert [reason in each for each in standing] == [True]
+    assert [reason in each["what"] for each in standing] == [True]
+    assert [each["command"] for each in standing] == [""]
     assert shown.returncode == 1
     assert reason in wrong.log()
     assert len({each.id for each in accepted}) == len(accepted) == 80
