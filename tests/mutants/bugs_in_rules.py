@@ -68,7 +68,7 @@ MUTANTS: Final = (
                 "for said, refusal in ((apps, one_app.refusal),):",
             ),
         ),
-        "tests/integration/test_group_sharing.py::test_members_with_another_way_of_dead_letters[True]",
+        "tests/unit/test_terms.py::test_holders_continue",
     ),
     Mutant(
         "run-believes-its-own-file",

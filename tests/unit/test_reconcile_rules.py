@@ -53,6 +53,7 @@ def test_lanes_that_go_by_other_rules_than_this_file() -> None:
         return rules.doubts([own], {"a": cut}, None)
 
     assert doubts() == doubts(alike, alike) == []
+    assert len(doubts(alike, older)) == 1
     (doubt,) = doubts(alike, older)
     assert doubt.why.startswith(
         "lanes 1 of a go by another a: group_header and duplicate_id_from and id_max_age than this file has"
