@@ -1,10 +1,15 @@
 """Rules belong to the lane: a worker with an older file judges nothing by it, and limits change when all live workers state the same."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from agents.agreement import SETTLE_S, Agreement
+from agents.lane import LaneState
+from agents.statements import KEY, Statement, encode, own_statement
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.static import Member
 from tables.codec import Meta, decode_meta, encode_meta
 from tests.support import kafka, releases
 from tests.support.kafka import Sent, at_home
@@ -223,6 +228,68 @@ def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
     assert len(accepted) == 4
     assert len(kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)) == 4
     assert events == ["cleared", "cleared"]
+
+
+async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: Path) -> None:
+    """Verdicts go by the recorded limits, also after a failure; the journal has the size for the reconciliation run; then all change at once."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 8), *ids(0, 8), *ids(0, 8))
+        one = await lanes.opened("one")
+        await lanes.feed(one, 0, 8)
+        await one.close()
+        others = [Member("other", None, _Metadata(lanes.settings))]
+        own: dict[str, Any] = {"id_cache_size": 2, "id_max_age": 60.0, "persist_id_cache": False}
+        two = lanes.lane("two", **own)
+        two.opening._agreement = Agreement(lanes.settings, _answer(others), lambda: now)
+        # Its own statement is that of another file.
+        two.opening._agreement._own = _stated(lanes.settings, **own)
+        now = 0.0
+        two.start(Group())
+        await lanes.feed(two, 8, 12)
+        two.refuse(["a failure"])
+        await until(lambda: two.state is LaneState.REFUSED, lambda: f"{two.state}: {two.reason}")
+        await until(lambda: two.state is LaneState.OPEN, lambda: f"{two.state}: {two.reason}")
+        await lanes.feed(two, 12, 16)
+        kept, known = two.opening.limits, two.counts["duplicates"]
+        told = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, lanes.journal, 1)]
+        others.clear()
+        now = SETTLE_S
+        two.note_agreement()
+        await until(lambda: two.opening.limits != kept, lambda: f"{two.state}: {two.reason}")
+        await lanes.feed(two, 16, 24)
+        agreed, meta = two.opening.limits, two.opening.table.meta
+
+    assert kept == (20_000, 0, True)
+    assert known == 8
+    assert {(each["event"], each["before"], each["after"]) for each in told} == {("resized", 20_000, 20_000)}
+    assert agreed == (2, 60, False)
+    assert meta is not None
+    assert (meta.capacity, meta.max_age_ms, meta.persistent) == agreed._replace(id_max_age=60_000)
+    assert two.counts["duplicates"] == 8
+
+
+class _Metadata:
+    """As a worker of these settings states it when it joins."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.user_data = json.dumps({KEY: encode(_stated(settings, worker="other"))}).encode()
+
+
+def _stated(settings: Settings, worker: str = "own", **limits: Any) -> Statement:
+    statement = own_statement(settings)
+    assert statement.addresses is not None
+    said = {
+        name: each._replace(limits=each.limits._replace(**limits))
+        for name, each in statement.addresses.items()
+    }
+    return Statement(worker, said)
+
+
+def _answer(members: list[Member]) -> Callable[[], Awaitable[list[Member]]]:
+    async def ask() -> list[Member]:
+        return list(members)
+
+    return ask
 
 
 async def test_a_record_without_rules_gets_them(bootstrap: str, tmp_path: Path) -> None:
