@@ -30,7 +30,7 @@ AskMembers = Callable[[], Awaitable[Sequence[Member]]]
 
 
 class Agreement:
-    """What live workers state, as the group's metadata has it."""
+    """Statements of live workers, from the group's metadata."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ def _states(process: WorkerProcess) -> dict[str, str]:
 
 
 def _sizes(*processes: WorkerProcess) -> set[int]:
-    """Of all rings that these workers have open; one that is not open yet has none."""
+    """Capacities of the open rings of these workers; -1 for a lane that is not open yet."""
     lanes = [each for process in processes for each in process.health()[1].get("lanes", {}).values()]
     return {each["ring"]["capacity"] if each["state"] == "open" else -1 for each in lanes}
 

@@ -1,4 +1,4 @@
-"""What workers state of their rules, and what follows from a difference: pure."""
+"""Statements of workers about their rules, and the consequences of a difference: pure."""
 
 import json
 from types import SimpleNamespace
@@ -111,7 +111,7 @@ def test_statements_survive_the_wire() -> None:
 
 
 def test_who_says_what() -> None:
-    """All who have the address must say the same; who does not have it has no say; who says nothing agrees with nobody."""
+    """All workers of the address must say the same. A worker without it has no say. A silent member agrees with nobody."""
     large, small = (
         own_statement(_settings("a")),
         own_statement(_settings("b", id_cache_size=50, id_max_age=1.5)),

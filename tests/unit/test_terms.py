@@ -100,7 +100,7 @@ async def test_a_newcomer_looks_first() -> None:
     ],
 )
 def test_terms_of_a_bridge(changed: dict[str, Any]) -> None:
-    """What decides which messages go where, and as what; they survive JSON. The way to the brokers is none."""
+    """Filter, headers, target and detection are terms, and survive JSON. The brokers' addresses are none."""
 
     def stated(servers: str = "b:9092", **keys: Any) -> Terms:
         bridge = {
