@@ -26,7 +26,7 @@ from agents.cursor import ClusterWentBackError, Cursor
 from agents.failures import Failures
 from agents.lane_facts import LaneRefusedError
 from agents.mail import Mail
-from agents.opening import Opened, Opening, TopicChangedError
+from agents.opening import LimitsAgreedError, Opened, Opening, TopicChangedError
 from agents.ownership import Ownership
 from agents.transactions import Observe, Took, Transactions
 from ringfence_kafka.producer import FencedError
@@ -144,6 +144,13 @@ class Lane(Tenant[Ownership, Opened]):
         ]
         if changed:
             self._doubt(TopicChangedError(f"max.message.bytes has changed: {', '.join(changed)} now"))
+
+    def note_agreement(self) -> None:
+        """All live workers state the same limits: a ring that keeps others takes them over."""
+        if self._opened is not None and self._opening.keeps_limits:
+            self._doubt(
+                LimitsAgreedError("all live workers state the same limits now: the ring takes them over")
+            )
 
     def _doubt(self, error: Exception) -> None:
         """Found between batches: why the lane must be opened anew, or not be open."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError
 
 from agents.address_faults import AddressFaults, shown
+from agents.agreement import Agreement
 from agents.batch import FetchedBatch
 from agents.kept_tables import KeptTables
 from agents.lags import Lags, Partition
@@ -55,6 +56,7 @@ class Lanes:
         faults: AddressFaults | None = None,
         observe: Callable[[str, float, Sequence[int]], None] = lambda _address, _seconds, _parts: None,
         took: Took = lambda _seconds: None,
+        agreement: Agreement | None = None,
     ) -> None:
         """Nothing is opened yet.
 
@@ -64,7 +66,9 @@ class Lanes:
             faults: What is known to be wrong with addresses before anything is opened.
             observe: Told the address of each batch, and what :data:`agents.transactions.Observe` is told.
             took: :data:`agents.transactions.Took`.
+            agreement: What live workers state; None = this worker is alone.
         """
+        self.agreement = agreement or Agreement(settings)
         self._observe = observe
         self._took = took
         self.faults = faults or AddressFaults(settings, cluster)
@@ -166,6 +170,7 @@ class Lanes:
             self.kept.close()
             await self._clients.stop()
             await self._readers.stop()
+            await self.agreement.stop()
 
     async def offer(self, batch: FetchedBatch) -> None:
         """Hand a batch to its lane; without such a lane it is dropped, and its owner will fetch it."""
@@ -295,6 +300,13 @@ class Lanes:
                     lane.note_sizes(self.faults.bytes_max)
         self._state_changed()
 
+    async def look_at_limits(self) -> None:
+        """Ask whether live workers agree; rings that keep recorded limits take over what all state."""
+        await self.agreement.look()
+        for lane in self.lanes:
+            if lane.opening.address.name not in self.agreement.by_address:
+                lane.note_agreement()
+
     def note_unassigned(self, partitions: Iterable[Partition]) -> None:
         """Partitions of input and forward topics that stay nobody's, of all there are."""
         mine = {(self._inputs[topic], number) for topic, number in partitions if topic in self._inputs}
@@ -365,4 +377,5 @@ class Lanes:
             places=self._places,
             clients=self._clients,
             readers=self._readers,
+            agreement=self.agreement,
         )

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from agents import journal
+from agents.agreement import Agreement
 from agents.batch import FetchedBatch
 from agents.cursor import Cursor
 from agents.emitter import Emitter, Outputs
 from agents.lane_facts import Facts, LaneRefusedError, ask
+from agents.lane_rules import Limits, limits_of, recorded_limits, rules_fault, rules_of, shown, with_limits
 from agents.native_path import NativePath
 from agents.ownership import Ownership
 from agents.path import Path
@@ -50,6 +52,10 @@ QUESTION_LIMIT_S: Final = 15.0
 
 class TopicChangedError(Exception):
     """A topic takes larger or smaller records than when the lane was opened: it must be opened anew to go by it."""
+
+
+class LimitsAgreedError(Exception):
+    """All live workers state the same new limits: the lane must reopen to apply them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,7 @@ class Opening:
         places: Places | None = None,
         clients: ProducerClients | None = None,
         readers: Readers | None = None,
+        agreement: Agreement | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -110,6 +117,7 @@ class Opening:
             places: Of the worker: so many of its lanes open at a time.
             clients: Of the worker: connections that producers of many lanes share.
             readers: Of the worker: connections by which changelogs are read.
+            agreement: Of the worker: what live workers state; None = it is alone.
         """
         app_id = settings.app.id
         self._doubtful = doubtful
@@ -120,23 +128,45 @@ class Opening:
         self.group_id = app_id
         self.changelog = wire.changelog_topic(app_id, address.name)
         self.forward_topic = wire.forward_topic(app_id, address.name)
-        options = TableOptions(
-            capacity=address.id_cache_size,
-            resident_ids_max=settings.app.resident_ids_max,
-            max_age_ms=round(address.id_max_age * 1000),
-            persistent=address.persist_id_cache,
-            app=app_id,
-            address=address.name,
-        )
-        self.table = table or LaneTable(settings.state_dir / self.name, options, slices)
         self._targets = settings.transaction_targets(address)
         """Other addresses that parts of its transactions may go to."""
+        self._rules = rules_of(address, self._targets)
+        self.rules_fault = ""
+        """How the lane's rules differ from this worker's; empty = they do not, or it is not known yet."""
+        self._own_limits = limits_of(address)
+        self._agreement = agreement or Agreement(settings)
+        self._state_dir, self._slices = settings.state_dir, slices
+        self._resident_ids_max = settings.app.resident_ids_max
+        self.table = table or self._new_table(self._own_limits)
         self._kafka = settings.kafka
         self._cluster = cluster
         self._places = places or Places()
         self._clients = clients
         self._readers = readers or settings.kafka
         self._transactional_id = wire.transactional_id(app_id, address.name, partition)
+
+    def _new_table(self, limits: Limits) -> LaneTable:
+        options = TableOptions(
+            capacity=limits.id_cache_size,
+            resident_ids_max=self._resident_ids_max,
+            max_age_ms=round(limits.id_max_age * 1000),
+            persistent=limits.persist_id_cache,
+            app=self.group_id,
+            address=self.address.name,
+            rules=self._rules,
+        )
+        return LaneTable(self._state_dir / self.name, options, self._slices)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits in force: the recorded ones while live workers do not agree."""
+        options = self.table.options
+        return Limits(options.capacity, options.max_age_ms / 1000, options.persistent)
+
+    @property
+    def keeps_limits(self) -> bool:
+        """Whether the ring keeps recorded limits that are not those of this worker's file."""
+        return self.limits != self._own_limits
 
     async def open(self, ownership: Ownership) -> Opened:
         """Open the lane.
@@ -165,9 +195,10 @@ class Opening:
             await self._confirm(ownership)
             bounds = await self._changelog_bounds(facts.delete_retention_s)
             await reach("restoring", self.name)
-            epoch, restored = await self.table.open(self._readers, self.changelog, self.partition, bounds)
+            epoch, restored = await self._open_table(bounds)
             await reach("after-restore", self.name)
             self._require_counts(facts, self.table.meta)
+            await self._require_rules(self.table.meta)
             cursors = await self._cursors(facts)
             await self._tell_journal(producer, cursors, facts.topic_ids)
             await self._begin(cursors, ownership)
@@ -181,16 +212,17 @@ class Opening:
         self._say_open(restored, cursors[self.address.input_topic].next)
         accepted = [each.accepted_topic for each in (self.address, *self._targets)]
         counts = {each: facts.counts[each] for each in (self.address.input_topic, *accepted)}
+        address = with_limits(self.address, self.limits)
         path = Path(
-            self.address,
+            address,
             self.partition,
             counts[self.address.input_topic],
             self.forward_topic,
             self._targets,
         )
-        emitter = Emitter(self.address, self.forward_topic, facts.outputs, self._targets)
+        emitter = Emitter(address, self.forward_topic, facts.outputs, self._targets)
         native_path = NativePath(
-            self.address, self.partition, counts, self.changelog, facts.outputs, emitter, producer.form()
+            address, self.partition, counts, self.changelog, facts.outputs, emitter, producer.form()
         )
         return Opened(
             producer,
@@ -205,6 +237,24 @@ class Opening:
             self._cluster,
             facts.outputs,
         )
+
+    async def _open_table(self, bounds: ChangelogBounds) -> tuple[int, Restored]:
+        """Open the table with the limits in force. Before the meta record is read nobody knows the recorded ones."""
+        found = await self.table.open(self._readers, self.changelog, self.partition, bounds)
+        meta = self.table.meta
+        limits = self._own_limits if meta is None else recorded_limits(meta, self._own_limits)
+        unlike = [] if limits == self._own_limits else await self._agreement.on_limits(self.address.name)
+        limits = limits if unlike else self._own_limits
+        if limits == self.limits:
+            return found
+        if unlike:
+            log.warning(
+                "lane %s keeps its recorded limits (%s); this worker's file says %s. %s. They change when all live workers have the same file",
+                self.name, shown(limits), shown(self._own_limits), "; ".join(unlike),
+            )  # fmt: skip
+        await self.table.dispose()
+        self.table = self._new_table(limits)
+        return await self.table.open(self._readers, self.changelog, self.partition, bounds)
 
     async def warm_up(self) -> Restored:
         """Bring the table to what is committed now, while the lane is somebody else's: its opening reads only what comes until then.
@@ -273,10 +323,14 @@ class Opening:
     ) -> None:
         """Write down that the ring knows less from here on, before anything is decided by it."""
         meta, address = self.table.meta, self.address
-        event = journal.opening_event(meta, address.id_cache_size, persistent=address.persist_id_cache)
+        size = self.limits.id_cache_size
+        event = journal.opening_event(meta, size, persistent=self.limits.persist_id_cache)
+        if event is None and size != address.id_cache_size:
+            # The reconciliation run has a file too: it must not take that file's size for this ring's.
+            event = journal.RingEvent.RESIZED
         if meta is None or event is None:
             return
-        capacities = (meta.capacity, address.id_cache_size)
+        capacities = (meta.capacity, size)
         next_offsets = {topic: each.next for topic, each in cursors.items()}
         told = journal.outgoing(
             producer.builder(),
@@ -318,6 +372,7 @@ class Opening:
         except ForeignChangelogError as error:
             raise self._unusable(error) from error
         self._require_counts(facts, meta)
+        await self._require_rules(meta)
 
     def _unusable(self, error: Exception) -> LaneRefusedError:
         if isinstance(error, FormatError):
@@ -329,6 +384,17 @@ class Opening:
     def _require_counts(self, facts: Facts, meta: Meta | None) -> None:
         if meta is not None and (faults := count_faults(self.address, facts.counts, [meta], self._targets)):
             raise LaneRefusedError("; ".join(faults))
+
+    async def _require_rules(self, meta: Meta | None) -> None:
+        """Rules that the lane has recorded decide; before that all live workers must state the same."""
+        recorded = meta.rules if meta is not None else {}
+        name = self.address.name
+        fault = rules_fault(name, recorded, self._rules)
+        if not recorded:
+            fault = await self._agreement.unlike_rules(name, self._rules)
+        self.rules_fault = fault or ""
+        if fault is not None:
+            raise LaneRefusedError(fault)
 
     async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
         async with asyncio.timeout(QUESTION_LIMIT_S):

@@ -284,6 +284,22 @@ def rings_clear(address: str, despite_lag: bool, yes: bool, config: Path) -> int
     return ring_clear.clear(settings, address, despite_lag=despite_lag, yes=yes)
 
 
+@rings.command("adopt")
+@click.argument("address")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_option
+def rings_adopt(address: str, yes: bool, config: Path) -> int:
+    """Have the lanes of ADDRESS go by the rules of this file: what is the ID, the group and the home of a message.
+
+    Stop all workers first. A worker whose file has other rules than a lane does not open it, and names the difference. Rings forget their IDs
+    if an old ID may equal the new ID of another message. It can be run again.
+    """
+    settings = settings_with_addresses(config)
+    from app.verbs import ring_adopt  # noqa: PLC0415
+
+    return ring_adopt.adopt(settings, address, yes=yes)
+
+
 @cli.command()
 @click.option(
     "--messages", type=int, help="How many to publish; not given = 240,000, or 120,000 with --bridge."

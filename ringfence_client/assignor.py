@@ -6,7 +6,8 @@ anew, by which a tenth consumer moves nearly everything that nine have; and its 
 Two may say that they have the same: one of them was stopped or cut off, and woke. The fencing token, which grows with each
 holder, tells who had it last.
 
-Members of one topic whose ``app.id`` differs do not share it: see :mod:`ringfence_client.one_app`.
+Members of one topic whose ``app.id`` or terms differ do not share it: see :mod:`ringfence_client.one_app` and
+:mod:`ringfence_client.terms`.
 """
 
 import json
@@ -16,7 +17,8 @@ from typing import Any, Final
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
-from ringfence_client import one_app
+from ringfence_client import one_app, terms
+from ringfence_client.terms import Terms
 
 _VERSION: Final = 0
 """Of Kafka's format."""
@@ -69,6 +71,8 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         owned: Callable[[], Owned],
         app_id: str | None = None,
         refused: Callable[[str], None] = lambda _: None,
+        stated: Terms | None = None,
+        unlike: Callable[[Terms], None] = lambda _: None,
     ) -> None:
         """Nothing is asked yet.
 
@@ -77,17 +81,23 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             owned: What it has of the topic, asked when it joins.
             app_id: What its leases go by; None = it has none.
             refused: Told that the group goes by another ``app.id``, which is given.
+            stated: The terms of this member; None = it has none.
+            unlike: Told that the group goes by other terms, which are given.
         """
         self._topic = topic
         self._owned = owned
         self._app_id = app_id
         self._refused = refused
+        self._stated = stated
+        self._unlike = unlike
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """What this member says as it joins."""
         said: dict[str, Any] = {self._topic: {str(each): token for each, token in self._owned().items()}}
         if self._app_id is not None:
             said[one_app.APP_KEY] = self._app_id
+        if self._stated is not None:
+            said[terms.STATED_KEY] = dict(self._stated)
         return ConsumerProtocolMemberMetadata(_VERSION, list(topics), json.dumps(said).encode())
 
     def assign(
@@ -96,6 +106,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """For all members, where this one is the one that shares out. Each topic by itself: members may differ in theirs."""
         found: dict[str, list[tuple[str, list[int]]]] = {member: [] for member in members}
         apps = {member: one_app.app_of(each.user_data) for member, each in members.items()}
+        stated = {member: terms.stated(each.user_data) for member, each in members.items()}
         told: dict[str, bytes] = {}
         for topic in sorted({topic for each in members.values() for topic in each.subscription}):
             owned = {
@@ -103,10 +114,11 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
                 for member, each in members.items()
                 if topic in each.subscription
             }
-            app_id = one_app.elected({member: apps[member] for member in owned}, owned)
-            for member in [each for each in owned if app_id is not None and apps[each] not in {None, app_id}]:
-                told[member] = one_app.refusal(str(app_id))
-                del owned[member]
+            for said, refusal in ((apps, one_app.refusal), (stated, terms.refusal)):
+                chosen = one_app.elected({member: said[member] for member in owned}, owned)
+                for member in [each for each in owned if said[each] not in {None, chosen}]:
+                    told[member] = refusal(str(chosen))
+                    del owned[member]
             for member, partitions in share(cluster.partitions_for_topic(topic) or (), owned).items():
                 if partitions:
                     found[member].append((topic, partitions))
@@ -119,6 +131,8 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """Who owns what is known where it is held."""
         if (app_id := one_app.refused_by(assignment.user_data)) is not None:
             self._refused(app_id)
+        if (others := terms.refused_by(assignment.user_data)) is not None:
+            self._unlike(others)
 
 
 def _said(user_data: bytes | None, topic: str) -> dict[int, int]:

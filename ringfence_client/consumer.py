@@ -19,7 +19,7 @@ from aiokafka.errors import (
     KafkaError,
 )
 
-from ringfence_client import one_app, topics
+from ringfence_client import one_app, terms, topics
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
 from ringfence_client.dispatcher import Dispatcher
@@ -292,7 +292,14 @@ class GroupConsumer:
             "metadata_max_age_ms": METADATA_AGE_MS,
             # One alone: aiokafka 0.14 joins once for each, with another list each time, and two members never agree.
             "partition_assignment_strategy": [
-                KeepingAssignor(self._topic, self.held_partitions.owned, self._settings.app.id, self._refuse)
+                KeepingAssignor(
+                    self._topic,
+                    self.held_partitions.owned,
+                    self._settings.app.id,
+                    self._refuse,
+                    self._terms,
+                    self._refuse_terms,
+                )
             ],
             "fetch_max_wait_ms": POLL_MS,
             "fetch_max_bytes": self.memory.response_bytes_max,
@@ -304,8 +311,26 @@ class GroupConsumer:
         self._foreign = one_app.fault(self.group, self._topic, self._settings.app.id, app_id)
         self._refusing.set()
 
+    @property
+    def _terms(self) -> terms.Terms:
+        """A consumer that parks promises an order. Another one of the group that flows would break it."""
+        return {"on_dead_letter": self.options.on_dead_letter}
+
+    def _refuse_terms(self, group: terms.Terms) -> None:
+        """The group goes by other terms."""
+        self._foreign = self._terms_fault(terms.differences(group, self._terms))
+        self._refusing.set()
+
+    def _terms_fault(self, found: str) -> str:
+        return (
+            f"the consumer group {self.group} has consumers of {self._topic} with other options: {found}. Give all consumers of a group the "
+            "same option. To change it, end all of them first; this one may be started again and again until they have ended"
+        )
+
     async def _join_and_fetch(self) -> None:
         await one_app.require(self.cluster, self._topic, self._settings.app.id)
+        if found := await terms.unlike(self.cluster, self._topic, self._terms):
+            raise ConfigurationError(self._terms_fault(found))
         try:
             await self._consumer.start()
         except InconsistentGroupProtocolError as error:

@@ -42,10 +42,10 @@ def refusal(app_id: str) -> bytes:
 
 
 def elected(apps: Mapping[str, str | None], owned: Mapping[str, Mapping[int, int]]) -> str | None:
-    """Of the members that read a topic: whose ``app.id`` the group goes by; None = nobody tells one.
+    """Of the members that read a topic: whose ``app.id`` the group goes by; None = nobody tells one. Also used for terms.
 
     Args:
-        apps: The ``app.id`` of each.
+        apps: The ``app.id`` of each, or its terms as text.
         owned: Fencing tokens by partition, of what each says that it has.
 
     Returns:

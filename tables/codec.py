@@ -118,6 +118,11 @@ class Meta(NamedTuple):
     """... the address. Others may make the same topic name of theirs. Empty = written by a version that did not say."""
     bridged: bool = False
     """The lane has noted hops; said by the record's format. For good: tombstones of hops are hops records, too."""
+    max_age_ms: int | None = None
+    """``id_max_age`` in force; 0 = no limit. None = written by a version that did not record it."""
+    rules: dict[str, Any] = {}  # noqa: RUF012 - never changed in place
+    """The rules that the lane goes by: key of the configuration → value. Empty = written by a version that did not record them, which
+    also drops them."""
 
 
 _META_KEYS: Final = frozenset(Meta._fields) - {"bridged"}
@@ -352,6 +357,9 @@ def encode_meta(meta: Meta) -> bytes:
     """Value of a meta record. JSON, so that an operator can read it with any Kafka tool."""
     fields = meta._asdict()
     version = FORMAT_BRIDGED if fields.pop("bridged") else FORMAT_VERSION
+    for later in ("max_age_ms", "rules"):
+        if fields[later] in (None, {}):
+            del fields[later]
     return json.dumps({"format": version, **fields}, separators=(",", ":")).encode()
 
 

@@ -9,7 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -82,6 +82,8 @@ class TableOptions:
     """The app's ID and ..."""
     address: str = ""
     """... the address: whose rings these are."""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    """What defines ID, group and home, for the meta record."""
 
 
 class LaneTable:
@@ -110,6 +112,11 @@ class LaneTable:
         self._older: list[list[int]] = []
         self._whole = False
         """Ring and hop memory are what was committed up to :attr:`position`."""
+
+    @property
+    def options(self) -> TableOptions:
+        """What it was made with."""
+        return self._options
 
     async def open(
         self, kafka: KafkaSettings | Readers, topic: str, partition: int, bounds: ChangelogBounds
@@ -393,6 +400,8 @@ class LaneTable:
             app=self._options.app,
             address=self._options.address,
             bridged=bool(judged.changed) or (self.meta is not None and self.meta.bridged),
+            max_age_ms=self._options.max_age_ms,
+            rules={**(self.meta.rules if self.meta else {}), **self._options.rules},
         )
         return Change(
             checked, slots, removed, meta, judged, changelog_records(judged) if judged.changed else ()

@@ -18,8 +18,10 @@ from agents.bridge.source import SourceConsumer
 from agents.bridge.state import SOURCE, BridgeState
 from agents.bridge.stopping import StoppingError, unless
 from agents.bridge.upkeep import keep, measure
+from ringfence_client import terms
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
 from ringfence_kafka.waiting import back_off, cancelled, set_within
 
@@ -112,6 +114,7 @@ class Bridge:
         async with contextlib.AsyncExitStack() as stack:
             await unless(self._stopping, self._cluster.start())
             stack.push_async_callback(self._cluster.stop)
+            await unless(self._stopping, self._require_terms())
             self._partitions = Partitions(
                 self.plan, self._cluster, self.window, self.state, shared, self._ends
             )
@@ -132,6 +135,7 @@ class Bridge:
                 self._revoked,
                 self._partitions.assigned,
                 self._doubt,
+                lambda _: self._partitions.refuse(),
             )
             self._partitions.consumer, self._partitions.committer = consumer, self._committer
             stack.callback(self._flow.start_over)
@@ -146,6 +150,19 @@ class Bridge:
             ):
                 stack.push_async_callback(cancelled, asyncio.create_task(work))
             yield
+
+    async def _require_terms(self) -> None:
+        """Before we join: processes that forward by other terms go on undisturbed.
+
+        Raises:
+            ConfigurationError: there are such; it is tried again until they have ended.
+        """
+        topic = self.plan.source_topic
+        if found := await terms.unlike(self._cluster, topic, self.plan.terms):
+            raise ConfigurationError(
+                f"processes of bridge {self.plan.name} run with another configuration: {found}. They go on, and this one forwards nothing. Give "
+                "all processes of the bridge the same file. To change it, end the others: this one begins when the last has ended"
+            )
 
     def _doubt(self) -> None:
         """A broker does not know the topic any more, or not where it was."""

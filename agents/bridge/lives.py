@@ -12,7 +12,7 @@ from agents.bridge.committing import Committer
 from agents.bridge.flow import POLL_S, Flow
 from agents.bridge.life import Life, LifeEndedError
 from agents.bridge.load import Loader
-from agents.bridge.partitions import OUTDATED, Partitions
+from agents.bridge.partitions import OUTDATED, UNLIKE, Partitions
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
 from agents.bridge.source import Read
 from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
@@ -155,6 +155,8 @@ class Lives:
 
     def _require_members(self) -> None:
         """While this process stood still others may have drained the connection, and given it other members."""
+        if self._partitions.refused:
+            raise OutdatedError(UNLIKE)
         if self._partitions.outdated:
             raise OutdatedError(OUTDATED)
         if self._plan.share is not None and not self._state.looks_awake():

@@ -31,6 +31,7 @@ LOOK_AGAIN_S: Final = 3.0
 
 
 OUTDATED: Final = "the members of the cluster connection were changed meanwhile"
+UNLIKE: Final = "other processes of the bridge run with another configuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Partitions:
         """They are being given away: nothing is read."""
         self.outdated = False
         """Others have changed the members of the connection meanwhile: nothing may be opened by ours."""
+        self.refused = False
+        """Processes with other terms hold the bridge: this one is to look before it joins again."""
         self.consumer: SourceConsumer
         self.committer: Committer
         self._plan = plan
@@ -74,6 +77,10 @@ class Partitions:
         self._map = shared
         self._ends = ends
         self._openings: dict[int, asyncio.Task[None]] = {}
+
+    def refuse(self) -> None:
+        """Note that the group goes by other terms than ours."""
+        self.refused = True
 
     def assigned(self, numbers: Collection[int]) -> None:
         """The group gave us these."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from agents.bridge.translation import Translator
+from agents.lane_rules import rules_of
 from ringfence_kafka import wire
 from ringfence_kafka.config.bridges import WINDOW, BridgeSettings, ConnectionSettings, window_of
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
@@ -66,6 +67,19 @@ class Plan:
     def traces(self) -> bool:
         """Whether it says which topic it has read each message from. A connection names its members."""
         return self.returns is not None
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The terms that all processes of the bridge must state alike."""
+        rules = {f"target address: {key}": value for key, value in rules_of(self.address).items()}
+        return {
+            "target_topic": self.target_topic,
+            "user_ids": self.user_ids,
+            "use_duplicate_detection": self.detection,
+            "returns": self.returns,
+            **self.translator.terms,
+            **rules,
+        }
 
     @property
     def quarantine_topic(self) -> str:

@@ -20,6 +20,7 @@ from aiokafka.structs import OffsetAndMetadata
 from agents.bridge.plan import Plan
 from agents.bridge.window import in_turn
 from ringfence_client.assignor import KeepingAssignor
+from ringfence_client.terms import Terms
 from ringfence_kafka import insides
 from ringfence_kafka.access import consumer_options
 from ringfence_kafka.broker_limits import BRIDGE_SESSION_TIMEOUT_MS
@@ -70,6 +71,7 @@ class SourceConsumer:
         revoked: Callable[[], Awaitable[None]],
         assigned: Callable[[Collection[int]], None],
         doubt: Callable[[], None],
+        unlike: Callable[[Terms], None],
     ) -> None:
         """Not connected yet.
 
@@ -79,6 +81,7 @@ class SourceConsumer:
             revoked: Called before all partitions are given away.
             assigned: Called with those that were given; they are paused until :meth:`go_on`.
             doubt: The topic may have been deleted, or has moved.
+            unlike: Told that processes with other terms hold the bridge; those terms are given.
         """
         self._topic = plan.source_topic
         self._resting: dict[int, float] = {}
@@ -100,7 +103,9 @@ class SourceConsumer:
             fetch_max_wait_ms=FETCH_WAIT_MS,
             fetch_max_bytes=RESPONSE_BYTES_MAX,
             max_partition_fetch_bytes=PARTITION_BYTES_MAX,
-            partition_assignment_strategy=[KeepingAssignor(self._topic, lambda: self._had)],
+            partition_assignment_strategy=[
+                KeepingAssignor(self._topic, lambda: self._had, stated=plan.terms, unlike=unlike)
+            ],
         )
         self.portion: Final = FetchPortion(self._consumer)
         insides.never_create(self._consumer)

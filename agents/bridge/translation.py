@@ -85,6 +85,16 @@ class Translator:
         self._others = [each.encode() for each in members if max_hops > 1 and each != member]
         self._adds = bool(add_headers or this)
 
+    @property
+    def terms(self) -> dict[str, object]:
+        """Return what it lets through and adds, as JSON gives it back."""
+        return {
+            "filter_header": self._filter_header,
+            "filter_values": sorted(each.decode() for each in self._filter_values),
+            "add_headers": {name: (value or b"").decode() for name, value in self._added},
+            "max_hops": self._max_hops,
+        }
+
     def translate_all(self, records: Sequence[Record], passing: Passing | None = None) -> list[Record]:
         """Those that go to the target, as :meth:`translate` has each."""
         translate = self.translate

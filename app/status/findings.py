@@ -7,6 +7,7 @@ messages have waited for longer than it may take.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from agents.lane_rules import OWN_FILE
 from app.status import model
 from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
 from app.status.wording import age, count
@@ -87,7 +88,21 @@ def _address(status: Status, address: Address) -> Iterator[Finding]:
     for each, lanes in told.items():
         where = _named("lane", [lane.lane for lane in lanes])
         yield Finding(where, f"{each.what}{_waiting(lanes)}", each.do, each.command, stands=each.stands)
+    yield from _limits(status, address)
     yield from _ring(address)
+
+
+def _limits(status: Status, address: Address) -> Iterator[Finding]:
+    """Whether workers say that they do not agree. Each says it of all, so one line of many is enough."""
+    said = dict.fromkeys(text for worker in status.workers for text in worker.limits.get(address.address, ()))
+    if said:
+        yield Finding(
+            f"address {address.address}",
+            f"live workers do not agree on what its rings remember: {'; '.join(said)}; each ring keeps its recorded limits",
+            "give all workers the same file and start those again that have another one",
+            _STATUS,
+            stands=False,
+        )
 
 
 class _Told(NamedTuple):
@@ -109,7 +124,8 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
             )
             yield _Told(what, do, _STATUS, stands=True)
     elif lane.state == "refused":
-        yield _Told(f"its worker must not run it: {lane.reason}", "", _CHECK, stands=True)
+        command = "" if OWN_FILE in (lane.reason or "") else _CHECK
+        yield _Told(f"its worker must not run it: {lane.reason}", "", command, stands=True)
     elif lane.state == "retrying":
         yield _Told(f"its worker tries again and again: {lane.reason}", "", _CHECK, stands=True)
     elif lane.state in _OPENING:

@@ -67,6 +67,7 @@ def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None, silent
         broker=None if answer is None else answer.get("broker"),
         faults=faults,
         unheard=silent,
+        limits=dict((answer or {}).get("limits") or {}),
         **memory([answer or {}]),
     )
 

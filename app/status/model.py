@@ -101,6 +101,8 @@ class Worker:
     buffered_bytes: int | None = None
     """Memory of messages that are under way; None = it does not tell."""
     buffer_limit_bytes: int | None = None
+    limits: dict[str, list[str]] = field(default_factory=dict)
+    """Address → each disagreement of live workers on a limit, as the worker sees it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
 """Faust's assignor of partitions, which shares out lanes; see :mod:`app.worker.sharing`.
 
-What members say when they join, and are told, is as Faust has it: workers of other versions may be in the group.
+What members say when they join, and are told, is as Faust has it: workers of other versions may be in the group. Beside that each states
+its rules (:mod:`agents.statements`), which Faust ignores.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -10,6 +12,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 from faust.assignor.partition_assignor import PartitionAssignor
 
+from agents.statements import KEY
 from app.worker.sharing import Shared, share, units_of
 from ringfence_kafka.static import Member
 
@@ -28,6 +31,12 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
     def _pairs(self) -> Sequence[Collection[str]]:
         """Topics of one address, of each."""
         return cast("Sequence[Collection[str]]", self.app.topics_together)
+
+    def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
+        """Return what this member states when it joins."""
+        said = super().metadata(topics)
+        stated = json.loads(said.user_data) | {KEY: dict(self.app.statement)}
+        return ConsumerProtocolMemberMetadata(said.version, said.subscription, json.dumps(stated).encode())
 
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]

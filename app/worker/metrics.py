@@ -178,6 +178,11 @@ def _gauges(lanes: Lanes) -> Iterable[Metric]:
     covered = GaugeMetricFamily(
         "ringfence_ring_covered_seconds", "Between the oldest and the newest live ID.", labels=labels
     )
+    other_rules = GaugeMetricFamily(
+        "ringfence_lane_other_rules",
+        "1 = the lane is not opened, because its rules are not those of this worker's file; /health names them.",
+        labels=labels,
+    )
     lag = GaugeMetricFamily(
         "ringfence_lag_records",
         "Input records that are not yet processed; NaN = the cluster does not tell.",
@@ -197,6 +202,7 @@ def _gauges(lanes: Lanes) -> Iterable[Metric]:
         states.add_metric([*label, state.value], 1)
         size.add_metric(label, len(ring))
         capacity.add_metric(label, ring.capacity)
+        other_rules.add_metric(label, float(bool(lane.opening.rules_fault)))
         seconds = lane.seconds_covered()
         if seconds is not None:
             covered.add_metric(label, seconds)
@@ -212,9 +218,15 @@ def _gauges(lanes: Lanes) -> Iterable[Metric]:
         "Faults of the topics of an address, as /health names them.",
         labels=["address"],
     )
+    unlike = GaugeMetricFamily(
+        "ringfence_limits_disagreements",
+        "Limits of an address (size, age, persistence) on which live workers do not agree, as /health names them.",
+        labels=["address"],
+    )
     for address in lanes.addresses:
         faults.add_metric([address], len(lanes.faults.by_address.get(address, ())))
-    return [is_open, states, size, capacity, covered, lag, position, faults]
+        unlike.add_metric([address], len(lanes.agreement.by_address.get(address, ())))
+    return [is_open, states, size, capacity, covered, other_rules, lag, position, faults, unlike]
 
 
 def _or_nan(number: int | None) -> float:

@@ -9,8 +9,9 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import faust
@@ -19,7 +20,9 @@ from yarl import URL
 import native
 from agents import address as address_agent
 from agents.address_faults import AddressFaults, Faults, say_fault
+from agents.agreement import Agreement
 from agents.lanes import Lanes
+from agents.statements import encode, own_statement
 from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
 from app.worker import membership, warming, web
@@ -68,6 +71,8 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     cluster: Cluster
     watch: BrokerWatch
     unassigned: Unassigned
+    statement: Mapping[str, Any] = MappingProxyType({})
+    """What this worker states of its rules when it joins: see :mod:`agents.statements`."""
     topics_together: Sequence[Collection[str]] = ()
     """Those of each address: see :class:`app.worker.assignor.LaneAssignor`."""
     fault: str = ""
@@ -87,6 +92,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.add_future(self.watch.run())
         self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
         self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
+        self.add_future(self._watch(self.lanes.look_at_limits, TOPICS_EVERY_S))
         self.add_future(self._watch(self.unassigned.look, TOPICS_EVERY_S))
         self.add_future(self._tell())
         self.add_future(self._watch(self.lanes.kept.forget, TOPICS_EVERY_S))
@@ -170,7 +176,15 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.transport.passed = passing.for_aiokafka(settings.kafka, [*passing.ALL, *passing.CONSUMERS])
     faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
     metrics = Metrics()
-    app.lanes = Lanes(settings, app.cluster, faults, metrics.observe, app.transport.spacing.took)
+    app.statement = encode(own_statement(settings))
+    app.lanes = Lanes(
+        settings,
+        app.cluster,
+        faults,
+        metrics.observe,
+        app.transport.spacing.took,
+        Agreement(settings, app.cluster.static_members),
+    )
     app.transport.unreadable = app.lanes.refused_reads.note
     app.transport.excluded = lambda reason: app.end(
         f"{reason}: allow Read on the group {settings.app.id}, then start it again"

@@ -58,6 +58,8 @@ def register(
             report["unassigned"] = lanes.unassigned
         if lanes.faults.by_address:
             report["faults"] = lanes.faults.by_address
+        if lanes.agreement.by_address:
+            report["limits"] = lanes.agreement.by_address
         return view.json(report, status=200 if ready else 503)
 
     async def exposition(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature

@@ -5,15 +5,16 @@ commits cover is below. Then where the inputs end: no output can name a place be
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from reconcile.cluster.admin import Admin, Place, TopicFacts
-from reconcile.cluster.owners import require_own
+from reconcile.cluster.owners import recorded
 from reconcile.night.cut import (
     AddressCut,
     Lost,
     Position,
+    Recorded,
     TopicCut,
     TopicState,
     cut_topic,
@@ -44,6 +45,8 @@ class Survey:
     """What there is of the journal, by partition."""
     journal_position: Mapping[str, Position]
     """Where it begins and ends, by its name."""
+    recorded: Mapping[str, Mapping[int, Recorded]] = field(default_factory=dict)
+    """Address → lane → what the lane goes by."""
 
     @classmethod
     def of(cls, settings: Settings, cluster: Admin) -> Self:
@@ -72,7 +75,7 @@ class Survey:
             raise PrerequisiteError(
                 f"{', '.join(forbidden)}: this user may see and not read: allow Read on what is named; see docs/security.md"
             )
-        require_own(settings, cluster)
+        lanes = recorded(settings, cluster)
 
         def places(*wanted: str) -> list[Place]:
             return [
@@ -106,6 +109,7 @@ class Survey:
                     tuple(stable[each] for each in of_journal),
                 )
             },
+            lanes,
         )  # fmt: skip
 
     def cuts(
@@ -117,7 +121,9 @@ class Survey:
         cuts = {each.name: self._cut(self.roles[each.name], positions, lost) for each in addresses}
         return {
             each.name: replace(
-                cuts[each.name], targets=[cuts[name].accepted for name in each.transaction_addresses]
+                cuts[each.name],
+                targets=[cuts[name].accepted for name in each.transaction_addresses],
+                recorded=self.recorded.get(each.name, {}),
             )
             for each in addresses
         }

@@ -6,7 +6,7 @@ that whatever the commits cover is in them. What outputs tell of inputs beyond t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
@@ -88,6 +88,17 @@ class TopicCut:
         )
 
 
+class Recorded(NamedTuple):
+    """What a lane goes by, as its last transaction recorded it."""
+
+    rules: Mapping[str, Any]
+    """Key of the configuration → value; one of another address, for parts of transactions, begins with ``<address>: ``."""
+    capacity: int
+    """Of its ring."""
+    max_age_ms: int
+    """0 = no limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class AddressCut:
     """What a night covers of one address."""
@@ -105,6 +116,8 @@ class AddressCut:
     """Accepted topics of other addresses, in which parts of its transactions are."""
     former: str = ""
     """What it was called on the last night; empty = as now."""
+    recorded: Mapping[int, Recorded] = field(default_factory=dict)
+    """Lane → what its changelog says that it goes by; lanes of earlier versions are absent."""
 
     def topics(self) -> dict[str, TopicCut]:
         """By role."""

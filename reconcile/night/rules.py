@@ -89,11 +89,18 @@ def promised(
     """
     return [
         {
-            lane: min([each.id_cache_size, *_sizes(each, lane, chain)])
+            lane: min(
+                [each.id_cache_size, *_recorded_size(cuts[each.name], lane), *_sizes(each, lane, chain)]
+            )
             for lane in range(len(cuts[each.name].input.spans))
         }
         for each in addresses
     ]
+
+
+def _recorded_size(cut: AddressCut, lane: int) -> list[int]:
+    """A ring keeps its recorded size while live workers do not agree, whatever this file says."""
+    return [cut.recorded[lane].capacity] if lane in cut.recorded else []
 
 
 def _sizes(address: AddressSettings, lane: int, chain: Sequence[Night]) -> Iterator[int]:
@@ -225,8 +232,39 @@ def doubts(
         if changed:
             names = frozenset[Anomaly]().union(*(_DOUBTED[key] for key in changed))
             found.append(Doubt(number, names, f"{' and '.join(changed)} changed since the last run"))
+        found += _doubts_of_lanes(number, each, cuts[each.name], addresses)
         found += _doubts_of_transactions(number, each, addresses, base)
     return found
+
+
+def _doubts_of_lanes(
+    number: int, address: AddressSettings, cut: AddressCut, addresses: Sequence[AddressSettings]
+) -> Iterator[Doubt]:
+    """What is unknown because lanes go by other rules than this file has: workers judge by those of the lanes."""
+    ours = _by_key(address)
+    for other in addresses:
+        ours |= {f"{other.name}: {key}": value for key, value in _by_key(other).items()}
+    unlike: dict[str, list[int]] = {}
+    for lane, said in sorted(cut.recorded.items()):
+        for key, value in {**said.rules, "id_max_age": said.max_age_ms}.items():
+            if key in ours and ours[key] != value:
+                unlike.setdefault(key, []).append(lane)
+    if unlike:
+        names = frozenset[Anomaly]().union(
+            *(_DOUBTED.get(key, _OF_GROUPS | {Anomaly.TORN}) for key in unlike)
+        )
+        lanes = sorted({lane for those in unlike.values() for lane in those})
+        why = (
+            f"lanes {', '.join(map(str, lanes))} of {address.name} go by another {' and '.join(sorted(unlike))} than this file has: run it with "
+            "the workers' file"
+        )
+        yield Doubt(number, names, why)
+
+
+def _by_key(address: AddressSettings) -> dict[str, Any]:
+    """As the record of a lane has it."""
+    found = {key: value for key, value in kept(address).items() if key in _DOUBTED}
+    return found | {"id_max_age": round(address.id_max_age * 1000)}
 
 
 def _changed(address: AddressSettings, base: Night | None) -> list[str]:

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from agents.bridge.plan import plans
 from app.bridge import drains
 from app.embedded.broker import EmbeddedBroker
+from ringfence_client import terms
 from ringfence_kafka.config.load import load
 from ringfence_kafka.errors import MissingTopicError
 from tests.support import bridges, kafka, malformed
@@ -341,3 +344,79 @@ def test_names(two: Two, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (
         2, f"ringfence: unknown bridge 'other': the configuration has {given.name}\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_processes_with_another_filter(
+    two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
+) -> None:
+    """The second forwards nothing and names the difference, whenever it looks; when the first has ended it begins by itself."""
+    given = prepare(two, tmp_path, source_partitions=2, filter_header="land", filter_values=["fr"])
+    newer = tmp_path / "newer.toml"
+    newer.write_text(given.config.read_text().replace('["fr"]', '["be"]'))
+    sent = [
+        Sent(b"%d" % each, None, b"%d" % each, (("land", (b"fr", b"be")[each % 2]),)) for each in range(40)
+    ]
+    with bridges.quick(given.config) as (first,):
+        if at_once:
+            monkeypatch.setattr(terms, "unlike", _alike_at_first(terms.unlike))
+        second = bridges.BridgeProcess(newer, f"{given.name}-newer") if not at_once else None
+        with ThreadPoolExecutor(1) as pool:
+            stop = threading.Event()
+            told: list[str] = []
+            running = pool.submit(_run_until, stop, newer, told) if second is None else None
+            try:
+                if second is not None:
+                    second.start()
+                    wait_for(lambda: "filter_values" in second.log(), second.log)
+                else:
+                    wait_for(lambda: any("filter_values" in each for each in told), lambda: str(told[-3:]))
+                wait_for(
+                    lambda: first.state.ready and len(first.state.partitions) == 2,
+                    lambda: str(first.state.reasons),
+                )
+                given.send(sent[:20], 0)
+                given.send(sent[20:], 1)
+                got = given.settled([20, 20])
+                reasons = told[-1] if second is None else str(second.health()[1])
+            finally:
+                stop.set()
+                if running is not None:
+                    running.result(60)
+                elif second is not None and not second.running:
+                    second.destroy()
+    if second is not None:
+        try:
+            second.wait_ready()
+            given.send([Sent(b"late", None, b"99", (("land", b"be"),))])
+            late = given.settled([21, 20])
+            assert second.stop() == 0
+        finally:
+            second.destroy()
+        assert sorted(numbers(late)) == [*range(0, 40, 2), 99]
+
+    assert sorted(numbers(got)) == list(range(0, 40, 2))
+    assert "filter_values = [" in reasons
+    assert "begins when the last has ended" in reasons
+
+
+def _alike_at_first(unlike: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
+    """As if both had looked before either had joined."""
+    asked = 0
+
+    async def looked(*arguments: Any) -> str:
+        nonlocal asked
+        asked += 1
+        return "" if asked == 1 else await unlike(*arguments)
+
+    return looked
+
+
+def _run_until(stop: threading.Event, config: Path, told: list[str]) -> None:
+    async def run() -> None:
+        async with bridges.in_this_process(config, first=1) as (own,):
+            while not stop.is_set():
+                told.append(str(own.state.reasons))
+                await asyncio.sleep(0.05)
+
+    asyncio.run(run())

@@ -6,7 +6,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import InconsistentGroupProtocolError
 
-from ringfence_client import one_app
+from ringfence_client import one_app, terms
 from ringfence_kafka.errors import ConfigurationError
 from tests.support.consuming import Bench, Recorder, Running, consuming
 from tests.support.lanes import until
@@ -91,3 +91,28 @@ async def test_members_of_another_app(
 
         assert other.handler.begun == []
         assert not other.consumer.partitions
+
+
+async def _alike(_self: object, *_arguments: object) -> str:
+    """As if no member were there yet."""
+    return ""
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_members_with_another_way_of_dead_letters(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
+) -> None:
+    """A consumer that flows would go on behind what another parks: it ends, whenever it looks, and names both values."""
+    async with consuming(bootstrap, 2) as bench:
+        running = await bench.start(Recorder(), on_dead_letter="park")
+        await _until_each([running], 2)
+        if at_once:
+            monkeypatch.setattr(terms, "unlike", _alike)
+        other = bench.launch(Recorder(), on_dead_letter="flow")
+        with pytest.raises(ConfigurationError, match=r'on_dead_letter = "park" in the group and "flow" here'):
+            await asyncio.wait_for(other.finished(), 60)
+        await _until_each([running], 2)
+        second = await bench.start(Recorder(), on_dead_letter="park")
+        await _until_each([running, second], 1)
+
+        assert other.handler.begun == []

@@ -20,6 +20,7 @@ from tests.mutants import (
     bugs_in_reconciled_transactions,
     bugs_in_recreated_topics,
     bugs_in_repair,
+    bugs_in_rules,
     bugs_in_state,
     bugs_in_status,
     bugs_in_the_core,
@@ -31,6 +32,7 @@ from tests.mutants.mutant import Mutant
 
 CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_opening.MUTANTS,
+    *bugs_in_rules.MUTANTS,
     *bugs_in_lanes.MUTANTS,
     *bugs_in_memory.MUTANTS,
     *bugs_in_moves.MUTANTS,

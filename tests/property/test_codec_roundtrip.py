@@ -35,6 +35,10 @@ metas = st.builds(
     ),
     persistent=st.booleans(),
     topic_ids=st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=2),
+    max_age_ms=st.none() | st.integers(0, 2**53),
+    rules=st.dictionaries(
+        st.text(max_size=20), st.text(max_size=20) | st.lists(st.text(max_size=9), max_size=3), max_size=3
+    ),
 )
 
 
@@ -105,11 +109,11 @@ def test_meta_record(meta: Meta) -> None:
 @fixed
 @given(meta=metas)
 def test_meta_record_of_the_first_version(meta: Meta) -> None:
-    """A meta record from before changes of capacity were kept track of is read as one without any."""
-    first = meta._replace(older=[], persistent=True, topic_ids={})
+    """A meta record from before changes of capacity, and rules, were recorded is read as one without any."""
+    first = meta._replace(older=[], persistent=True, topic_ids={}, max_age_ms=None, rules={})
     data = json.loads(codec.encode_meta(meta))
-    for key in ("older", "persistent", "topic_ids"):
-        del data[key]
+    for key in ("older", "persistent", "topic_ids", "max_age_ms", "rules"):
+        data.pop(key, None)
 
     assert codec.decode_meta(json.dumps(data).encode()) == first
 

@@ -87,7 +87,15 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     arguments = {
         **{
             key: ["orders"]
-            for key in ("send", "rings clear", "groups show", "dlq list", "dlq redrive", "dlq drop")
+            for key in (
+                "send",
+                "rings adopt",
+                "rings clear",
+                "groups show",
+                "dlq list",
+                "dlq redrive",
+                "dlq drop",
+            )
         },
         "dlq show": ["orders", "0/1"],
         "rings find": ["orders", "1"],

@@ -244,9 +244,9 @@ def test_meta_with_what_is_needed_only() -> None:
     data = {"format": 1, **META._asdict()}
     value = json.dumps({key: each for key, each in data.items() if key not in OPTIONAL}).encode()
 
-    assert OPTIONAL == ("older", "persistent", "topic_ids", "app", "address")
+    assert OPTIONAL == ("older", "persistent", "topic_ids", "app", "address", "max_age_ms", "rules")
     assert codec.decode_meta(value) == META._replace(
-        older=[], persistent=True, topic_ids={}, app="", address=""
+        older=[], persistent=True, topic_ids={}, app="", address="", max_age_ms=None, rules={}
     )
 
 

@@ -1,10 +1,11 @@
 """What a night keeps of an address's rules, and what follows from them for the next: pure."""
 
+from dataclasses import replace
 from typing import Any
 
-from reconcile.anomalies.name import Anomaly
+from reconcile.anomalies.name import Anomaly, Doubt
 from reconcile.night import rules
-from reconcile.night.cut import AddressCut, Lost, Span, TopicCut
+from reconcile.night.cut import AddressCut, Lost, Recorded, Span, TopicCut
 from reconcile.night.nights import Night
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
@@ -39,6 +40,28 @@ def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
     assert promised(20, *later, small) == {0: 20, 1: 20}
     assert promised(21, *later, small) == {0: 10, 1: 20}
     assert promised(5, _night(2, {}, id_cache_size=0)) == {0: 0, 1: 0}
+
+
+def test_lanes_that_go_by_other_rules_than_this_file() -> None:
+    """By rules of nobody no verdict is right or wrong. A ring promises its recorded size, not that of the file."""
+    own = _address(id_cache_size=20, duplicate_id_from="key", id_max_age=1.5)
+    alike = Recorded({"duplicate_id_from": "key", "group_header": "", "b: group_header": "x"}, 20, 1_500)
+    older = Recorded({"duplicate_id_from": "value", "a: group_header": "x"}, 10, 0)
+
+    def doubts(*recorded: Recorded) -> list[Doubt]:
+        cut = replace(_cut(), recorded=dict(enumerate(recorded)))
+        return rules.doubts([own], {"a": cut}, None)
+
+    assert doubts() == doubts(alike, alike) == []
+    assert len(doubts(alike, older)) == 1
+    (doubt,) = doubts(alike, older)
+    assert doubt.why.startswith(
+        "lanes 1 of a go by another a: group_header and duplicate_id_from and id_max_age than this file has"
+    )
+    assert {Anomaly.LOST, Anomaly.FORGOTTEN, Anomaly.TORN} <= doubt.anomalies
+    assert Anomaly.PHANTOM not in doubt.anomalies
+    cut = replace(_cut(), recorded={1: older})
+    assert rules.promised([own], {"a": cut}, []) == [{0: 20, 1: 10}]
 
 
 def test_lanes_of_which_all_ids_are_known() -> None:

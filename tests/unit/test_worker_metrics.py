@@ -20,7 +20,10 @@ def test_how_far_a_lane_is() -> None:
 
     def lane(number: int, following: int) -> Any:
         opening = SimpleNamespace(
-            address=SimpleNamespace(input_topic="orders"), partition=number, table=table
+            address=SimpleNamespace(input_topic="orders"),
+            partition=number,
+            table=table,
+            rules_fault="" if number else "why",
         )
         return SimpleNamespace(opening=opening, next=following, seconds_covered=lambda: None)
 
@@ -32,7 +35,9 @@ def test_how_far_a_lane_is() -> None:
         state_of=lambda _: (LaneState.OPEN, ""),
         lags=SimpleNamespace(of=lambda _: 4),
         faults=SimpleNamespace(by_address={}),
+        agreement=SimpleNamespace(by_address={"orders": ["id_cache_size: a says 1, b says 2"]}),
     )
+    (unlike,) = [each for each in _gauges(lanes) if each.name == "ringfence_limits_disagreements"]
     found = {
         (sample.name, sample.labels["lane"]): sample.value
         for family in _gauges(lanes)
@@ -40,6 +45,9 @@ def test_how_far_a_lane_is() -> None:
         if "lane" in sample.labels
     }
 
+    assert [(each.labels, each.value) for each in unlike.samples] == [({"address": "orders"}, 1)]
+    assert found["ringfence_lane_other_rules", "orders-0"] == 1
+    assert found["ringfence_lane_other_rules", "orders-1"] == 0
     assert found["ringfence_lane_next_offset", "orders-0"] == 17
     assert found["ringfence_lane_next_offset", "orders-1"] == 0
     assert ("ringfence_lane_next_offset", "orders-2") not in found

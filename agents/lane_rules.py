@@ -1,0 +1,125 @@
+"""The rules of a lane: what defines ID, group and home, and how much its ring remembers. Pure.
+
+Rules belong to the lane, not to the worker that has it: the meta record of the changelog holds them. A worker with other rules does not
+open the lane. Limits (size, age, persistence) are what workers may change together: the ring keeps the recorded ones until all live
+workers state the same.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ringfence_kafka.config.settings import AddressSettings
+from tables.codec import Meta
+
+Rules = Mapping[str, Any]
+"""Key of the configuration → value, as JSON gives it back. A key of a target address is written ``<address>: <key>``."""
+
+OWN_FILE: Final = "in this worker's file"
+"""Stands in each fault about rules: no check of topics finds anything there."""
+_TOPICS: Final = ("input_topic", "accepted_topic")
+
+
+class Limits(NamedTuple):
+    """What a ring remembers; each field is a key of the configuration."""
+
+    id_cache_size: int
+    """IDs."""
+    id_max_age: float
+    """Seconds; 0 = no limit."""
+    persist_id_cache: bool
+
+
+def rules_of(address: AddressSettings, targets: Iterable[AddressSettings] = ()) -> dict[str, Any]:
+    """Return the rules that a configuration states for the lanes of an address.
+
+    Args:
+        address: The address.
+        targets: Other addresses that parts of its transactions may go to: their IDs and groups are read by their rules.
+    """
+    found = _own_rules(address)
+    for target in targets:
+        found |= {
+            f"{target.name}: {key}": value for key, value in _own_rules(target).items() if key != _TOPICS[0]
+        }
+    return found
+
+
+def _own_rules(address: AddressSettings) -> dict[str, Any]:
+    """Keys without an effect are left out: a change of them changes no verdict."""
+    found: dict[str, Any] = {each: getattr(address, each) for each in _TOPICS}
+    found["duplicate_id_from"] = address.duplicate_id_from
+    if address.duplicate_id_from == "header":
+        found["duplicate_id_headers"] = list(address.duplicate_id_headers)
+    found["group_header"] = address.group_header
+    if address.group_header:
+        found["default_group"] = address.default_group
+    return found | {"partitioner": address.partitioner}
+
+
+def limits_of(address: AddressSettings) -> Limits:
+    """Return the limits that a configuration states."""
+    age = round(address.id_max_age * 1000) / 1000  # as the record has it, in whole milliseconds
+    return Limits(address.id_cache_size, age, address.persist_id_cache)
+
+
+def recorded_limits(meta: Meta, own: Limits) -> Limits:
+    """Return the limits that a lane's last transaction recorded; an earlier version did not record the age, then ``own`` says it."""
+    age = own.id_max_age if meta.max_age_ms is None else meta.max_age_ms / 1000
+    return Limits(meta.capacity, age, meta.persistent)
+
+
+def shown(limits: Limits) -> str:
+    """Return limits as the configuration file has them."""
+    return ", ".join(f"{key} = {as_written(value)}" for key, value in limits._asdict().items())
+
+
+def with_limits(address: AddressSettings, limits: Limits) -> AddressSettings:
+    """Return the address as a lane with these limits sees it."""
+    return address if limits_of(address) == limits else address.model_copy(update=limits._asdict())
+
+
+def differences(recorded: Rules, own: Rules) -> list[tuple[str, Any, Any]]:
+    """Return key, recorded value and own value of each rule that differs.
+
+    A rule that one of the two does not state is no difference: another version, or another list of target addresses.
+    """
+    return [(key, recorded[key], own[key]) for key in own if key in recorded and recorded[key] != own[key]]
+
+
+def as_written(value: Any) -> str:
+    """Return a value as the configuration file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_written, value))}]"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
+    """Return why a worker must not open a lane of the address: each differing rule with both values, and the way out."""
+    found = [
+        f"{key} = {as_written(theirs)} in the lane's record and {as_written(ours)} {OWN_FILE}"
+        for key, theirs, ours in differences(recorded, own)
+    ]
+    if not found:
+        return None
+    return (
+        f"this worker's file has other rules than the lane: {'; '.join(found)}. Its messages wait, none is lost. Give this worker the file of "
+        f"the other workers and start it again. To change the rule on purpose, stop all workers and run 'ringfence rings adopt {address}'"
+    )
+
+
+def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | None:
+    """Return why a worker must not open a lane that has recorded no rules yet, while another worker states other rules."""
+    found = [
+        f"{key} = {as_written(theirs)} at worker {worker} and {as_written(ours)} {OWN_FILE}"
+        for key, theirs, ours in differences(stated, own)
+    ]
+    if not found:
+        return None
+    return (
+        f"live workers state different rules for {address}, and the lane has recorded none yet: {'; '.join(found)}. Its messages wait, none "
+        "is lost. Give all workers the same file and start those again that had another one"
+    )

@@ -1,0 +1,95 @@
+"""What each worker states of its configuration when it joins the group, in the group's metadata. Pure.
+
+Rules are the same for many addresses, so addresses with equal ones stand together: the metadata of all members has to fit one record.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from agents.lane_rules import Limits, Rules, as_written, limits_of, rules_of
+from ringfence_kafka.config.settings import Settings
+
+KEY: Final = "ringfence"
+"""In the JSON of the user data, beside the keys of Faust, which ignores it."""
+_TOPICS: Final = frozenset({"input_topic", "accepted_topic"})
+"""Not stated: Kafka knows which topics a member subscribes to, and names of topics would make each address differ."""
+
+
+class Said(NamedTuple):
+    """What a worker states of one address."""
+
+    rules: Rules
+    limits: Limits
+
+
+class Statement(NamedTuple):
+    """Of one live worker."""
+
+    worker: str
+    """Its instance name; of a member that states nothing its member ID."""
+    addresses: Mapping[str, Said] | None
+    """By name; None = it states nothing: an earlier version, or a member that is not ours."""
+
+
+def own_statement(settings: Settings) -> Statement:
+    """Return what a worker of this configuration states."""
+    return Statement(
+        settings.app.instance_name,
+        {
+            each.name: Said(_stated(rules_of(each, settings.transaction_targets(each))), limits_of(each))
+            for each in settings.addresses
+        },
+    )
+
+
+def _stated(rules: Rules) -> dict[str, Any]:
+    return {key: value for key, value in rules.items() if key.rpartition(" ")[2] not in _TOPICS}
+
+
+def encode(statement: Statement) -> dict[str, Any]:
+    """Return a statement as JSON takes it."""
+    shared: dict[str, dict[str, Any]] = {}
+    for name, said in (statement.addresses or {}).items():
+        stated = {"rules": dict(said.rules), "limits": said.limits._asdict()}
+        shared.setdefault(json.dumps(stated, sort_keys=True), {"names": [], **stated})["names"].append(name)
+    return {"worker": statement.worker, "addresses": list(shared.values())}
+
+
+def decode(user_data: bytes | None, member: str) -> Statement:
+    """Read the user data of a member. A member that states nothing readable has no addresses: see :class:`Statement`."""
+    try:
+        told = json.loads(user_data or b"{}")[KEY]
+        addresses = {
+            str(name): Said(dict(each["rules"]), Limits(**each["limits"]))
+            for each in told["addresses"]
+            for name in each["names"]
+        }
+        return Statement(str(told["worker"]), addresses)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Statement(member, None)
+
+
+def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
+    """Return a line for each limit of an address on which live workers disagree, with the value of each worker; empty = all agree.
+
+    A worker that does not have the address has no say. A member that states nothing agrees with nobody.
+    """
+    everybody = sorted(statements, key=lambda each: each.worker)
+    limits = [
+        (each.worker, each.addresses[address].limits)
+        for each in everybody
+        if each.addresses is not None and address in each.addresses
+    ]
+    found = []
+    for field in Limits._fields:
+        values = list(dict.fromkeys((worker, getattr(each, field)) for worker, each in limits))
+        if len({value for _, value in values}) > 1:
+            said = ", ".join(f"{worker} says {as_written(value)}" for worker, value in values)
+            found.append(f"{field}: {said}")
+    silent = [each.worker for each in everybody if each.addresses is None]
+    if silent:
+        found.append(
+            f"{', '.join(silent)} states no limits: an earlier version, or not a worker of Ringfence"
+        )
+    return found

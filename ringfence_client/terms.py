@@ -1,0 +1,80 @@
+"""The terms that all members of one group must state alike: else messages would be handled by two rules.
+
+A member states its terms when it joins, as in :mod:`ringfence_client.one_app`. A newcomer looks at the members first. Two newcomers may
+look at the same moment. Then the assigning member gives nothing to those with other terms than the holders. Members of an earlier version
+state no terms, and share with everybody.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiokafka.errors import KafkaError
+
+from ringfence_kafka.cluster import Cluster
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+LOOK_LIMIT_S: Final = 5.0
+STATED_KEY: Final = "terms of the member"
+"""In the user data of a member. With blanks: no topic has such a name."""
+REFUSED_KEY: Final = "terms of the group"
+"""In the assignment of a refused member: the terms of the group."""
+
+Terms = Mapping[str, Any]
+"""Key of the configuration → value, as JSON gives it back."""
+
+
+def stated(user_data: bytes | None) -> str | None:
+    """Return the terms of the member that states this, as text that is equal for equal terms; None = it states none."""
+    return _text(user_data, STATED_KEY)
+
+
+def refused_by(user_data: bytes | None) -> Terms | None:
+    """Return the terms of the group from the assignment of a refused member; None = it is not refused."""
+    found = _text(user_data, REFUSED_KEY)
+    return None if found is None else json.loads(found)
+
+
+def refusal(terms: str) -> bytes:
+    """Return the user data of a refused member's assignment."""
+    return json.dumps({REFUSED_KEY: json.loads(terms)}).encode()
+
+
+def differences(group: Terms, own: Terms) -> str:
+    """Return each term that differs, with both values; empty = none. A term that one of the two does not state does not differ."""
+    return "; ".join(
+        f"{key} = {json.dumps(group[key])} in the group and {json.dumps(own[key])} here"
+        for key in own
+        if key in group and group[key] != own[key]
+    )
+
+
+async def unlike(cluster: Cluster, topic: str, own: Terms) -> str:
+    """Ask which terms the members of the cluster's group state for a topic, before we join it.
+
+    Returns:
+        As :func:`differences`; empty also where the group does not say: joining tells then.
+    """
+    try:
+        async with asyncio.timeout(LOOK_LIMIT_S):
+            members = await cluster.static_members()
+    except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
+        log.debug("the members of %s cannot be asked now: %r", cluster.group_id, error)
+        return ""
+    for each in members:
+        said = each.metadata
+        text = stated(said.user_data) if said is not None and topic in said.subscription else None
+        if text is not None and (found := differences(json.loads(text), own)):
+            return found
+    return ""
+
+
+def _text(user_data: bytes | None, key: str) -> str | None:
+    try:
+        found = json.loads(user_data or b"{}").get(key)
+    except (ValueError, AttributeError):
+        return None
+    return json.dumps(found, sort_keys=True) if isinstance(found, dict) else None

@@ -1,0 +1,331 @@
+"""Rules belong to the lane: a worker with an older file judges nothing by it, and limits change when all live workers state the same."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from agents.agreement import SETTLE_S, Agreement
+from agents.lane import LaneState
+from agents.statements import KEY, Statement, encode, own_statement
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.static import Member
+from tables.codec import Meta, decode_meta, encode_meta
+from tests.support import kafka, releases
+from tests.support.kafka import Sent, at_home
+from tests.support.lanes import Group, bench, ids, until
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
+
+PARTITIONS = 2
+HOME = [at_home(each, PARTITIONS) for each in range(PARTITIONS)]
+
+
+def _file(config: Path, name: str, **address: object) -> Path:
+    """The same configuration with other keys of its one address."""
+    found = config.with_name(f"{name}.toml")
+    lines = [f"{key} = {json.dumps(value)}" for key, value in address.items()]
+    found.write_text("\n".join([config.read_text(), *lines]) + "\n")
+    return found
+
+
+def _send(bootstrap: str, topic: str, numbers: Iterable[int], value: bytes = b"same") -> None:
+    for lane in range(PARTITIONS):
+        records = [Sent(b"%d-%d" % (lane, each), HOME[lane], value) for each in numbers]
+        kafka.send(bootstrap, topic, records, lane)
+
+
+def _states(process: WorkerProcess) -> dict[str, str]:
+    return {name: each["state"] for name, each in process.health()[1].get("lanes", {}).items()}
+
+
+def _sizes(*processes: WorkerProcess) -> set[int]:
+    """Capacities of the open rings of these workers; -1 for a lane that is not open yet."""
+    lanes = [each for process in processes for each in process.health()[1].get("lanes", {}).values()]
+    return {each["ring"]["capacity"] if each["state"] == "open" else -1 for each in lanes}
+
+
+def _status(config: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        run_verb("status", "--json", "--config", str(config), check=False).stdout
+    )
+    return found
+
+
+def test_a_worker_with_an_older_rule_opens_no_lane(bootstrap: str, tmp_path: Path) -> None:
+    """It names both values and the way out; the other lane goes on, and no message is lost when it ends."""
+    name = kafka.unique("older-rule")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    older = _file(config, "older", duplicate_id_from="value")
+    with worker(config, "right") as right:
+        _send(bootstrap, name, range(20))
+        kafka.wait_count(bootstrap, f"{name}.accepted", 40, PARTITIONS)
+        wrong = WorkerProcess(older, "wrong")
+        try:
+            wrong.start()
+            wait_for(lambda: "refused" in _states(wrong).values(), lambda: f"{wrong.health()}\n{wrong.log()}")
+            wait_for(lambda: set(_states(right).values()) == {"open"}, right.log)
+            (lane,) = _states(wrong)
+            _send(bootstrap, name, range(20, 40))
+            kafka.wait_count(bootstrap, f"{name}.accepted", 60, PARTITIONS)
+            reason = wrong.health()[1]["lanes"][lane]["reason"]
+            metrics = wrong.page("/metrics")
+            standing = [each for each in _status(config)["findings"] if each["stands"]]
+            shown = run_verb("status", "--config", str(config), check=False)
+            wrong.stop()
+        finally:
+            wrong.destroy()
+        accepted = kafka.wait_count(bootstrap, f"{name}.accepted", 80, PARTITIONS)
+        counts = [each["duplicates"] for each in right.health()[1]["lanes"].values() if "duplicates" in each]
+
+    assert 'duplicate_id_from = "header" in the lane\'s record and "value" in this worker\'s file' in reason
+    assert f"ringfence rings adopt {name}" in reason
+    assert f'ringfence_lane_other_rules{{address="{name}",lane="{lane}"}} 1.0' in metrics
+    assert [reason in each["what"] for each in standing] == [True]
+    assert [each["command"] for each in standing] == [""]
+    assert shown.returncode == 1
+    assert reason in wrong.log()
+    assert len({each.id for each in accepted}) == len(accepted) == 80
+    assert sum(counts) == 0
+
+
+def test_a_size_changes_when_all_live_workers_agree(bootstrap: str, tmp_path: Path) -> None:
+    """Until then each ring keeps the recorded size, and everything names who says what; then it changes without a restart."""
+    name = kafka.unique("size")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    large, small = _file(config, "large", id_cache_size=500), _file(config, "small", id_cache_size=5)
+    with worker(large, "old") as old:
+        _send(bootstrap, name, range(50))
+        kafka.wait_count(bootstrap, f"{name}.accepted", 100, PARTITIONS)
+        with worker(small, "new") as new:
+            wait_for(lambda: set(_states(old).values()) == {"open"}, old.log)
+            wait_for(lambda: name in old.health()[1].get("limits", {}), lambda: str(old.health()))
+            wait_for(lambda: name in new.health()[1].get("limits", {}), lambda: str(new.health()))
+            kept = _sizes(old, new)
+            said = new.health()[1]["limits"][name]
+            metrics, log = new.page("/metrics"), new.log()
+            status = _status(config)
+            _send(bootstrap, name, range(50))
+            wait_for(lambda: _duplicates(old, new) == 100, lambda: f"{old.health()} {new.health()}")
+            assert old.stop() == 0
+            wait_for(lambda: _sizes(new) == {5}, lambda: f"{new.health()}\n{new.log()}")
+            agreed = new.health()[1].get("limits")
+
+    assert kept == {500}
+    assert said == ["id_cache_size: new says 5, old says 500"]
+    assert f'ringfence_limits_disagreements{{address="{name}"}} 1.0' in metrics
+    assert "keeps its recorded limits (id_cache_size = 500" in log
+    assert [each["stands"] for each in status["findings"] if said[0] in each["what"]] == [False]
+    assert agreed is None
+
+
+def _duplicates(*processes: WorkerProcess) -> int:
+    return sum(
+        each.get("duplicates", 0)
+        for process in processes
+        for each in process.health()[1].get("lanes", {}).values()
+    )
+
+
+def test_a_rolling_restart_of_static_members_changes_a_size(bootstrap: str, tmp_path: Path) -> None:
+    """A static member that comes back states its new file, though the group does not share out anew."""
+    name = kafka.unique("rolling")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    large, small = _file(config, "large", id_cache_size=500), _file(config, "small", id_cache_size=5)
+    static = {"RINGFENCE_APP__STATIC_MEMBERSHIP": "true"}
+    with worker(large, "one", **static) as one, worker(large, "two", **static) as two:
+        wait_for(
+            lambda: [len(_states(each)) for each in (one, two)] == [1, 1],
+            lambda: f"{one.health()} {two.health()}",
+        )
+        _send(bootstrap, name, range(50))
+        kafka.wait_count(bootstrap, f"{name}.accepted", 100, PARTITIONS)
+        between = []
+        for process in (one, two):
+            assert process.stop() == 0
+            process._config = small
+            process.start(RINGFENCE_APP__INSTANCE=process.name, **static)
+            process.wait_ready()
+            between.append(_sizes(one, two))
+        wait_for(lambda: _sizes(one, two) == {5}, lambda: f"{one.health()} {two.health()}\n{two.log()}")
+
+    assert between[0] == {500}
+
+
+def test_beside_a_worker_of_an_earlier_version(bootstrap: str, tmp_path: Path) -> None:
+    """Both run lanes of one address. The earlier one states nothing, so rings keep their size until it has ended."""
+    name = kafka.unique("earlier")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    large, small = _file(config, "large", id_cache_size=500), _file(config, "small", id_cache_size=5)
+    old = WorkerProcess(large, "old")
+    old.tree = releases.tree(releases.VERSIONS[-1], tmp_path / "release")
+    try:
+        old.start()
+        old.wait_ready()
+        _send(bootstrap, name, range(20))
+        kafka.wait_count(bootstrap, f"{name}.accepted", 40, PARTITIONS)
+        with worker(small, "new") as new:
+            wait_for(lambda: set(_states(old).values()) == {"open"}, old.log)
+            wait_for(lambda: name in new.health()[1].get("limits", {}), lambda: str(new.health()))
+            beside = _sizes(old, new)
+            said = new.health()[1]["limits"][name]
+            _send(bootstrap, name, range(10, 40))
+            kafka.wait_count(bootstrap, f"{name}.accepted", 80, PARTITIONS)
+            assert old.stop() == 0
+            wait_for(lambda: _sizes(new) == {5}, lambda: f"{new.health()}\n{new.log()}")
+            _send(bootstrap, name, range(36, 50))
+            accepted = kafka.wait_count(bootstrap, f"{name}.accepted", 100, PARTITIONS)
+            back = WorkerProcess(large, "old")
+            back.tree = old.tree
+            back.start()
+            try:
+                back.wait_ready()
+            finally:
+                back.destroy()
+    finally:
+        old.destroy()
+
+    assert beside == {500}
+    assert "states no limits: an earlier version" in said[0]
+    assert len({each.id for each in accepted}) == len(accepted) == 100
+
+
+def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
+    """All workers stopped, then ``rings adopt``: the new file opens the lanes, the old one no more, and no new message is a duplicate."""
+    name = kafka.unique("adopt")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    other = _file(config, "other", duplicate_id_from="key")
+    with worker(config, "before") as before:
+        kafka.send(bootstrap, name, [Sent(HOME[0], HOME[0])])
+        kafka.send(bootstrap, name, [Sent(HOME[1], HOME[1])], 1)
+        kafka.wait_count(bootstrap, f"{name}.accepted", 2, PARTITIONS)
+        running = run_verb("rings", "adopt", name, "--config", str(other), check=False)
+        assert before.stop() == 0
+    adopted = run_verb("rings", "adopt", name, "--config", str(other))
+    again = run_verb("rings", "adopt", name, "--config", str(other))
+    with worker(other, "after"):
+        # By the old rule these two had the IDs of other messages.
+        kafka.send(bootstrap, name, [Sent(None, HOME[0]), Sent(None, HOME[0])])
+        kafka.send(bootstrap, name, [Sent(None, HOME[1])], 1)
+        accepted = kafka.wait_count(bootstrap, f"{name}.accepted", 4, PARTITIONS)
+        wait_for(
+            lambda: kafka.consumed(bootstrap, name, name, PARTITIONS),
+            lambda: str(kafka.committed(bootstrap, name, name, 2)),
+        )
+        late = WorkerProcess(config, "late")
+        try:
+            late.start()
+            wait_for(lambda: "refused" in _states(late).values(), lambda: f"{late.health()}\n{late.log()}")
+        finally:
+            late.destroy()
+    events = [
+        json.loads(each.value or b"")["event"] for each in kafka.read_all(bootstrap, f"{name}-journal", 1)
+    ]
+
+    assert (running.returncode, adopted.returncode) == (2, 0)
+    assert "stop all of them by SIGTERM" in running.stderr
+    assert adopted.stdout.count("1 IDs forgotten") == 2
+    assert again.stdout.count("kept") == 2
+    assert len(accepted) == 4
+    assert len(kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)) == 4
+    assert events == ["cleared", "cleared"]
+
+
+async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: Path) -> None:
+    """Verdicts go by the recorded limits, also after a failure; the journal has the size for the reconciliation run; then all change at once."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 8), *ids(0, 8), *ids(0, 8))
+        one = await lanes.opened("one")
+        await lanes.feed(one, 0, 8)
+        await one.close()
+        others = [Member("other", None, _Metadata(lanes.settings))]
+        own: dict[str, Any] = {"id_cache_size": 2, "id_max_age": 60.0, "persist_id_cache": False}
+        two = lanes.lane("two", **own)
+        two.opening._agreement = Agreement(lanes.settings, _answer(others), lambda: now)
+        # Its own statement is that of another file.
+        two.opening._agreement._own = _stated(lanes.settings, **own)
+        now = 0.0
+        two.start(Group())
+        await lanes.feed(two, 8, 12)
+        two.refuse(["a failure"])
+        await until(lambda: two.state is LaneState.REFUSED, lambda: f"{two.state}: {two.reason}")
+        await until(lambda: two.state is LaneState.OPEN, lambda: f"{two.state}: {two.reason}")
+        await lanes.feed(two, 12, 16)
+        kept, known = two.opening.limits, two.counts["duplicates"]
+        told = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, lanes.journal, 1)]
+        others.clear()
+        now = SETTLE_S
+        two.note_agreement()
+        await until(lambda: two.opening.limits != kept, lambda: f"{two.state}: {two.reason}")
+        await lanes.feed(two, 16, 24)
+        agreed, meta = two.opening.limits, two.opening.table.meta
+
+    assert kept == (20_000, 0, True)
+    assert known == 8
+    assert {(each["event"], each["before"], each["after"]) for each in told} == {("resized", 20_000, 20_000)}
+    assert agreed == (2, 60, False)
+    assert meta is not None
+    assert (meta.capacity, meta.max_age_ms, meta.persistent) == agreed._replace(id_max_age=60_000)
+    assert two.counts["duplicates"] == 8
+
+
+class _Metadata:
+    """As a worker of these settings states it when it joins."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.user_data = json.dumps({KEY: encode(_stated(settings, worker="other"))}).encode()
+
+
+def _stated(settings: Settings, worker: str = "own", **limits: Any) -> Statement:
+    statement = own_statement(settings)
+    assert statement.addresses is not None
+    said = {
+        name: each._replace(limits=each.limits._replace(**limits))
+        for name, each in statement.addresses.items()
+    }
+    return Statement(worker, said)
+
+
+def _answer(members: list[Member]) -> Callable[[], Awaitable[list[Member]]]:
+    async def ask() -> list[Member]:
+        return list(members)
+
+    return ask
+
+
+async def test_a_record_without_rules_gets_them(bootstrap: str, tmp_path: Path) -> None:
+    """A lane that an earlier version ran opens, whatever this worker's rules are, and its next transaction records them."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 4))
+        lane = await lanes.opened("one")
+        await lanes.feed(lane, 0, 2)
+        table = lane.opening.table
+        earlier = table.meta
+        assert earlier is not None
+        # As the earlier version wrote it: with neither.
+        table.meta = earlier = decode_meta(encode_meta(earlier._replace(rules={}, max_age_ms=None)))
+        table._options = table.options.__class__(**{**_fields(table.options), "rules": {}})
+        await lanes.feed(lane, 2, 3)
+        without = _newest(lanes.bootstrap, lanes.changelog)
+        await lane.close()
+        newer = await lanes.opened("two")
+        await lanes.feed(newer, 3, 4)
+        recorded = _newest(lanes.bootstrap, lanes.changelog)
+        await newer.close()
+        other = lanes.lane("three", duplicate_id_from="key")
+        other.start(Group())
+        await until(lambda: other.state.value == "refused", lambda: f"{other.state}: {other.reason}")
+        reason = other.reason
+
+    assert without.rules == {}
+    assert recorded.rules["duplicate_id_from"] == "header"
+    assert recorded.max_age_ms == 0
+    assert 'duplicate_id_from = "header" in the lane' in reason
+
+
+def _fields(options: Any) -> dict[str, Any]:
+    return {each: getattr(options, each) for each in options.__dataclass_fields__}
+
+
+def _newest(bootstrap: str, changelog: str) -> Meta:
+    metas = [each.value for each in kafka.read_all(bootstrap, changelog, 1) if each.key == b"\x00"]
+    return decode_meta(metas[-1] or b"")

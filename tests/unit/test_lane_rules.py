@@ -1,0 +1,190 @@
+"""Statements of workers about their rules, and the consequences of a difference: pure."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.agreement import SETTLE_S, Agreement
+from agents.lane_rules import differences, limits_of, recorded_limits, rules_fault, rules_of, with_limits
+from agents.statements import KEY, Statement, decode, encode, own_statement, unlike_limits
+from app.verbs.ring_adopt import forgets
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.static import Member
+from tables.codec import Meta
+
+
+def _settings(instance: str = "w", **keys: Any) -> Settings:
+    addresses = [
+        {"name": "orders", "transaction_addresses": ["stock"], **keys},
+        {"name": "stock", "group_header": "g"},
+    ]
+    return validate({"app": {"instance": instance}, "addresses": addresses})
+
+
+def _address(**keys: Any) -> AddressSettings:
+    return _settings(**keys).addresses[0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"duplicate_id_from": "value"},
+        {"duplicate_id_from": "key"},
+        {"duplicate_id_headers": ["b", "a"]},
+        {"group_header": "x"},
+        {"partitioner": "crc32"},
+        {"input_topic": "elsewhere"},
+        {"accepted_topic": "elsewhere"},
+    ],
+)
+def test_what_changes_verdicts_is_a_rule(changed: dict[str, Any]) -> None:
+    """Both values and the way out are named."""
+    own = rules_of(_address(duplicate_id_headers=["a", "b"]))
+    other = rules_of(_address(**{"duplicate_id_headers": ["a", "b"], **changed}))
+    (key,) = changed
+    fault = rules_fault("orders", own, other)
+
+    assert rules_fault("orders", own, own) is None
+    assert [each for each, *_ in differences(own, other)] == [key]
+    assert fault is not None
+    assert key in fault
+    assert "'ringfence rings adopt orders'" in fault
+
+
+def test_what_changes_no_verdict_is_none() -> None:
+    """Sizes, ages, other topics; and a key that another one keeps from having an effect."""
+    own = rules_of(_address(duplicate_id_from="key"))
+    other = _address(
+        duplicate_id_from="key", duplicate_id_headers=["x"], id_cache_size=1, id_max_age=2, persist_id_cache=False,
+        duplicates="divert", quarantine_topic="q", partitions=9,
+    )  # fmt: skip
+
+    assert rules_of(other) == own
+
+
+def test_rules_of_target_addresses() -> None:
+    """Parts of transactions are read by them; an address that one of the two does not list is no difference."""
+    settings = _settings()
+    orders, stock = settings.addresses
+    own = rules_of(orders, [stock])
+    other = rules_of(orders, [stock.model_copy(update={"group_header": "h"})])
+
+    assert differences(own, other) == [("stock: group_header", "g", "h")]
+    assert differences(rules_of(orders), own) == differences(own, rules_of(orders)) == []
+    assert "stock: input_topic" not in own
+
+
+def test_recorded_limits() -> None:
+    """An earlier version recorded no age; a fraction of a millisecond is no difference for ever."""
+    own = limits_of(_address(id_max_age=0.0123456))
+    meta = Meta(5, 0, 0, {}, {}, "i", persistent=False)
+    address = _address(id_cache_size=7, id_max_age=3)
+
+    assert recorded_limits(meta, own) == (5, 0.012, False)
+    assert recorded_limits(meta._replace(max_age_ms=12), own) == (5, own.id_max_age, False)
+    assert limits_of(with_limits(address, recorded_limits(meta, own))) == (5, 0.012, False)
+
+
+def test_statements_survive_the_wire() -> None:
+    """Addresses with equal rules stand together: a thousand of them must fit the group's metadata."""
+    many = validate({"app": {"instance": "w"}, "addresses": [{"name": f"a{n}"} for n in range(1_000)]})
+    encoded = json.dumps({KEY: encode(own_statement(many))}).encode()
+    settings = _settings(group_header="x")
+    told = json.dumps({"url": "", KEY: encode(own_statement(settings))}).encode()
+
+    assert decode(told, "m") == own_statement(settings)
+    assert decode(encoded, "m") == own_statement(many)
+    assert len(encoded) < 20_000
+    for strange in (
+        b"",
+        b"{}",
+        b"\xff",
+        b"[]",
+        b'{"ringfence": 1}',
+        b'{"ringfence": {"worker": "w", "addresses": [{}]}}',
+        None,
+    ):
+        assert decode(strange, "m") == Statement("m", None)
+
+
+def test_who_says_what() -> None:
+    """All workers of the address must say the same. A worker without it has no say. A silent member agrees with nobody."""
+    large, small = (
+        own_statement(_settings("a")),
+        own_statement(_settings("b", id_cache_size=50, id_max_age=1.5)),
+    )
+    other = own_statement(
+        validate({"app": {"instance": "c"}, "addresses": [{"name": "else", "id_cache_size": 1}]})
+    )
+    twin = small._replace(worker="a")
+
+    assert unlike_limits("orders", [large, large, other]) == []
+    assert unlike_limits("orders", [small, other, large]) == [
+        "id_cache_size: a says 20000, b says 50", "id_max_age: a says 0, b says 1.5",
+    ]  # fmt: skip
+    assert unlike_limits("orders", [large, twin])[0] == "id_cache_size: a says 20000, a says 50"
+    silent = unlike_limits("orders", [large, Statement("consumer-1", None)])
+    assert [each.partition(":")[0] for each in silent] == ["consumer-1 states no limits"]
+
+
+async def test_a_group_that_rebalances_agrees_on_nothing() -> None:
+    """Its members do not say what they state: a ring must not shrink meanwhile."""
+    agreement = Agreement(_settings(), _rebalancing)
+    alone = Agreement(_settings())
+
+    assert await agreement.on_limits("orders") == ["the group does not say what its members state"]
+    assert await agreement.unlike_rules("orders", {}) is None
+    assert await alone.on_limits("orders") == []
+    await agreement.stop()
+    await alone.stop()
+
+
+async def test_agreement_after_a_disagreement_settles() -> None:
+    """A worker with an older file that is alone while the others restart changes nothing; one that saw nobody else does at once."""
+    other = json.dumps({KEY: encode(own_statement(_settings("b", id_cache_size=50)))}).encode()
+    members = [Member("m", None, SimpleNamespace(user_data=other))]
+    now = 100.0
+
+    async def ask() -> list[Member]:
+        return members
+
+    agreement = Agreement(_settings("a"), ask, lambda: now)
+    apart = await agreement.on_limits("orders")
+    members.clear()
+    soon = await agreement.on_limits("orders")
+    now += SETTLE_S - 1
+    await agreement.look()
+    shown = dict(agreement.by_address)
+    now += 1
+    settled = await agreement.on_limits("orders")
+    await agreement.look()
+
+    assert apart == ["id_cache_size: a says 20000, b says 50"]
+    assert soon == shown["orders"] == ["all live workers agree, for less than 20 s yet"]
+    assert settled == []
+    assert agreement.by_address == {}
+    assert await Agreement(_settings("a"), ask, lambda: now).on_limits("orders") == []
+    await agreement.stop()
+
+
+async def _rebalancing() -> list[Member]:
+    return [Member("m", None, None)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "forgotten"),
+    [
+        ({"duplicate_id_from": "key"}, {"duplicate_id_from": "header"}, True),
+        ({"duplicate_id_headers": ["a"]}, {"duplicate_id_headers": ["b", "a"]}, False),
+        ({"duplicate_id_headers": ["a", "b"]}, {"duplicate_id_headers": ["a"]}, True),
+        ({"stock: duplicate_id_from": "key"}, {"stock: duplicate_id_from": "value"}, True),
+        ({"partitioner": "crc32"}, {"partitioner": "murmur2"}, False),
+        ({}, {"duplicate_id_from": "header"}, False),
+    ],
+)
+def test_which_change_forgets(before: dict[str, Any], after: dict[str, Any], *, forgotten: bool) -> None:
+    """Only where an old ID may equal the new ID of another message."""
+    assert forgets(before, after) is forgotten

@@ -1,0 +1,115 @@
+"""Members of one group that state different terms."""
+
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as Said
+from aiokafka.errors import GroupLoadInProgressError
+
+from agents.bridge.plan import plans
+from ringfence_client import terms
+from ringfence_client.assignor import KeepingAssignor, Owned
+from ringfence_client.terms import Terms
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.static import Member
+
+CLUSTER = SimpleNamespace(partitions_for_topic=lambda _: {0, 1})
+PARK, FLOW = {"on_dead_letter": "park"}, {"on_dead_letter": "flow"}
+
+
+def _member(stated: Terms | None, owned: Owned, app_id: str | None = "shop") -> Said:
+    return KeepingAssignor("t", lambda: owned, app_id, stated=stated).metadata(["t"])
+
+
+def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, Terms | None]]:
+    """Partitions of each, and the terms that each is refused by."""
+    given = KeepingAssignor("t", dict).assign(CLUSTER, members)
+    return (
+        {
+            name: [number for _, numbers in each.assignment for number in numbers]
+            for name, each in given.items()
+        },
+        {name: terms.refused_by(each.user_data) for name, each in given.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("park", "flow", "winner"), [({0: 1}, {}, "m1"), ({}, {0: 1}, "m2"), ({0: 0}, {1: 5}, "m2")]
+)
+def test_holders_continue(park: Owned, flow: Owned, winner: str) -> None:
+    """The other one gets nothing, and is given the terms of the group."""
+    given, refused = _share({"m1": _member(PARK, park), "m2": _member(FLOW, flow)})
+    loser = "m2" if winner == "m1" else "m1"
+
+    assert given == {winner: [0, 1], loser: []}
+    assert refused == {winner: None, loser: PARK if winner == "m1" else FLOW}
+
+
+def test_who_states_nothing_shares_with_everybody() -> None:
+    """A member of an earlier version; its app.id is compared as before."""
+    given, refused = _share(
+        {"m1": _member(PARK, {0: 1}), "m2": _member(None, {}), "m3": _member(PARK, {}, "other")}
+    )
+
+    assert given == {"m1": [0], "m2": [1], "m3": []}
+    assert set(refused.values()) == {None}
+
+
+class _Group:
+    group_id = "billing"
+
+    def __init__(self, *found: Member | Exception) -> None:
+        self._found = found
+
+    async def static_members(self) -> list[Member]:
+        members = [each for each in self._found if isinstance(each, Member)]
+        if len(members) < len(self._found):
+            raise GroupLoadInProgressError
+        return members
+
+
+async def test_a_newcomer_looks_first() -> None:
+    """Members of another topic, members that state nothing, and a group that does not answer keep nobody out."""
+
+    async def found(*members: Any) -> str:
+        return await terms.unlike(cast("Cluster", _Group(*members)), "t", FLOW)
+
+    elsewhere = Said(0, ["u"], json.dumps({terms.STATED_KEY: PARK}).encode())
+
+    assert (
+        await found(Member("m", None, _member(PARK, {})))
+        == 'on_dead_letter = "park" in the group and "flow" here'
+    )
+    assert await found(Member("m", None, _member(FLOW, {})), Member("n", None, _member(None, {}))) == ""
+    assert await found(Member("m", None, elsewhere), Member("n", None, None)) == ""
+    assert await found(GroupLoadInProgressError()) == ""
+    assert await found(Member("m", None, Said(0, ["t"], b"\xff"))) == ""
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"filter_values": ["be"]},
+        {"add_headers": {"by": "another"}},
+        {"target_address": "stock"},
+        {"user_ids": "ignore"},
+        {"use_duplicate_detection": False},
+    ],
+)
+def test_terms_of_a_bridge(changed: dict[str, Any]) -> None:
+    """Filter, headers, target and detection are terms, and survive JSON. The brokers' addresses are none."""
+
+    def stated(servers: str = "b:9092", **keys: Any) -> Terms:
+        bridge = {
+            "name": "b", "source_topic": "s", "target_address": "orders", "target": {"bootstrap_servers": servers},
+            "filter_header": "land", "filter_values": ["fr"], **keys,
+        }  # fmt: skip
+        (plan,) = plans(validate({"bridges": [bridge]}))
+        return plan.terms
+
+    assert json.loads(json.dumps(stated())) == stated()
+    assert terms.differences(stated(), stated("c:9092")) == ""
+    assert terms.differences(stated(), stated(**changed)) != ""
