@@ -12,6 +12,8 @@ import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from ringfence_client import same_origin
+from ringfence_client.login import END_PATH, PATH, Login
 from ringfence_kafka import validity
 from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.errors import ConfigurationError
@@ -31,6 +33,8 @@ class Guard:
     """Empty = none is asked for."""
     context: ssl.SSLContext | None = None
     """None = no TLS."""
+    names: frozenset[str] = frozenset()
+    """Host names of the server, besides addresses, localhost and the machine's own name."""
 
     @property
     def scheme(self) -> str:
@@ -42,23 +46,40 @@ class Guard:
         return web.Application(middlewares=[self.middleware()])
 
     def middleware(self) -> Middleware:
-        """Without the token a probe learns whether it is well, and nobody anything else."""
+        """Ask for the token, and refuse what a web page of another origin would change.
+
+        Without the token a probe learns whether the process is ready, and a browser is shown the login form.
+        """
         expected = (_BEARER + self.token).encode()
+        login = Login(self.token, secure=self.context is not None, names=self.names) if self.token else None
 
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if login is not None and request.path in {PATH, END_PATH}:
+                return await login.answer(request)
             given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-            if not self.token or request.path == _ALIVE or hmac.compare_digest(given, expected):
+            known = login is None or hmac.compare_digest(given, expected) or login.knows(request)
+            if known or request.path == _ALIVE:
+                if request.method not in same_origin.READING and (reason := self._refusal(request)):
+                    return web.json_response({"error": reason}, status=403)
                 return await handler(request)
             if request.path == _READY:
                 status = (await handler(request)).status
                 return web.json_response({"ready": status == HTTPStatus.OK}, status=status)
+            if login is not None and "text/html" in request.headers.get("Accept", ""):
+                return login.form(request.path)
             headers = {"WWW-Authenticate": "Bearer"}
             return web.json_response(
                 {"error": "the token of app.web_token_env is wanted"}, status=401, headers=headers
             )
 
         return guard
+
+    def _refusal(self, request: web.Request) -> str | None:
+        return same_origin.fault(
+            host=request.host, origin=request.headers.get("Origin"), site=request.headers.get("Sec-Fetch-Site"),
+            content_type=request.content_type, names=self.names,
+        )  # fmt: skip
 
 
 OPEN: Final = Guard()
@@ -72,8 +93,9 @@ def guard_of(app: AppSettings) -> Guard:
         ConfigurationError: its files do not hold what they should.
     """
     token = os.environ[app.web_token_env] if app.web_token_env else ""
+    names = frozenset(each for each in (app.web_host, app.web_name) if each)
     if not app.web_tls_certfile:
-        return Guard(token)
+        return Guard(token, names=names)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(app.web_tls_certfile, app.web_tls_keyfile, _no_passphrase)
@@ -89,7 +111,7 @@ def guard_of(app: AppSettings) -> Guard:
             fault,
             app.web_tls_certfile,
         )
-    return Guard(token, context)
+    return Guard(token, context, names)
 
 
 def session(app: AppSettings, limit_s: float) -> aiohttp.ClientSession:

@@ -99,6 +99,24 @@ MUTANTS: Final = (
         "tests/unit/test_guard.py::test_without_the_token",
     ),
     Mutant(
+        "any-page-drops-messages",
+        "A web page that an operator looks at drops messages of a consumer that their browser reaches.",
+        (Patch(_GUARD, "if request.method not in same_origin.READING and", "if False and"),),
+        "tests/unit/test_login.py::test_without_a_token_changes_are_checked_all_the_same",
+    ),
+    Mutant(
+        "cookies-of-anybody",
+        "A cookie that somebody made up opens the pages behind a token.",
+        (
+            Patch(
+                "ringfence_client/login.py",
+                "return hmac.compare_digest(",
+                "return bool(cookie) or hmac.compare_digest(",
+            ),
+        ),
+        "tests/unit/test_login.py::test_sessions_end",
+    ),
+    Mutant(
         "emptied-markers-stop-readers",
         "Where a producer has written its last, nobody reads a compacted partition on behind it, for a day.",
         (

@@ -114,7 +114,7 @@ async def test_tls_and_token(files: dict[str, str]) -> None:
 
 async def test_open_without_settings() -> None:
     """As before."""
-    assert guard_of(validate({}).app) == OPEN
+    assert guard_of(validate({}).app) == Guard(names=frozenset({"127.0.0.1"}))
     async with _served(OPEN) as url, session(validate({}).app, 10) as asking:
         assert url.startswith("http://")
         assert await _get(asking, f"{url}/metrics") == (200, {"page": "/metrics"})

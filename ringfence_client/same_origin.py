@@ -1,0 +1,60 @@
+"""Keeps web pages of other origins from changing anything through a browser. Pure.
+
+A browser sends requests of any page to any address that its machine reaches. Three things tell them apart: the page's ``Origin``, a
+``Host`` that is another name for this machine (DNS rebinding), and a content type that needs no permission of ours.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
+JSON = "application/json"
+"""A page of another origin cannot send it without asking first, and these servers permit nobody."""
+
+
+def fault(
+    *,
+    host: str,
+    origin: str | None,
+    site: str | None,
+    content_type: str,
+    names: Collection[str],
+    wanted_type: str = JSON,
+) -> str | None:
+    """Return why a changing request is refused; None = it is not.
+
+    Args:
+        host: its ``Host``.
+        origin: its ``Origin``; programs send none.
+        site: its ``Sec-Fetch-Site``, which newer browsers send.
+        content_type: media type of its body, without parameters.
+        names: host names of this server, besides addresses, localhost and the machine's own name.
+        wanted_type: the media type that it must have.
+    """
+    if not is_ours(host, names):
+        return f"Host {host!r} is no name of this server: ask by address, or set app.web_name to that name"
+    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        return f"Origin {origin!r} is another one than this server's: a web page of another origin may change nothing here"
+    if site not in {None, "same-origin", "none"}:
+        return f"Sec-Fetch-Site {site!r}: a web page of another origin may change nothing here"
+    if content_type != wanted_type:
+        return f"Content-Type {content_type!r}: send {wanted_type}"
+    return None
+
+
+def is_ours(host: str, names: Collection[str]) -> bool:
+    """Whether a ``Host`` names this server: by any address, as localhost, by the machine's name, or by one of ``names``."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    if name in {"localhost", socket.gethostname().lower(), *(each.lower() for each in names)}:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,29 @@
+"""The login form in a real browser: nothing but a browser says what it sends with a form."""
+
+from pathlib import Path
+
+from ringfence_client import login
+from tests.support import chromium
+from tests.support.worker import WorkerProcess, configure, wait_for
+
+TOKEN = "let-me-see"  # noqa: S105 - a test's own
+
+
+async def test_a_person_gets_to_the_page(bootstrap: str, tmp_path: Path) -> None:
+    """The form is shown in place of the page, takes the token, and leads there; the cookie is out of a script's reach."""
+    config = configure(tmp_path, bootstrap, "login-app", [{"name": "login", "partitions": 1}])
+    config.write_text(config.read_text().replace("[app]", '[app]\nweb_token_env = "LOGIN_TOKEN"'))
+    worker = WorkerProcess(config, "w", {"LOGIN_TOKEN": TOKEN})
+    try:
+        worker.start()
+        wait_for(lambda: worker.health()[0] == 200, worker.log)
+        async with chromium.tab(tmp_path / "browser") as tab:
+            await tab.open(f"http://127.0.0.1:{worker.port}/")
+            await tab.until("document.querySelector('#token') !== null")
+            await tab.run("document.querySelector('#token').value = 'wrong'; document.forms[0].submit()")
+            await tab.until("document.querySelector('[role=alert]') !== null")
+            await tab.run(f"document.querySelector('#token').value = '{TOKEN}'; document.forms[0].submit()")
+            await tab.until("document.title.includes('login-app')")
+            assert login.COOKIE not in str(await tab.run("document.cookie"))
+    finally:
+        worker.destroy()

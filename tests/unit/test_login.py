@@ -1,0 +1,142 @@
+"""A person's way past the token, on a real server."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from ringfence_client import login
+from ringfence_client.guard import Guard
+
+TOKEN = "let-me-see"  # noqa: S105 - a test's own
+HTML = {"Accept": "text/html"}
+
+
+@asynccontextmanager
+async def _served(guard: Guard) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
+    async def page(request: web.Request) -> web.Response:
+        return web.json_response({"method": request.method})
+
+    application = guard.application()
+    application.add_routes([web.get("/{name}", page), web.post("/{name}", page)])
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    jar = aiohttp.CookieJar(unsafe=True)  # cookies of addresses
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await web.SockSite(runner, listener).start()
+        async with aiohttp.ClientSession(cookie_jar=jar) as asking:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", asking
+        await runner.cleanup()
+
+
+async def _log_in(
+    base: str, asking: aiohttp.ClientSession, token: str = TOKEN, to: str = "/groups", **headers: str
+) -> aiohttp.ClientResponse:
+    return await asking.post(
+        f"{base}/login", params={"to": to}, data={"token": token}, headers=headers, allow_redirects=False
+    )
+
+
+async def test_a_browser_is_shown_the_form_and_gets_in() -> None:
+    """The cookie is kept from scripts and other sites, and does not hold the token; programs still send the token itself."""
+    async with _served(Guard(TOKEN)) as (base, asking):
+        async with asking.get(f"{base}/groups", headers=HTML) as answer:
+            assert (answer.status, answer.content_type) == (401, "text/html")
+            assert "action='/login?to=/groups'" in await answer.text()
+        async with asking.get(f"{base}/groups") as answer:
+            assert (answer.status, answer.content_type) == (401, "application/json")
+
+        answer = await _log_in(base, asking)
+        assert (answer.status, answer.headers["Location"]) == (HTTPStatus.SEE_OTHER, "/groups")
+        cookie = answer.headers["Set-Cookie"]
+        assert all(each in cookie for each in ("HttpOnly", "SameSite=Strict", "Max-Age=28800"))
+        assert TOKEN not in cookie
+        async with asking.get(f"{base}/groups", headers=HTML) as answer:
+            assert (answer.status, await answer.json()) == (200, {"method": "GET"})
+        async with asking.post(f"{base}/groups", json={}, headers={"Origin": base}) as answer:
+            assert answer.status == HTTPStatus.OK
+
+        async with asking.post(f"{base}/logout", data={"": ""}, allow_redirects=False) as answer:
+            assert answer.status == HTTPStatus.SEE_OTHER
+        async with asking.get(f"{base}/groups", headers=HTML) as answer:
+            assert answer.status == HTTPStatus.UNAUTHORIZED
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "http://evil.example"}, {"Host": "evil.example"}, {"Sec-Fetch-Site": "cross-site"}]
+)
+async def test_nobody_else_logs_a_browser_in(headers: dict[str, str]) -> None:
+    """A page of another origin sends the right token: it is refused, and no cookie is set."""
+    async with _served(Guard(TOKEN)) as (base, asking):
+        answer = await _log_in(base, asking, **headers)
+        assert answer.status == HTTPStatus.FORBIDDEN
+        assert "Set-Cookie" not in answer.headers
+
+
+async def test_wrong_tokens_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts wait for each other, and no more than a few wait."""
+    monkeypatch.setattr(login, "FAILED_S", 0.1)
+    async with _served(Guard(TOKEN)) as (base, asking):
+        begun = time.monotonic()
+        answers = await asyncio.gather(
+            *(_log_in(base, asking, "wrong") for _ in range(3 * login.ATTEMPTS_MAX))
+        )
+        assert time.monotonic() - begun >= 0.1 * login.ATTEMPTS_MAX
+        assert {each.status for each in answers} == {401}
+        assert not any("Set-Cookie" in each.headers for each in answers)
+        assert (await _log_in(base, asking)).status == HTTPStatus.SEE_OTHER
+
+
+@pytest.mark.parametrize(
+    "to", ["//evil.example", "https://evil.example", "/\\evil.example", "groups", "/a\r\nX: y", ""]
+)
+async def test_it_leads_nowhere_else(to: str) -> None:
+    """After the form the browser goes on to a path of this server."""
+    async with _served(Guard(TOKEN)) as (base, asking):
+        assert (await _log_in(base, asking, to=to)).headers["Location"] == "/"
+
+
+def test_sessions_end() -> None:
+    """A cookie holds until its time, and none of another token, or that somebody made up."""
+    cookie = login.sign(TOKEN, 1_000)
+    assert login.is_signed(TOKEN, cookie, 999.0)
+    assert not login.is_signed(TOKEN, cookie, 1_000.0)
+    assert not login.is_signed("another", cookie, 0.0)
+    forged: list[Any] = [
+        "",
+        ".",
+        "9999",
+        "9999." + cookie.partition(".")[2],
+        cookie[:-1],
+        "x" + cookie,
+        "٣" + cookie,
+        cookie + "\udcff",
+    ]
+    assert not any(login.is_signed(TOKEN, each, 0.0) for each in forged)
+
+
+async def test_without_a_token_changes_are_checked_all_the_same() -> None:
+    """What a page of another origin may send is refused; what the command line sends is not. Reading is open."""
+    async with _served(Guard(names=frozenset({"orders.example"}))) as (base, asking):
+        for headers in (
+            {"Origin": "http://evil.example"},
+            {"Host": "evil.example"},
+            {"Content-Type": "text/plain"},
+        ):
+            async with asking.post(
+                f"{base}/groups", data=b"{}", headers={"Content-Type": "application/json"} | headers
+            ) as answer:
+                assert (answer.status, *(await answer.json())) == (403, "error"), headers
+        async with asking.post(f"{base}/groups", json={}) as answer:
+            assert answer.status == HTTPStatus.OK
+        async with asking.post(f"{base}/groups", json={}, headers={"Host": "orders.example:80"}) as answer:
+            assert answer.status == HTTPStatus.OK
+        async with asking.get(f"{base}/metrics", headers={"Host": "a-service:6066"}) as answer:
+            assert answer.status == HTTPStatus.OK
