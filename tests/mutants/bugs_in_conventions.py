@@ -110,8 +110,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/login.py",
-                "return hmac.compare_digest(",
-                "return bool(cookie) or hmac.compare_digest(",
+                "        hmac.compare_digest(cookie.encode(",
+                "        bool(cookie) or hmac.compare_digest(cookie.encode(",
             ),
         ),
         "tests/unit/test_login.py::test_sessions_end",
