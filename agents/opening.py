@@ -415,6 +415,20 @@ class Opening:
         next_offset = await self._next(topic, committed, facts)
         return Cursor(self.name, topic, self.partition, next_offset, facts.topic_ids[topic], committed)
 
+    def _beyond_the_end(self, topic: str, end: int, committed: int | None, recorded: int | None) -> str:
+        """Return why the lane does not open, and what to do: the topic lost its tail, or somebody set the group's offset too far."""
+        place = f"{topic}/{self.partition}"
+        if committed is not None and committed > end and recorded is not None and recorded <= end:
+            return (
+                f"{place} ends at {end}, but the offset of group {self.group_id} is {committed}; the lane has processed up to {recorded}. "
+                "Somebody moved the offset. Nothing is lost: stop all workers, run 'kafka-consumer-groups.sh --reset-offsets --group "
+                f"{self.group_id} --topic {topic}:{self.partition} --to-offset {recorded} --execute', and start them"
+            )
+        return (
+            f"{place} ends at {end}, but this lane has processed up to {max(committed or 0, recorded or 0)}: it lost its tail. New "
+            f"messages at those offsets would count as processed: restore the topic, or {BEGIN_ANEW}"
+        )
+
     async def _next(self, topic: str, committed: int | None, facts: Facts) -> int:
         """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
         meta = self.table.meta
@@ -435,11 +449,7 @@ class Opening:
                 return start
             next_offset = max(known)
             if next_offset > end:
-                raise LaneRefusedError(
-                    f"{topic}/{self.partition} ends at {end}, but this lane has processed it up to {next_offset}: it lost "
-                    "its tail. What comes next at those offsets would be taken for processed: restore the topic, or "
-                    f"{BEGIN_ANEW}"
-                )
+                raise LaneRefusedError(self._beyond_the_end(topic, end, committed, recorded))
             if committed is not None and committed > (recorded or 0):
                 log.warning(
                     "lane %s: the group has committed %s/%d up to %d, %s knows it up to %d: it lost its tail, or somebody "

@@ -258,6 +258,12 @@ class LeaseAcquisition:
                 "done again",
                 lease, lease.group, before, log_now.committed,
             )  # fmt: skip
+        if found.beyond:
+            log.warning(
+                "%s: somebody set the offset of %s to %s, but the log ends at %d: the offset is not followed and reading continues at %d; "
+                "to move it, stop all consumers of the group and set an offset up to the end",
+                lease, lease.group, log_now.committed, log_now.end, found.progress.next,
+            )  # fmt: skip
         if recorded is None and log_now.committed is None and log_now.start:
             log.warning(
                 "GAP: %s begins at %d, and %s has neither progress nor an offset there: up to %d messages were deleted before "

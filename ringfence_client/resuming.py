@@ -31,6 +31,8 @@ class Resumption:
     """The record is of a topic of that name that was deleted."""
     moved: bool = False
     """Somebody has set the group's offset since."""
+    beyond: bool = False
+    """Somebody has set it beyond the end of the log, so it is not followed."""
     lost_tail: bool = False
     """The log ends before what is finished."""
     gap: int = 0
@@ -41,9 +43,10 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
     """What a record says of the log as it is now.
 
     Record and offset are written in one transaction, so they differ only if somebody has set the offset: then it counts, also in
-    a topic that was created again. A record without a topic ID may be of any: it is believed as far as the log reaches.
+    a topic that was created again. An offset beyond the end of the log names no message; where the record knows better it is not followed.
+    A record without a topic ID may be of any: it is believed as far as the log reaches.
     """
-    recreated = moved = lost_tail = False
+    recreated = moved = beyond = lost_tail = False
     gap = 0
     if recorded is None:
         progress = Progress(log.start if log.committed is None else log.committed)
@@ -51,6 +54,8 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
         recreated = bool(recorded.topic_id) and recorded.topic_id != log.topic_id
         moved = log.committed is not None and log.committed != recorded.next
         progress = Progress(log.start) if recreated else recorded
+        if moved and log.committed is not None and log.committed > log.end >= progress.next:
+            moved, beyond = False, True
         if log.committed is not None and moved:
             # What was redriven below is owed all the same. From there on everything is done again.
             owed = () if recreated else tuple(each for each in recorded.again if each < log.committed)
@@ -63,7 +68,10 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
     elif progress.next < log.start:
         gap = _missed(progress, log.start)
         progress = _from(progress, log.start)
-    return Resumption(dataclasses.replace(progress, topic_id=log.topic_id), recreated, moved, lost_tail, gap)
+    return Resumption(
+        dataclasses.replace(progress, topic_id=log.topic_id),
+        recreated=recreated, moved=moved, beyond=beyond, lost_tail=lost_tail, gap=gap,
+    )  # fmt: skip
 
 
 def _missed(progress: Progress, start: int) -> int:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, Final
 
 import aiokafka.client
 from aiokafka import ConsumerRebalanceListener, TopicPartition
@@ -20,6 +20,7 @@ from aiokafka.errors import (
     RebalanceInProgressError,
     for_code,
 )
+from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
@@ -48,6 +49,7 @@ rebootstrap.install()
 
 _NO_CREATION = partial(MetadataRequest, allow_auto_topic_creation=False)
 
+OFFSETS_KEPT_MS: Final = 10 * 365 * 24 * 3_600_000
 _CANNOT_SAY = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 
 
@@ -58,6 +60,27 @@ def create_no_topics() -> None:
     :func:`never_create` knows nothing.
     """
     aiokafka.client.MetadataRequest = _NO_CREATION
+
+
+def keep_offsets(consumer: Any) -> None:
+    """Have the offsets that a consumer commits expire after :data:`OFFSETS_KEPT_MS` and not with the brokers' default.
+
+    Brokers forget the offsets of a group without members after ``offsets.retention.minutes``, seven days by default. A request to commit may say
+    otherwise in the versions that aiokafka sends (2 and 3; KIP-211 took it out of later ones).
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001
+    commit = type(coordinator)._do_commit_offsets  # noqa: SLF001
+    kept = FunctionType(
+        commit.__code__,
+        {**commit.__globals__, "OffsetCommitRequest": _KeptOffsets},
+        argdefs=commit.__defaults__,
+        closure=commit.__closure__,
+    )
+    coordinator._do_commit_offsets = MethodType(kept, coordinator)  # noqa: SLF001
+
+
+class _KeptOffsets(OffsetCommitRequest):  # type: ignore[misc]
+    DEFAULT_RETENTION_TIME = OFFSETS_KEPT_MS
 
 
 def pass_on(consumer: Any, options: Mapping[str, Any]) -> None:

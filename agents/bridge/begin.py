@@ -34,6 +34,8 @@ class Beginning:
     """What was committed is of a topic of that name that was deleted."""
     gap: int = 0
     """Offsets that retention took before they were forwarded."""
+    skipped: int = 0
+    """Offsets before it that are there and are not forwarded, because nothing was committed and the bridge starts at the latest."""
     beyond: bool = False
     """The log has lost its end: nothing may be forwarded before somebody has looked. The note says so, too."""
 
@@ -71,7 +73,9 @@ def begin(
     if committed is None and before is None:
         # Under 'latest' too a partition that was added since is forwarded from its beginning.
         added = any(each.topic_id == log.topic_id and 0 < each.partitions <= partition for each in others)
-        return Beginning(log.stable if start == "latest" and not added else log.start, fresh)
+        if start == "earliest" or added:
+            return Beginning(log.start, fresh)
+        return Beginning(log.stable, fresh, skipped=log.stable - log.start)
     if known is not None and known.topic_id and known.topic_id != log.topic_id:
         return Beginning(log.start, replace(fresh, map=known.map), recreated=True)
     note = replace(known or fresh, topic_id=log.topic_id)

@@ -240,6 +240,13 @@ class Partitions:
                 place,
                 found.offset,
             )
+        if found.skipped:
+            log.warning(
+                "%s has no committed offset, so start = 'latest' begins at %d: %d messages before it are not forwarded, now or later under "
+                "this name. If this bridge ran before, somebody deleted its group's offsets: give the bridge another name and "
+                "start = 'earliest' to forward them",
+                place, found.offset, found.skipped,
+            )  # fmt: skip
         if found.gap:
             log.error(
                 "%s: GAP: retention deleted %d offsets before they were forwarded: they never reach the target; forwarding goes on at %d. "

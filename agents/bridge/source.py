@@ -131,6 +131,7 @@ class SourceConsumer:
             await self._revoked()
 
     def _give(self, tps: list[TopicPartition]) -> None:
+        insides.keep_offsets(self._consumer)
         self._consumer.pause(*tps)
         for tp in tps:
             self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself

@@ -50,6 +50,39 @@ def test_latest(two: Two, tmp_path: Path) -> None:
     assert sorted(numbers(got)) == list(range(30, 35))
 
 
+def test_latest_says_what_it_skips(two: Two, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without a committed offset nobody knows whether it ran before: what it leaves out stands in its log, and how to get it."""
+    given = prepare(two, tmp_path, start="latest")
+    given.send(messages(30))
+    with bridges.quick(given.config):
+        given.settled([30])
+    assert "begins at 30: 30 messages before it are not forwarded" in caplog.text
+
+
+@pytest.mark.long
+def test_offsets_outlive_the_brokers_retention(tmp_path: Path) -> None:
+    """A bridge with 'latest' is away for longer than brokers keep offsets of a group without members: nothing is skipped."""
+    forgetful = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    with EmbeddedBroker(tmp_path / "broker", properties=bridges.FOREVER | forgetful) as broker:
+        here = Two(broker.bootstrap_servers, broker.bootstrap_servers)
+        given = prepare(here, tmp_path, start="latest")
+        kafka.settle(here.source)
+        kafka.commit(here.source, "another", given.topic, 0)
+        assert kafka.committed(here.source, "another", given.topic, 1) == [0]
+        with bridges.quick(given.config):
+            given.settled([0])
+        given.send(messages(20))
+        wait_for(
+            lambda: kafka.committed(here.source, "another", given.topic, 1)[0] < 0,
+            lambda: "nothing expires",
+            180,
+        )
+        assert kafka.committed(here.source, given.group, given.topic, 1) == [0]
+        with bridges.quick(given.config):
+            got = given.settled([20])
+    assert sorted(numbers(got)) == list(range(20))
+
+
 def test_partition_added(two: Two, tmp_path: Path) -> None:
     """Under 'latest' too a partition that is added is forwarded from its beginning."""
     given = prepare(two, tmp_path, start="latest")

@@ -473,3 +473,24 @@ async def test_input_that_lost_its_tail_stops_an_idle_lane(
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 
         assert "it lost its tail" in lane.reason
+
+
+async def test_an_offset_beyond_the_end_is_set_back(bootstrap: str, tmp_path: Path) -> None:
+    """Somebody set the group's offset too far while no worker ran: the lane names the command that helps, and goes on after it."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 10)
+        await lane.dispose()
+        await asyncio.to_thread(kafka.commit, bootstrap, lanes.app_id, lanes.name, 500)
+        late = lanes.lane()
+        late.start(Group())
+        await until(lambda: late.state is LaneState.REFUSED, lambda: f"{late.state}: {late.reason}")
+        assert f"--topic {lanes.name}:0 --to-offset 10 --execute" in late.reason
+        await late.dispose()
+
+        await asyncio.to_thread(kafka.commit, bootstrap, lanes.app_id, lanes.name, 10)
+        lanes.send(*ids(10, 12))
+        again = await lanes.opened()
+        await lanes.feed(again, 10, 12)
+        assert lanes.accepted_ids() == [each.id for each in ids(0, 12)]

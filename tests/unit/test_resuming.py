@@ -75,7 +75,7 @@ def test_lost_tail() -> None:
     assert resume(RECORD, replace(LOG, end=99)) == Resumption(Progress(0, topic_id="A"), lost_tail=True)
     assert resume(RECORD, replace(LOG, end=100)) == Resumption(RECORD)
     assert resume(None, replace(LOG, end=99)).lost_tail
-    assert resume(RECORD, replace(LOG, committed=600)) == Resumption(
+    assert resume(RECORD, replace(LOG, committed=600, end=99)) == Resumption(
         Progress(0, topic_id="A"), moved=True, lost_tail=True
     )
 
@@ -95,3 +95,12 @@ def test_how_much_is_missing(start: int, missed: int) -> None:
     """What was finished above is not, and what was to be done again is."""
     assert resume(RECORD, replace(LOG, start=start)).gap == missed
     assert resume(replace(RECORD, again=(98, 99)), replace(LOG, start=start)).gap == missed + 2 * bool(missed)
+
+
+@pytest.mark.parametrize("committed", [501, 10_000])
+def test_offset_that_was_set_beyond_the_end(committed: int) -> None:
+    """It names no message: the record knows better, and nothing is done again. The same in a topic that was created again."""
+    assert resume(RECORD, replace(LOG, committed=committed)) == Resumption(RECORD, beyond=True)
+    assert resume(RECORD, Log("B", committed, 3, 500)) == Resumption(
+        replace(FRESH, next=3), recreated=True, beyond=True
+    )
