@@ -113,12 +113,19 @@ class Survey:
         )  # fmt: skip
 
     def cuts(
-        self, addresses: Sequence[AddressSettings], positions: Mapping[str, Position]
+        self,
+        addresses: Sequence[AddressSettings],
+        positions: Mapping[str, Position],
+        seen: Mapping[str, Sequence[Position]] | None = None,
     ) -> dict[str, AddressCut]:
-        """The cut of each address, going on from these positions."""
+        """Return the cut of each address, going on from these positions.
+
+        ``seen``: by topic, as :func:`reconcile.night.cut.cut_topic` has it.
+        """
+        seen = seen or {}
         ((journal, now),) = self.journal_position.items()
-        lost = journal_lost(journal, now, positions.get(journal))
-        cuts = {each.name: self._cut(self.roles[each.name], positions, lost) for each in addresses}
+        lost = journal_lost(journal, now, positions.get(journal), seen.get(journal, ()))
+        cuts = {each.name: self._cut(self.roles[each.name], positions, seen, lost) for each in addresses}
         return {
             each.name: replace(
                 cuts[each.name],
@@ -129,7 +136,11 @@ class Survey:
         }
 
     def _cut(
-        self, roles: Mapping[str, str], positions: Mapping[str, Position], journal: Sequence[Lost]
+        self,
+        roles: Mapping[str, str],
+        positions: Mapping[str, Position],
+        seen: Mapping[str, Sequence[Position]],
+        journal: Sequence[Lost],
     ) -> AddressCut:
         cuts: dict[str, TopicCut] = {}
         for role, topic in roles.items():
@@ -141,7 +152,7 @@ class Survey:
                 tuple(until[topic, each] for each in numbers),
                 tuple(self.ends[topic, each] for each in numbers),
             )
-            cuts[role] = cut_topic(topic, state, positions.get(topic))
+            cuts[role] = cut_topic(topic, state, positions.get(topic), seen.get(topic, ()))
         forward = roles["forward"]
         return AddressCut(
             cuts["input"], cuts["forward"], cuts["accepted"], cuts["quarantine"], cuts.get("duplicates"),

@@ -146,25 +146,43 @@ def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
     return roles | ({"duplicates": address.duplicates_topic} if address.duplicates == "divert" else {})
 
 
-def cut_topic(topic: str, now: TopicState, last: Position | None) -> TopicCut:
-    """From where to where a topic is read.
+def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence[Position] = ()) -> TopicCut:
+    """Return from where to where a topic is read.
 
-    Without a last night it begins at 0: a log that no longer does is a gap, whatever was in it.
+    Without a last run it begins at 0: a log that no longer does is a gap, whatever was in it.
+
+    Args:
+        topic: Its name.
+        now: What the cluster says of it.
+        last: How far the run read it that this one goes on from.
+        seen: How far later runs read it, whose results do not count: nobody acknowledged them. They prove what was there.
     """
     made = TopicCut(topic, now.topic_id)
-    if last is not None and last.topic_id != now.topic_id:
+    before = [each for each in (last, *seen) if each is not None]
+    if any(each.topic_id != now.topic_id for each in before):
         made.recreated = True
-        made.lost = [
-            Lost(topic, number, end, end, "it was deleted and created again")
-            for number, end in enumerate(last.ends)
-        ]
-        last = None
+        made.lost = _recreated(topic, [each for each in before if each.topic_id != now.topic_id])
+        last = last if last is not None and last.topic_id == now.topic_id else None
+    same = [each for each in seen if each.topic_id == now.topic_id]
     for number, (start, cut, end) in enumerate(zip(now.starts, now.cuts, now.ends, strict=True)):
-        made.spans.append(_span(made, number, last, start, cut, end))
+        reached = max((each.ends[number] for each in same if number < len(each.ends)), default=0)
+        made.spans.append(_span(made, number, last, start, cut, end, reached))
     return made
 
 
-def _span(made: TopicCut, number: int, last: Position | None, start: int, cut: int | None, end: int) -> Span:
+def _recreated(topic: str, former: Sequence[Position]) -> list[Lost]:
+    """Return what is gone of topics of this name that were deleted."""
+    ends: dict[int, int] = {}
+    for each in former:
+        for number, end in enumerate(each.ends):
+            ends[number] = max(end, ends.get(number, 0))
+    return [Lost(topic, number, end, end, "it was deleted and created again") for number, end in ends.items()]
+
+
+def _span(
+    made: TopicCut, number: int, last: Position | None, start: int, cut: int | None, end: int, reached: int
+) -> Span:
+    """``reached``: where the log ended when a run saw it whose results do not count."""
     known = last is not None and number < len(last.ends)
     begin = last.ends[number] if last is not None and known else 0
     origin = last.origins[number] if last is not None and known else start
@@ -174,6 +192,17 @@ def _span(made: TopicCut, number: int, last: Position | None, start: int, cut: i
         )
         made.recreated = True
         begin = end  # what stands below was judged, or is called lost
+    elif reached > end:
+        made.lost.append(
+            Lost(
+                made.topic,
+                number,
+                end,
+                reached,
+                "the log ends before what an earlier run has seen: it lost its tail",
+            )
+        )
+        made.recreated = True
     read_from = max(begin, start)
     if start > begin:
         made.lost.append(Lost(made.topic, number, begin, start, "retention deleted it before it was judged"))
@@ -181,19 +210,20 @@ def _span(made: TopicCut, number: int, last: Position | None, start: int, cut: i
     return Span(origin, begin, read_from, until, end)
 
 
-def journal_lost(journal: str, now: Position, last: Position | None) -> list[Lost]:
+def journal_lost(
+    journal: str, now: Position, last: Position | None, seen: Sequence[Position] = ()
+) -> list[Lost]:
     """What has gone since the last night, or ever, of the journal: it is read whole each night.
 
     Args:
         journal: Its name.
         now: Its beginnings and ends.
-        last: Those of the last night; None = it is not known to have been there.
+        last: Those of the last run; None = it is not known to have been there.
+        seen: As :func:`cut_topic` has them.
     """
-    if last is not None and last.topic_id != now.topic_id:
-        return [
-            Lost(journal, number, end, end, "it was deleted and created again")
-            for number, end in enumerate(last.ends)
-        ]
+    former = [each for each in (last, *seen) if each is not None and each.topic_id != now.topic_id]
+    if former:
+        return _recreated(journal, former)
     known = last.origins if last else ()
     begins = [*known, *[0] * (len(now.origins) - len(known))]
     return [

@@ -215,6 +215,15 @@ class Nights:
         last = self.last
         return None if last is None else self._get(last.number if last.settled else last.base)
 
+    def seen_since(self, base: Night | None) -> dict[str, list[Position]]:
+        """Return how far runs after this one read each topic. Nobody acknowledged them; they still prove what was there."""
+        found: dict[str, list[Position]] = {}
+        for number, night in self.finished.items():
+            if base is None or number > base.number:
+                for topic, position in night.positions.items():
+                    found.setdefault(topic, []).append(position)
+        return found
+
     def again(
         self, positions: Mapping[str, Position], rules: Mapping[str, Mapping[str, Any]]
     ) -> Night | None:

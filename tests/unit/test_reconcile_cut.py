@@ -3,10 +3,11 @@
 import pytest
 
 from agents.journal import RingEvent, opening_event
-from reconcile.night.cut import Lost, Position, Span, TopicState, cut_topic
+from reconcile.night.cut import Lost, Position, Span, TopicState, cut_topic, journal_lost
 from reconcile.night.kept_ids import expendable, heirs
-from reconcile.night.nights import Night
+from reconcile.night.nights import Night, Nights
 from reconcile.night.summary import address_counts, verdict
+from reconcile.spark.files import LocalFiles
 from tables.codec import Meta
 
 
@@ -68,6 +69,37 @@ def test_lost_evidence(
     assert all(isinstance(each, Lost) and each.why for each in made.lost)
     assert made.lost[0].text.startswith(f"{text}: ")
     assert made.recreated is recreated
+
+
+def test_a_run_that_nobody_acknowledged_proves_what_was_there() -> None:
+    """Its results do not count, so that the next run begins before it; but a topic that is another one by now is a GAP, and no loss."""
+    seen = [_last(90, "old"), _last(70, "older"), _last(3)]
+    for last in (None, _last(5, "older")):
+        made = cut_topic("t", _state(0, 7, 9), last, seen)
+        assert made.recreated
+        assert [(each.begin, each.why) for each in made.lost] == [(90, "it was deleted and created again")]
+        assert made.spans == [Span(0, 0, 0, 7, 9)]
+
+    shorter = cut_topic("t", _state(0, 7, 9), _last(5), [_last(20)])
+    assert [(each.begin, each.end) for each in shorter.lost] == [(9, 20)]
+    assert shorter.recreated
+    assert cut_topic("t", _state(0, 7, 9), _last(5), [_last(9)]).lost == []
+
+    journal = journal_lost("j", _last(9, "new"), None, [_last(4, "old")])
+    assert [(each.begin, each.why) for each in journal] == [(4, "it was deleted and created again")]
+    assert journal_lost("j", _last(9), None, [_last(4)]) == []
+
+
+def test_seen_since() -> None:
+    """All runs after the one that this one goes on from, whatever came of them."""
+    nights = Nights(LocalFiles("."))
+    for number in (1, 2, 3):
+        nights.finished[number] = _night(number, "2026-11-21", 5)
+        nights.finished[number].positions = {"t": _last(number)}
+
+    assert nights.seen_since(nights.finished[1]) == {"t": [_last(2), _last(3)]}
+    assert nights.seen_since(None) == {"t": [_last(1), _last(2), _last(3)]}
+    assert nights.seen_since(nights.finished[3]) == {}
 
 
 def _night(number: int, date: str, accepted: int) -> Night:
