@@ -30,12 +30,6 @@ def with_lanes(pairs: DataFrame, grown: DataFrame | None) -> DataFrame:
     ).drop("counts")
 
 
-def ends(pairs: DataFrame) -> DataFrame:
-    """The address and the lane of both of each pair."""
-    first = pairs.select("address", F.col("a_lane").alias("lane"))
-    return pairs.select(*_RING).unionByName(first).distinct()
-
-
 def with_passed(pairs: DataFrame, ids: DataFrame) -> DataFrame:
     """The pairs, with ``passed``: how many IDs are of lanes between those of the two.
 

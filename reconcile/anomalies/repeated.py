@@ -1,12 +1,13 @@
 """FORGOTTEN, OVERRUN, CROSS-LANE: IDs that were accepted more than once.
 
-A ring of N knows an ID while fewer than N others were accepted in its lane after it. How many were is seen exactly where
-all came from one input partition. What was forwarded from another came in between at a moment that nobody saw; but a
-lane writes one transaction after the other, so its records are in its own order in each partition of the output. That
-bounds the number from above, and an ID is called FORGOTTEN only where even that bound lies within the promise.
+A ring of N knows an ID while fewer than N others were accepted in its lane after it. A lane reads two inputs, its own partition
+and the forward topic, each in order. How it interleaved them nobody saw. But a lane writes one transaction after the other, so that
+its records are in its own order in each partition of the output. That bounds the number from above, and an ID is called FORGOTTEN
+only where even that bound lies within the promise.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -18,6 +19,10 @@ _ID = ["id_address", "id"]
 _RING = ["address", "lane"]
 _INPUT = [*_RING, "partition", "offset", "part_number"]
 """An ID of a ring by where it came in: a transaction brings several, each with a part."""
+_CAME = ["night", "at", "part_number"]
+"""The order of one route. A topic that was created again begins at 0 again, in a later run."""
+FORWARDED: Final = -1
+"""The route of what was forwarded to its lane; that of others is the lane's own partition."""
 
 
 def repeated(ids: DataFrame, night: int) -> DataFrame:
@@ -86,109 +91,135 @@ def cross_lane(repeated: DataFrame, night: int, rules: DataFrame, input_topics: 
     )
 
 
-def pairs(repeated: DataFrame, night: int) -> DataFrame:
-    """Each ID of this night beside the one before it in its lane; columns of the earlier one begin with ``a_``."""
-    lane = Window.partitionBy(*_ID, "address", "home")
-    # From one input partition: in its order. Else in that of the output.
-    single = F.size(F.collect_set("partition").over(lane)) == 1
-    ordered = lane.orderBy("place", "night", "out_partition", "out_offset")
+def pairs(repeated: DataFrame, ranks: DataFrame, night: int) -> DataFrame:
+    """Each ID of this run beside those accepted before it in its lane that can matter; columns of the earlier one begin with ``a_``.
+
+    A lane reads two inputs: its partition of the input topic, and of the forward topic. In each of these *routes* offsets are the order of
+    acceptance; output partitions are not, because a message without a key goes to any. Of the same route the one before it counts. Of the
+    other route the nearest on either side counts. The intervals of :func:`ranks` are in order along each route, so that the nearest is a
+    neighbour where all are sorted by the middle of their interval.
+
+    Args:
+        repeated: As :func:`repeated` has them.
+        ranks: Of all lanes in them.
+        night: This run's number.
+    """
+    placed = (
+        _routed(repeated).join(ranks, on=_INPUT, how="left").withColumn("middle", F.expr("before - after"))
+    )
     earlier = [
-        "partition",
-        "offset",
-        "part_number",
-        "forward_offset",
-        "timestamp",
-        "out_address",
-        "out_partition",
-        "out_offset",
-        "lane",
-        "night",
-    ]
-    placed = repeated.withColumn("place", F.when(single, F.col("offset")))
-    return placed.withColumns({f"a_{each}": F.lag(each).over(ordered) for each in earlier}).where(
-        (F.col("night") == night) & F.col("a_offset").isNotNull()
+        "partition", "offset", "part_number", "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
+        "lane", "night", "route", "before", "after", "total",
+    ]  # fmt: skip
+    row = F.struct(*earlier)
+    home = [*_ID, "address", "home"]
+    same_route = Window.partitionBy(*home, "lane", "route").orderBy(*_CAME)
+    in_order = Window.partitionBy(*home).orderBy("lane", "middle", *_CAME)
+    until = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    forwarded = F.col("route") == FORWARDED
+    candidates = F.array(
+        F.lag(row).over(same_route),
+        F.last(F.when(forwarded, row), ignorenulls=True).over(until),
+        F.last(F.when(~forwarded, row), ignorenulls=True).over(until),
+    )
+    found = placed.withColumn("candidates", F.array_distinct(F.array_compact(candidates)))
+    beside = found.where(F.col("night") == night).select("*", F.explode("candidates").alias("a"))
+    return beside.select(*placed.columns, *(F.col(f"a.{each}").alias(f"a_{each}") for each in earlier)).drop(
+        "middle"
+    )
+
+
+def _routed(ids: DataFrame) -> DataFrame:
+    """With ``route``, by which of its inputs the lane read it, and ``at``, the offset there."""
+    forwarded = F.col("forward_offset").isNotNull()
+    return ids.withColumns(
+        {
+            "route": F.when(forwarded, F.lit(FORWARDED)).otherwise(F.col("partition")),
+            "at": F.coalesce("forward_offset", "offset"),
+        }
     )
 
 
 def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
     """How many IDs were certainly accepted before and after each, and how many there are, in the lanes named.
 
-    Where input and output disagree on what came before what, the output is out of order itself, and no witness.
+    Where input and output disagree on what came before what, the output is out of order itself, and is not a witness.
     """
-    chosen = ids.join(F.broadcast(lanes), on=_RING, how="left_semi")
+    chosen = _routed(ids.join(F.broadcast(lanes), on=_RING, how="left_semi"))
     place = ["out_address", "out_partition"]
-    source, output = Window.partitionBy(*_RING, "partition"), Window.partitionBy(*_RING, *place)
-    both = Window.partitionBy(*_RING, "partition", *place)
-    came, went = ["offset", "part_number"], ["out_offset", "part_number"]
-    before_both = F.lag("out_offset").over(both.orderBy(*came))
+    source, output = Window.partitionBy(*_RING, "route"), Window.partitionBy(*_RING, *place)
+    both = Window.partitionBy(*_RING, "route", *place)
+    went = ["out_offset", "part_number"]
+    before_both = F.lag("out_offset").over(both.orderBy(*_CAME))
     ranked = (
         chosen.withColumns(
-            {"s": F.row_number().over(source.orderBy(*came)), "s_n": F.count(F.lit(1)).over(source)}
+            {"s": F.row_number().over(source.orderBy(*_CAME)), "s_n": F.count(F.lit(1)).over(source)}
         )
         .withColumns(
             {
-                "b": F.row_number().over(both.orderBy(*came)),
+                "b": F.row_number().over(both.orderBy(*_CAME)),
                 "b_n": F.count(F.lit(1)).over(both),
                 "previous": before_both,
             }
         )
         .withColumns({"o": F.row_number().over(output.orderBy(*went)), "o_n": F.count(F.lit(1)).over(output)})
+        .withColumns({"others_before": F.expr("o - b"), "others_after": F.expr("o_n - o - b_n + b")})
+        # Whatever came before one of a route came before all later ones of it, whichever output partition shows it.
+        .withColumns(
+            {
+                "others_before": F.max("others_before").over(
+                    source.orderBy(*_CAME).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+                ),
+                "others_after": F.max("others_after").over(
+                    source.orderBy(*_CAME).rowsBetween(Window.currentRow, Window.unboundedFollowing)
+                ),
+            }
+        )
     )
     disorder = F.max((F.col("previous") > F.col("out_offset")).cast("int"))
     totals = ranked.groupBy(*_RING).agg(F.count(F.lit(1)).alias("total"), disorder.alias("disorder"))
     joined = ranked.join(F.broadcast(totals), on=_RING, how="inner")
     witness = F.coalesce(F.col("disorder"), F.lit(0)) == 0
-    before = F.col("s") - 1 + F.when(witness, F.col("o") - F.col("b")).otherwise(0)
-    after = (
-        F.col("s_n")
-        - F.col("s")
-        + F.when(witness, F.col("o_n") - F.col("o") - F.col("b_n") + F.col("b")).otherwise(0)
-    )
+    before = F.col("s") - 1 + F.when(witness, F.col("others_before")).otherwise(0)
+    after = F.col("s_n") - F.col("s") + F.when(witness, F.col("others_after")).otherwise(0)
     return joined.select(
         *_INPUT, "total", before.alias("before"), after.alias("after"),
         witness.alias("witness"),
     )  # fmt: skip
 
 
-def between(pairs: DataFrame, ranks: DataFrame) -> DataFrame:
-    """The pairs, with ``between``: the largest possible number of IDs that were accepted between the two.
+def between(pairs: DataFrame) -> DataFrame:
+    """The pairs, with ``between`` and ``order``.
 
-    Where two lanes have judged them these are all of the first's behind the one, and all of the second's before the other.
+    ``between`` is the largest possible number of IDs that were accepted between the two. Where two lanes have judged them these are all
+    of the first's behind the one, and all of the second's before the other. ``order`` is 1 where the earlier one of the pair was certainly
+    accepted first, -1 where it was the other, and 0 where nothing tells.
 
     Args:
         pairs: As :func:`reconcile.anomalies.moved.with_passed` has them.
-        ranks: Of the lanes of both.
     """
-    later = ranks.select(
-        *_INPUT, "total", "witness",
-        F.col("before").alias("b_before"), F.col("after").alias("b_after"),
-    )  # fmt: skip
-    earlier = ranks.select(
-        "address",
-        F.col("lane").alias("a_lane"),
-        F.col("partition").alias("a_partition"),
-        F.col("offset").alias("a_offset"),
-        F.col("part_number").alias("a_part_number"),
-        F.col("total").alias("a_total"),
-        F.col("before").alias("a_before"),
-        F.col("after").alias("a_after"),
-    )
-    joined = pairs.join(later, on=_INPUT, how="left").join(
-        earlier, on=["address", *(f"a_{each}" for each in _INPUT[1:])], how="left"
-    )
     one = F.col("lane") == F.col("a_lane")
     both = F.when(one, F.col("total")).otherwise(F.col("total") + F.col("a_total") + F.col("passed"))
-    forth = both - 2 - F.col("a_before") - F.col("b_after")
-    back = both - 2 - F.col("b_before") - F.col("a_after")
-    seen = (F.col("partition") == F.col("a_partition")) | (
+    forth = both - 2 - F.col("a_before") - F.col("after")
+    back = both - 2 - F.col("before") - F.col("a_after")
+    shown = (
         F.col("witness")
         & (F.col("out_address") == F.col("a_out_address"))
         & (F.col("out_partition") == F.col("a_out_partition"))
     )
-    known = F.when(one, seen).otherwise(F.col("a_night") < F.col("night"))
-    apart = F.when(known, forth).otherwise(F.greatest(forth, back))
+    by_output = F.when(F.col("a_out_offset") > F.col("out_offset"), -1).otherwise(1)
+    order = (
+        F.when(~one, (F.col("a_night") < F.col("night")).cast("int"))
+        .when(F.col("route") == F.col("a_route"), 1)
+        .when(shown, by_output)
+        .otherwise(0)
+    )
+    ordered = pairs.withColumn("order", order)
+    apart = (
+        F.when(F.col("order") > 0, forth).when(F.col("order") < 0, back).otherwise(F.greatest(forth, back))
+    )
     # The larger of a number and of what is not known is that number.
-    return joined.withColumn("between", F.when(apart.isNotNull(), F.greatest(F.lit(0), apart)))
+    return ordered.withColumn("between", F.when(apart.isNotNull(), F.greatest(F.lit(0), apart)))
 
 
 def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capacity: Column) -> DataFrame:
@@ -232,7 +263,11 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     a_before = known & (~of_first | _before("p.a_offset", "p.a_forward_offset"))
     b_before = known & of_second & _before("p.offset", "p.forward_offset")
     key = ["address", "partition", "offset", "part_number", "a_partition", "a_offset", "a_part_number"]
-    between = a_before & ~b_before
+    between = (
+        F.when(F.col("p.order") > 0, a_before & ~b_before)
+        .when(F.col("p.order") < 0, b_before & ~a_before)
+        .otherwise(known & (a_before != b_before))
+    )
     least = F.least("e.before", "e.after")
     forgets = empties(F.col("e.event"), F.col("e.before"), F.col("e.after")) | (least == 0)
     seen = joined.groupBy(*(F.col(f"p.{each}") for each in key)).agg(
@@ -257,8 +292,13 @@ def _before(offset: str, forward_offset: str) -> Column:
 
 
 def remembered(pairs: DataFrame) -> DataFrame:
-    """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off. GAP where IDs between are missing."""
-    aged = (F.col("max_age_ms") > 0) & (F.col("timestamp") - F.col("a_timestamp") > F.col("max_age_ms"))
+    """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off. GAP where IDs between are missing.
+
+    Of several pairs of one input the worst counts. Where nothing tells which of two came first, what one order allows is allowed.
+    """
+    apart = F.col("timestamp") - F.col("a_timestamp")
+    older = F.when(F.col("order") > 0, apart).when(F.col("order") < 0, -apart).otherwise(F.abs(apart))
+    aged = (F.col("max_age_ms") > 0) & (older > F.col("max_age_ms"))
     far = F.coalesce(F.col("between") >= F.col("capacity"), F.lit(True))
     beyond = F.col("told") | F.col("moved") | F.col("renamed") | aged | far
     reason = F.concat(
@@ -276,12 +316,19 @@ def remembered(pairs: DataFrame) -> DataFrame:
         }
     )
     missing = F.lit("FORGOTTEN or not, of what came in between evidence is deleted: ")
+    anomaly = (
+        F.when(beyond, F.lit(Anomaly.OVERRUN.value))
+        .when(F.col("gone"), F.lit(Anomaly.GAP.value))
+        .otherwise(F.lit(Anomaly.FORGOTTEN.value))
+    )
+    worst = Window.partitionBy(*_INPUT, "id_address", "id").orderBy(
+        beyond, "gone", "between", "a_partition", "a_offset"
+    )
+    judged = found.withColumns({"worst": F.row_number().over(worst), "judged": anomaly}).where("worst = 1")
     return rows(
-        found,
+        judged,
         Anomaly.FORGOTTEN,
         F.when(F.col("gone") & ~beyond, F.concat(missing, reason)).otherwise(reason),
-        anomaly=F.when(beyond, F.lit(Anomaly.OVERRUN.value))
-        .when(F.col("gone"), F.lit(Anomaly.GAP.value))
-        .otherwise(F.lit(Anomaly.FORGOTTEN.value)),
+        anomaly=F.col("judged"),
         suspected=F.when(F.col("gone") & ~beyond, F.lit(Anomaly.FORGOTTEN.value)),
     )

@@ -107,9 +107,9 @@ def anomalies(
         last = desk.frames.ids([night for night in chain if night.number in left])
         frames.append(order.reordered_across(evidence, last, spans, desk.frames.accepted_spans()))
     if several is not None:
-        pairs = moved.with_lanes(repeated.pairs(several, desk.number), grown)
-        ranked = repeated.ranks(ids, moved.ends(pairs))
-        between = repeated.between(moved.with_passed(pairs, ids), ranked)
+        ranked = repeated.ranks(ids, several.select("address", "lane").distinct())
+        pairs = moved.with_lanes(repeated.pairs(several, ranked, desk.number), grown)
+        between = repeated.between(moved.with_passed(pairs, ids))
         sizes = F.least(by_lane(promised), by_lane(promised, "a_lane"))
         judged = repeated.promised(between, events, rules, sizes)
         inputs = [each.input_topic for each in desk.frames.addresses]

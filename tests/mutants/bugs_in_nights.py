@@ -7,9 +7,36 @@ from tests.mutants.mutant import Mutant, Patch
 _HEADERS: Final = "tests/reconcile/test_headers.py"
 _RESENDS: Final = "tests/reconcile/test_resends.py::test_only_what_repeats_is_compared"
 _PLACES: Final = "tests/reconcile/test_places.py"
+_REPEATED: Final = "reconcile/anomalies/repeated.py"
+_HISTORIES: Final = "tests/reconcile/test_repeated_histories.py"
 _QUICK: Final = "tests/unit/test_quick_start.py"
 
 MUTANTS: Final = (
+    Mutant(
+        "run-compares-one-route",
+        "An ID that came by the forward topic and again directly is not compared: an ID accepted twice within its ring is called clean.",
+        (
+            Patch(
+                _REPEATED,
+                "F.last(F.when(forwarded, row), ignorenulls=True).over(until),",
+                "F.lag(row).over(same_route),",
+            ),
+            Patch(_REPEATED, "F.last(F.when(~forwarded, row), ignorenulls=True).over(until),", ""),
+        ),
+        f"{_HISTORIES}::test_known_verdicts",
+    ),
+    Mutant(
+        "run-compares-neighbours",
+        "A planted copy behind an allowed repetition is compared with an acceptance of long ago alone.",
+        (Patch(_REPEATED, "        F.lag(row).over(same_route),\n", ""),),
+        f"{_HISTORIES}::test_known_verdicts",
+    ),
+    Mutant(
+        "run-believes-an-order",
+        "Where nothing tells which of two came first, one order is taken for granted: allowed repetitions are called forgotten.",
+        (Patch(_REPEATED, ".otherwise(F.abs(apart))", ".otherwise(apart)"),),
+        f"{_HISTORIES}::test_known_verdicts",
+    ),
     Mutant(
         "night-strays-counted-as-seconds",
         "Outputs of nothing are looked for only where some input has two: a phantom by itself is never named.",

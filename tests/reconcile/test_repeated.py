@@ -171,6 +171,19 @@ def _repeated(
     *,
     capacity: int = 3,
 ) -> list[tuple[str, int | None]]:
-    pairs = moved.with_lanes(repeated.pairs(repeated.repeated(ids, 1), 1), grown)
-    between = repeated.between(moved.with_passed(pairs, ids), repeated.ranks(ids, moved.ends(pairs)))
-    return named(repeated.remembered(repeated.promised(between, events, rules, F.lit(capacity))))
+    return named(judged(ids, rules, events, grown, capacity=capacity))
+
+
+def judged(
+    ids: DataFrame,
+    rules: DataFrame,
+    events: DataFrame | None = None,
+    grown: DataFrame | None = None,
+    *,
+    capacity: int = 3,
+) -> DataFrame:
+    several = repeated.repeated(ids, 1)
+    ranked = repeated.ranks(ids, several.select("address", "lane").distinct())
+    pairs = moved.with_lanes(repeated.pairs(several, ranked, 1), grown)
+    between = repeated.between(moved.with_passed(pairs, ids))
+    return repeated.remembered(repeated.promised(between, events, rules, F.lit(capacity)))
