@@ -96,8 +96,8 @@ def pairs(repeated: DataFrame, ranks: DataFrame, night: int) -> DataFrame:
 
     A lane reads two inputs: its partition of the input topic, and of the forward topic. In each of these *routes* offsets are the order of
     acceptance; output partitions are not, because a message without a key goes to any. Of the same route the one before it counts. Of the
-    other route the nearest on either side counts. The intervals of :func:`ranks` are in order along each route, so that the nearest is a
-    neighbour where all are sorted by the middle of their interval.
+    other route the nearest on either side counts. The intervals of :func:`ranks` are in order along each route. Sorted by the middle of their
+    interval, the last of each route before an acceptance is the nearest.
 
     Args:
         repeated: As :func:`repeated` has them.
@@ -113,12 +113,10 @@ def pairs(repeated: DataFrame, ranks: DataFrame, night: int) -> DataFrame:
     ]  # fmt: skip
     row = F.struct(*earlier)
     home = [*_ID, "address", "home"]
-    same_route = Window.partitionBy(*home, "lane", "route").orderBy(*_CAME)
     in_order = Window.partitionBy(*home).orderBy("lane", "middle", *_CAME)
     until = in_order.rowsBetween(Window.unboundedPreceding, -1)
     forwarded = F.col("route") == FORWARDED
     candidates = F.array(
-        F.lag(row).over(same_route),
         F.last(F.when(forwarded, row), ignorenulls=True).over(until),
         F.last(F.when(~forwarded, row), ignorenulls=True).over(until),
     )

@@ -15,26 +15,19 @@ MUTANTS: Final = (
     Mutant(
         "run-compares-one-route",
         "An ID that came by the forward topic and again directly is not compared: an ID accepted twice within its ring is called clean.",
-        (
-            Patch(
-                _REPEATED,
-                "F.last(F.when(forwarded, row), ignorenulls=True).over(until),",
-                "F.lag(row).over(same_route),",
-            ),
-            Patch(_REPEATED, "F.last(F.when(~forwarded, row), ignorenulls=True).over(until),", ""),
-        ),
+        (Patch(_REPEATED, "F.last(F.when(~forwarded, row), ignorenulls=True).over(until),", ""),),
         f"{_HISTORIES}::test_known_verdicts",
     ),
     Mutant(
-        "run-compares-neighbours",
+        "run-orders-by-outputs",
         "A planted copy behind an allowed repetition is compared with an acceptance of long ago alone.",
-        (Patch(_REPEATED, "        F.lag(row).over(same_route),\n", ""),),
+        (Patch(_REPEATED, '.orderBy("lane", "middle", *_CAME)', '.orderBy("out_partition", "out_offset")'),),
         f"{_HISTORIES}::test_known_verdicts",
     ),
     Mutant(
         "run-believes-an-order",
         "Where nothing tells which of two came first, one order is taken for granted: allowed repetitions are called forgotten.",
-        (Patch(_REPEATED, ".otherwise(F.abs(apart))", ".otherwise(apart)"),),
+        (Patch(_REPEATED, "F.greatest(forth, back)", "forth"),),
         f"{_HISTORIES}::test_known_verdicts",
     ),
     Mutant(
