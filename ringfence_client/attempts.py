@@ -53,6 +53,7 @@ class Attempts:
         cut_short: Callable[["asyncio.Task[None]", Turn, str], None],
         refuse: Callable[[HandlerError], None],
         limit: float,
+        concurrency: int,
         *,
         park: bool = False,
     ) -> None:
@@ -68,6 +69,7 @@ class Attempts:
             cut_short: Ends the run of a task.
             refuse: Told when the handler turns out to be none.
             limit: Seconds that a run may take; 0 = any.
+            concurrency: Handlers.
             park: Whether a group waits behind its dead letter.
         """
         self._runs = runs
@@ -80,7 +82,7 @@ class Attempts:
         self._refuse = refuse
         self._limit = limit
         self._park = park
-        self._suspects = Suspects()
+        self.suspects = Suspects(concurrency)
         self.preparing: Counter[HeldPartition] = Counter()
         """By partition, turns that wait for what an attempt needs and the partition itself must do."""
 
@@ -121,7 +123,7 @@ class Attempts:
             suspect = offset < window.suspect_below
             if suspect:
                 last = self._policy.last_before_death(attempts, failures)
-                if (other := self._suspects.begin(turn, last=last)) is not None:
+                if (other := self.suspects.begin(turn, last=last)) is not None:
                     self._resting.until(turn, other, lambda _: self._resting.go_on(turn))
                     return True
             turn.begin()
@@ -263,6 +265,7 @@ class Attempts:
             str(error) if isinstance(error, HandlerEndedError) else named(error) if said is None else said
         )
         first = offset not in held.window.failures
+        turn.count()
         held.window.fail(offset, round(time.time() * 1000))
         turn.over()
         self._counts["failed"] += 1

@@ -130,6 +130,7 @@ class GroupConsumer:
         """What keeps messages from being handled now, beside partitions that are not held yet."""
         found, now = [], time.monotonic()
         breaker = self.dispatcher.breaker
+        found += self.dispatcher.faults
         if breaker.open:
             found.append(f"nearly every attempt fails, the last with: {breaker.reason}")
         found += self._watch.faults + self._intake.faults

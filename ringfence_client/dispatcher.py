@@ -45,7 +45,7 @@ class Dispatcher:
         self._resting = RestingTurns(self.wake)
         self._attempts = Attempts(
             self.runs, factory, options.policy, self.breaker, self._resting, self.counts, self._cut_short, self._refuse,
-            options.handler_timeout, park=options.on_dead_letter == "park",
+            options.handler_timeout, options.concurrency, park=options.on_dead_letter == "park",
         )  # fmt: skip
         self._partitions: deque[HeldPartition] = deque()
         self._skipped = False
@@ -181,6 +181,11 @@ class Dispatcher:
                 self._cut_short(task, turn, "an operator released it")
                 return 1
         return 0
+
+    @property
+    def faults(self) -> list[str]:
+        """Why messages wait that could run; empty = none do."""
+        return list(self._attempts.suspects.faults())
 
     @property
     def idle(self) -> int:

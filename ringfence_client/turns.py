@@ -14,7 +14,18 @@ ASIDE_S: Final = 1.0
 class Turn:
     """What one handler holds of one group. The ledger's consumer is the turn and not the handler, which may leave it."""
 
-    __slots__ = ("attempt", "cut_short", "given_up", "held", "is_retry", "name", "offsets", "run", "trial")
+    __slots__ = (
+        "attempt",
+        "counted",
+        "cut_short",
+        "given_up",
+        "held",
+        "is_retry",
+        "name",
+        "offsets",
+        "run",
+        "trial",
+    )
 
     def __init__(self, held: HeldPartition, name: str) -> None:
         self.held = held
@@ -27,6 +38,8 @@ class Turn:
         """Of its first message, where that is begun; else 0."""
         self.is_retry = False
         """Whether its first message had failed before a handler's slot was given to it."""
+        self.counted = True
+        """Whether its attempt counts while it goes on; otherwise it counts when it fails."""
         self.cut_short = ""
         """Why its run is being ended; empty = it is not, or by nobody who counts that as an attempt."""
         self.run: object | None = None
@@ -42,12 +55,18 @@ class Turn:
     def begin(self) -> None:
         """Its first message is, or is about to be, with a handler."""
         if not self.attempt:
-            self.attempt = self.held.window.begin(self.offsets[0])
+            self.attempt = self.held.window.begin(self.offsets[0], counted=self.counted)
             self.held.writer.note()
+
+    def count(self) -> None:
+        """Count its attempt, which failed, if that was put off."""
+        if not self.counted:
+            self.counted = True
+            self.held.window.count(self.offsets[0])
 
     def over(self) -> None:
         """Its attempt is, whatever came of it."""
-        self.attempt, self.cut_short = 0, ""
+        self.attempt, self.cut_short, self.counted = 0, "", True
         trial, self.trial = self.trial, None
         if trial is not None and not trial.done():
             trial.set_result(None)
@@ -55,8 +74,9 @@ class Turn:
     def take_back(self) -> None:
         """Its first message was not begun after all, or its attempt does not count."""
         if self.attempt:
+            counted = self.counted
             self.over()
-            self.held.window.take_back(self.offsets[0])
+            self.held.window.take_back(self.offsets[0], counted=counted)
             self.held.writer.note()
 
     def finish(self, *, reject: bool = False) -> None:

@@ -170,20 +170,28 @@ class Window:
 
     # -- what is done ----------------------------------------------------------------------------------------
 
-    def begin(self, offset: int) -> int:
-        """A handler gets it: which attempt this is."""
+    def begin(self, offset: int, *, counted: bool = True) -> int:
+        """Note that a handler gets a message, and return which attempt this is. Uncounted, it is no death if the process dies."""
         self.delivered = max(self.delivered, offset + 1)
         self.running.add(offset)
-        attempt = self.attempts[offset] = self.attempts.get(offset, 0) + 1
+        attempt = self.attempts.get(offset, 0) + 1
+        if counted:
+            self.count(offset)
         return attempt
+
+    def count(self, offset: int) -> None:
+        """Count an attempt."""
+        self.attempts[offset] = self.attempts.get(offset, 0) + 1
 
     def put_back(self, holder: Hashable) -> None:
         """All that it holds waits again, in its place."""
         self.running.difference_update(self.ledger.close(holder))
 
-    def take_back(self, offset: int) -> None:
+    def take_back(self, offset: int, *, counted: bool = True) -> None:
         """The attempt did not count: it was released, or cut short."""
         self.running.discard(offset)
+        if not counted:
+            return
         if self.attempts.get(offset, 0) > 1:
             self.attempts[offset] -= 1
         else:

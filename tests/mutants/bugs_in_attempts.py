@@ -48,10 +48,16 @@ _WAITING: Final = (
         "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
     ),
     Mutant(
-        "trial-never-ends",
-        "After the first of several suspects was tried, the others wait for ever.",
-        (Patch("ringfence_client/turns.py", "            trial.set_result(None)\n", "            pass\n"),),
-        "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
+        "a-hung-last-attempt-holds-up-all",
+        "After a crash one message that hangs stops its partition.",
+        (Patch(_SUSPECTS, "loop.call_later(ISOLATION_S, outlived)", "loop.call_later(3_600, outlived)"),),
+        "tests/integration/test_group_lease.py::test_a_hung_last_attempt_holds_up_nobody",
+    ),
+    Mutant(
+        "blamed-for-the-one-beside-it",
+        "A message whose last attempt ran beside one that hung becomes a dead letter when the process dies.",
+        (Patch(_SUSPECTS, "turn.counted = not (last and self._unended)", "turn.counted = True"),),
+        "tests/integration/test_group_lease.py::test_a_hung_last_attempt_holds_up_nobody",
     ),
 )
 
