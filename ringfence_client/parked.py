@@ -236,7 +236,8 @@ class ParkedReader:
         finally:
             # Else it would fetch on at once, and the next reading would wait for that fetch, up to the poll time.
             consumer.pause(tp)
+            # The rest of a fetch, a megabyte, is of no use to the next reading. aiokafka would leave it to Python's collector.
+            insides.drop_fetched(consumer, insides.fetched(consumer))
         if not records:
             self._silent[tp] = asyncio.get_running_loop().time() + SILENT_S
-            insides.drop_fetched(consumer, insides.fetched(consumer))
         return None if records and records[0].offset > offset else records

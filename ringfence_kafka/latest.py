@@ -260,6 +260,7 @@ class _Reader:
         """A user is done with it. What was fetched ahead is dropped: it would be old when it is asked for."""
         self.users -= 1
         with contextlib.suppress(Exception):  # it may be stopped
+            insides.drop_fetched(self._consumer, [tp])  # else it stays until Python looks for cycles
             self._consumer.pause(tp)
             self._consumer.seek(tp, 0)
 
