@@ -27,7 +27,7 @@ MUTANTS: Final = (
     Mutant(
         "run-believes-an-order",
         "Where nothing tells which of two came first, one order is taken for granted: allowed repetitions are called forgotten.",
-        (Patch(_REPEATED, "F.greatest(forth, back)", "forth"),),
+        (Patch(_REPEATED, "-apart).otherwise(F.abs(apart))", "-apart).otherwise(apart)"),),
         f"{_HISTORIES}::test_known_verdicts",
     ),
     Mutant(

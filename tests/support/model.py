@@ -49,7 +49,7 @@ def plans(draw: st.DrawFn, capacity: int | None = None) -> Plan:
     partitions = draw(st.integers(1, 3))
     message = st.builds(
         Message,
-        id=st.sampled_from([None, b"", *(b"id%d" % number for number in range(7))]),
+        id=st.sampled_from([None, b"", *(b"id%d" % number for number in range(5))]),
         group=st.sampled_from([None, b"g0", b"g1", b"g2", b"g3"]),
         partition=st.integers(0, partitions - 1),
         outcome=st.sampled_from([Outcome.OK] * 6 + [Outcome.UNKNOWN, Outcome.FAIL]),

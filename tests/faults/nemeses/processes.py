@@ -87,6 +87,9 @@ class KilledAtPoint(OfSystem):
             # With its state it would have next to nothing to restore.
             shutil.rmtree(self._system.state_folder(worker), ignore_errors=True)
         if self._point == "re-slotting":
+            # Rings change their size when all live workers state the same: this one is alone.
+            for other in self._system.workers:
+                other.kill()
             environment |= self._system.other_size(self._rng)
         worker.start(**environment)
         wait_for(lambda: not worker.running, lambda: f"{self.name} never came\n{worker.log()}", POINT_LIMIT_S)
@@ -94,9 +97,11 @@ class KilledAtPoint(OfSystem):
         self.struck += 1
 
     def heal(self) -> None:
-        """Start it without the point."""
-        if self._worker is not None and not self._worker.running:
-            self._worker.start()
+        """Start it without the point, and those that made room for it."""
+        if self._worker is not None:
+            for each in self._system.workers:
+                if not each.running:
+                    each.start()
 
     def _nth(self) -> int:
         return 1 if self._point in {*OPENING_POINTS, "re-slotting"} else self._rng.randint(1, 4)
