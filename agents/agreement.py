@@ -105,7 +105,7 @@ class Agreement:
         return dict.fromkeys(questions, await self._statements())
 
     async def _statements(self) -> Sequence[Statement] | None:
-        """What all live workers state, this one included; None = the group does not say."""
+        """Return the statements of all live workers, this one included; None = the group does not say."""
         if self._ask_members is None:
             return [self._own]
         with contextlib.suppress(KafkaError, OSError, TimeoutError, NotImplementedError):

@@ -16,11 +16,11 @@ Rules = Mapping[str, Any]
 
 OWN_FILE: Final = "in this worker's file"
 """Stands in each fault about rules: no check of topics finds anything there."""
-_TOPICS: Final = ("input_topic", "accepted_topic")
+TOPICS: Final = ("input_topic", "accepted_topic")
 
 
 class Limits(NamedTuple):
-    """What a ring remembers; each field is a key of the configuration."""
+    """Limits of a ring's memory; each field is a key of the configuration."""
 
     id_cache_size: int
     """IDs."""
@@ -39,14 +39,14 @@ def rules_of(address: AddressSettings, targets: Iterable[AddressSettings] = ()) 
     found = _own_rules(address)
     for target in targets:
         found |= {
-            f"{target.name}: {key}": value for key, value in _own_rules(target).items() if key != _TOPICS[0]
+            f"{target.name}: {key}": value for key, value in _own_rules(target).items() if key != TOPICS[0]
         }
     return found
 
 
 def _own_rules(address: AddressSettings) -> dict[str, Any]:
     """Keys without an effect are left out: a change of them changes no verdict."""
-    found: dict[str, Any] = {each: getattr(address, each) for each in _TOPICS}
+    found: dict[str, Any] = {each: getattr(address, each) for each in TOPICS}
     found["duplicate_id_from"] = address.duplicate_id_from
     if address.duplicate_id_from == "header":
         found["duplicate_id_headers"] = list(address.duplicate_id_headers)
@@ -81,9 +81,14 @@ def with_limits(address: AddressSettings, limits: Limits) -> AddressSettings:
 def differences(recorded: Rules, own: Rules) -> list[tuple[str, Any, Any]]:
     """Return key, recorded value and own value of each rule that differs.
 
-    A rule that one of the two does not state is no difference: another version, or another list of target addresses.
+    A rule that only one of the two states is not compared: another version wrote it, or the list of target addresses differs.
     """
     return [(key, recorded[key], own[key]) for key in own if key in recorded and recorded[key] != own[key]]
+
+
+def key_of(rule: str) -> str:
+    """Return the configuration key of a rule, without the target address."""
+    return rule.rpartition(" ")[2]
 
 
 def as_written(value: Any) -> str:
@@ -99,27 +104,29 @@ def as_written(value: Any) -> str:
 
 def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
     """Return why a worker must not open a lane of the address: each differing rule with both values, and the way out."""
-    found = [
-        f"{key} = {as_written(theirs)} in the lane's record and {as_written(ours)} {OWN_FILE}"
-        for key, theirs, ours in differences(recorded, own)
-    ]
+    found = _compared(recorded, "in the lane's record", own)
     if not found:
         return None
     return (
-        f"this worker's file has other rules than the lane: {'; '.join(found)}. Its messages wait, none is lost. Give this worker the file of "
+        f"this worker's file has other rules than the lane: {found}. Its messages wait, none is lost. Give this worker the file of "
         f"the other workers and start it again. To change the rule on purpose, stop all workers and run 'ringfence rings adopt {address}'"
     )
 
 
 def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | None:
     """Return why a worker must not open a lane that has recorded no rules yet, while another worker states other rules."""
-    found = [
-        f"{key} = {as_written(theirs)} at worker {worker} and {as_written(ours)} {OWN_FILE}"
-        for key, theirs, ours in differences(stated, own)
-    ]
+    found = _compared(stated, f"at worker {worker}", own)
     if not found:
         return None
     return (
-        f"live workers state different rules for {address}, and the lane has recorded none yet: {'; '.join(found)}. Its messages wait, none "
+        f"live workers state different rules for {address}, and the lane has recorded none yet: {found}. Its messages wait, none "
         "is lost. Give all workers the same file and start those again that had another one"
+    )
+
+
+def _compared(theirs: Rules, place: str, own: Rules) -> str:
+    """Return each rule that differs, with both values; empty = none."""
+    return "; ".join(
+        f"{key} = {as_written(their)} {place} and {as_written(our)} {OWN_FILE}"
+        for key, their, our in differences(theirs, own)
     )

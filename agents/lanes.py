@@ -66,7 +66,7 @@ class Lanes:
             faults: What is known to be wrong with addresses before anything is opened.
             observe: Told the address of each batch, and what :data:`agents.transactions.Observe` is told.
             took: :data:`agents.transactions.Took`.
-            agreement: What live workers state; None = this worker is alone.
+            agreement: Statements of live workers; None = this worker is alone.
         """
         self.agreement = agreement or Agreement(settings)
         self._observe = observe

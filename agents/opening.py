@@ -117,7 +117,7 @@ class Opening:
             places: Of the worker: so many of its lanes open at a time.
             clients: Of the worker: connections that producers of many lanes share.
             readers: Of the worker: connections by which changelogs are read.
-            agreement: Of the worker: what live workers state; None = it is alone.
+            agreement: Statements of live workers; None = this worker is alone.
         """
         app_id = settings.app.id
         self._doubtful = doubtful

@@ -1,4 +1,4 @@
-"""What each worker states of its configuration when it joins the group, in the group's metadata. Pure.
+"""Statements of workers about their configuration, in the metadata of their group. Pure.
 
 Rules are the same for many addresses, so addresses with equal ones stand together: the metadata of all members has to fit one record.
 """
@@ -7,24 +7,22 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from agents.lane_rules import Limits, Rules, as_written, limits_of, rules_of
+from agents.lane_rules import TOPICS, Limits, Rules, as_written, key_of, limits_of, rules_of
 from ringfence_kafka.config.settings import Settings
 
 KEY: Final = "ringfence"
 """In the JSON of the user data, beside the keys of Faust, which ignores it."""
-_TOPICS: Final = frozenset({"input_topic", "accepted_topic"})
-"""Not stated: Kafka knows which topics a member subscribes to, and names of topics would make each address differ."""
 
 
 class Said(NamedTuple):
-    """What a worker states of one address."""
+    """Rules and limits that a worker states for one address."""
 
     rules: Rules
     limits: Limits
 
 
 class Statement(NamedTuple):
-    """Of one live worker."""
+    """The statement of one live worker."""
 
     worker: str
     """Its instance name; of a member that states nothing its member ID."""
@@ -44,7 +42,8 @@ def own_statement(settings: Settings) -> Statement:
 
 
 def _stated(rules: Rules) -> dict[str, Any]:
-    return {key: value for key, value in rules.items() if key.rpartition(" ")[2] not in _TOPICS}
+    """Leave out topics: Kafka knows which ones a member subscribes to, and their names would make each address differ."""
+    return {key: value for key, value in rules.items() if key_of(key) not in TOPICS}
 
 
 def encode(statement: Statement) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             app_id: What its leases go by; None = it has none.
             refused: Told that the group goes by another ``app.id``, which is given.
             stated: The terms of this member; None = it has none.
-            unlike: Told that the group goes by other terms, which are given.
+            unlike: Called with the terms of the group if they are not those of this member.
         """
         self._topic = topic
         self._owned = owned
@@ -115,7 +115,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
                 if topic in each.subscription
             }
             for said, refusal in ((apps, one_app.refusal), (stated, terms.refusal)):
-                chosen = one_app.elected({member: said[member] for member in owned}, owned)
+                chosen = terms.elected({member: said[member] for member in owned}, owned)
                 for member in [each for each in owned if said[each] not in {None, chosen}]:
                     told[member] = refusal(str(chosen))
                     del owned[member]

@@ -1,4 +1,4 @@
-"""Tells an outage of what all handlers depend on from messages that are at fault themselves. Pure.
+"""Distinction between an outage and messages that are at fault themselves. Pure.
 
 A failing message costs only its own group. An outage, such as a database that is down, fails every message: to give those up would empty
 the topic into the dead letters. Only first attempts tell the two apart. A retry is expected to fail, and many of them say nothing about
@@ -25,9 +25,8 @@ PROBE_MAX_S: Final = 5.0
 class Breaker:
     """Slows all handlers down while everything fails.
 
-    It opens when so many first attempts failed in a row that their usual failing share does not explain it: 25 where nearly everything
-    succeeds, 132 where nine of ten fail. While it is open, attempts are made one at a time with growing pauses, and nothing may be given
-    up. The first success closes it. Concurrency then doubles with each further success.
+    It opens when their usual failing share does not explain how many first attempts failed in a row: 25 if nearly everything succeeds,
+    132 if nine of ten fail. While it is open, attempts are made one at a time with growing pauses, and nothing may be given up. The first success closes it. Concurrency then doubles with each further success.
     """
 
     def __init__(self, concurrency: int, *, enabled: bool = True) -> None:
@@ -35,7 +34,7 @@ class Breaker:
         self._concurrency = concurrency
         self._enabled = enabled
         self._share = SHARE_UNKNOWN
-        """Of first attempts that failed, before the present run."""
+        """Share of first attempts that failed before the present run."""
         self._run = 0
         """First attempts that failed since the last success of any attempt."""
         self._limit = 0
@@ -47,7 +46,7 @@ class Breaker:
         self.opened_at = 0.0
         """By the caller's clock, s."""
         self.reason = ""
-        """Of the last failure."""
+        """Text of the last failure."""
 
     @property
     def limited(self) -> bool:

@@ -299,9 +299,8 @@ class Dispatcher:
                     return turn
                 self._keep_for_retry(turn)
             else:
-                asyncio.get_running_loop().call_soon(
-                    self.wake, 1
-                )  # there are more: others of the loop come first
+                # There are more. Other tasks of the loop come first.
+                asyncio.get_running_loop().call_soon(self.wake, 1)
         return None
 
     def _acquire(self, held: HeldPartition, name: str) -> Turn | None:

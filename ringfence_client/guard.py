@@ -60,7 +60,8 @@ class Guard:
             given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
             known = login is None or hmac.compare_digest(given, expected) or login.knows(request)
             if known or request.path == _ALIVE:
-                if request.method not in same_origin.READING and (reason := self._refusal(request)):
+                changes = request.method not in same_origin.READING
+                if changes and (reason := same_origin.refusal(request, self.names)):
                     return web.json_response({"error": reason}, status=403)
                 return await handler(request)
             if request.path == _READY:
@@ -74,12 +75,6 @@ class Guard:
             )
 
         return guard
-
-    def _refusal(self, request: web.Request) -> str | None:
-        return same_origin.fault(
-            host=request.host, origin=request.headers.get("Origin"), site=request.headers.get("Sec-Fetch-Site"),
-            content_type=request.content_type, names=self.names,
-        )  # fmt: skip
 
 
 OPEN: Final = Guard()

@@ -94,7 +94,7 @@ class Login:
             if request.path == PATH:
                 return self.form(path)
             return _page(f"<form method=post action='{END_PATH}'><button>Log out</button></form>")
-        if reason := _refusal(request, self._names):
+        if reason := same_origin.refusal(request, self._names, FORM):
             return _page(f"<p role=alert>{escape(reason)}</p>", status=403)
         if request.path == END_PATH:
             done = _onward(PATH)
@@ -128,13 +128,6 @@ class Login:
     def _cookie(request: web.Request) -> str:
         """Browsers do not tell ports apart: each port has a cookie of its own."""
         return f"{COOKIE}-{request.url.port}"
-
-
-def _refusal(request: web.Request, names: frozenset[str]) -> str | None:
-    return same_origin.fault(
-        host=request.host, origin=request.headers.get("Origin"), site=request.headers.get("Sec-Fetch-Site"),
-        content_type=request.content_type, names=names, wanted_type=FORM,
-    )  # fmt: skip
 
 
 def _onward(path: str) -> web.Response:

@@ -221,7 +221,7 @@ class ResidentRecords:
         return share.count < free and share.bytes < free_bytes
 
     def _make_room(self, group: bytes | None, share: _Share) -> bool:
-        """Park what is set aside for the first record of a group, so that those that wait keep no fresh group out."""
+        """Park records that are set aside, to make room for the first record of a fresh group."""
         if share.count:
             return False
         for _ in range(min(_EVICTED_MAX, len(self._aside))):

@@ -1,4 +1,4 @@
-"""Keeps web pages of other origins from changing anything through a browser. Pure.
+"""Keeps web pages of other origins from changing anything through a browser.
 
 A browser sends requests of any page to any address that its machine reaches. Three things tell them apart: the page's ``Origin``, a
 ``Host`` that is another name for this machine (DNS rebinding), and a content type that needs no permission of ours.
@@ -9,10 +9,20 @@ import socket
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
+from aiohttp import web
+
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 JSON = "application/json"
 """A page of another origin cannot send it without asking first, and these servers permit nobody."""
+
+
+def refusal(request: web.Request, names: Collection[str], wanted_type: str = JSON) -> str | None:
+    """Return why a request that changes something is refused, as :func:`fault` does."""
+    return fault(
+        host=request.host, origin=request.headers.get("Origin"), site=request.headers.get("Sec-Fetch-Site"),
+        content_type=request.content_type, names=names, wanted_type=wanted_type,
+    )  # fmt: skip
 
 
 def fault(

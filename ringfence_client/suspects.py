@@ -11,7 +11,7 @@ ISOLATION_S: Final = 5.0
 
 
 class Suspects:
-    """Those of one consumer. A last attempt begins beside no other suspect, so that nothing becomes a dead letter for another's sake.
+    """The suspects of one consumer. A last attempt begins beside no other suspect, so that nothing becomes a dead letter for another's sake.
 
     Also beside none of which fewer deaths are known: the first may have come before the attempt was written. Isolation ends after
     :data:`ISOLATION_S`, because a hang is not a crash. A last attempt that begins beside one that has outlived its isolation is not counted

@@ -56,25 +56,54 @@ async def unlike(cluster: Cluster, topic: str, own: Terms) -> str:
     """Ask which terms the members of the cluster's group state for a topic, before we join it.
 
     Returns:
-        As :func:`differences`; empty also where the group does not say: joining tells then.
+        As :func:`differences`. Empty also if the group does not answer: the assigning member refuses then.
     """
-    try:
-        async with asyncio.timeout(LOOK_LIMIT_S):
-            members = await cluster.static_members()
-    except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
-        log.debug("the members of %s cannot be asked now: %r", cluster.group_id, error)
-        return ""
-    for each in members:
-        said = each.metadata
-        text = stated(said.user_data) if said is not None and topic in said.subscription else None
+    for user_data in await readers(cluster, topic):
+        text = stated(user_data)
         if text is not None and (found := differences(json.loads(text), own)):
             return found
     return ""
 
 
-def _text(user_data: bytes | None, key: str) -> str | None:
+def elected(stated: Mapping[str, str | None], owned: Mapping[str, Mapping[int, int]]) -> str | None:
+    """Return what the group goes by: the ``app.id``, or the terms as text; None = no member states any.
+
+    Args:
+        stated: What each member that reads a topic states.
+        owned: The fencing tokens by partition that each member states.
+
+    Returns:
+        The statement of the members that hold most partitions, then of those that were given most. A newcomer does not push out a holder.
+    """
+    weights: dict[str, tuple[int, int]] = {}
+    for member, said in stated.items():
+        if said is not None:
+            held, given = weights.get(said, (0, 0))
+            tokens = owned[member].values()
+            weights[said] = held + sum(token > 0 for token in tokens), given + len(tokens)
+    return max(sorted(weights), key=weights.__getitem__, default=None)
+
+
+async def readers(cluster: Cluster, topic: str) -> list[bytes | None]:
+    """Return the user data of each member of the cluster's group that reads a topic; empty if the group does not answer."""
     try:
-        found = json.loads(user_data or b"{}").get(key)
+        async with asyncio.timeout(LOOK_LIMIT_S):
+            members = await cluster.static_members()
+    except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
+        log.debug("the members of %s cannot be asked now: %r", cluster.group_id, error)
+        return []
+    said = (each.metadata for each in members)
+    return [each.user_data for each in said if each is not None and topic in each.subscription]
+
+
+def value_in(user_data: bytes | None, key: str) -> Any:
+    """Return a value of a member's user data; None = it is not there, or cannot be read."""
+    try:
+        return json.loads(user_data or b"{}").get(key)
     except (ValueError, AttributeError):
         return None
+
+
+def _text(user_data: bytes | None, key: str) -> str | None:
+    found = value_in(user_data, key)
     return json.dumps(found, sort_keys=True) if isinstance(found, dict) else None

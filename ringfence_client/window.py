@@ -171,7 +171,7 @@ class Window:
     # -- what is done ----------------------------------------------------------------------------------------
 
     def begin(self, offset: int, *, counted: bool = True) -> int:
-        """Note that a handler gets a message, and return which attempt this is. Uncounted, it is no death if the process dies."""
+        """Note that a handler gets a message, and return which attempt this is. An uncounted attempt is not a death if the process dies."""
         self.delivered = max(self.delivered, offset + 1)
         self.running.add(offset)
         attempt = self.attempts.get(offset, 0) + 1

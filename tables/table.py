@@ -83,7 +83,7 @@ class TableOptions:
     address: str = ""
     """... the address: whose rings these are."""
     rules: Mapping[str, Any] = field(default_factory=dict)
-    """What defines ID, group and home, for the meta record."""
+    """Definition of ID, group and home, for the meta record."""
 
 
 class LaneTable:
@@ -115,7 +115,7 @@ class LaneTable:
 
     @property
     def options(self) -> TableOptions:
-        """What it was made with."""
+        """The options that the table was made with."""
         return self._options
 
     async def open(

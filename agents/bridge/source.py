@@ -81,7 +81,7 @@ class SourceConsumer:
             revoked: Called before all partitions are given away.
             assigned: Called with those that were given; they are paused until :meth:`go_on`.
             doubt: The topic may have been deleted, or has moved.
-            unlike: Told that processes with other terms hold the bridge; those terms are given.
+            unlike: Called with the terms of the processes that hold the bridge if they are not ours.
         """
         self._topic = plan.source_topic
         self._resting: dict[int, float] = {}
@@ -131,7 +131,7 @@ class SourceConsumer:
             await self._revoked()
 
     def _give(self, tps: list[TopicPartition]) -> None:
-        insides.keep_offsets(self._consumer)
+        insides.keep_offsets(self._consumer)  # its coordinator does not exist before the first assignment
         self._consumer.pause(*tps)
         for tp in tps:
             self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself

@@ -12,7 +12,7 @@ import click
 from aiokafka.errors import KafkaError
 
 from agents.journal import RingEvent
-from agents.lane_rules import as_written, differences, rules_of
+from agents.lane_rules import as_written, differences, key_of, rules_of
 from app.asking import confirmed
 from app.verbs import rings
 from app.verbs.owned_lane import OwnedLane, require_journal
@@ -62,7 +62,7 @@ def forgets(recorded: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
     An ID that stays would have that other message dropped as a duplicate, and a message would be lost.
     """
     for key, before, now in differences(recorded, own):
-        kind = key.rpartition(" ")[2]
+        kind = key_of(key)
         if kind == "duplicate_id_from" or (kind == "duplicate_id_headers" and not set(before) <= set(now)):
             return True
     return False

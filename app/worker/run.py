@@ -72,7 +72,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     watch: BrokerWatch
     unassigned: Unassigned
     statement: Mapping[str, Any] = MappingProxyType({})
-    """What this worker states of its rules when it joins: see :mod:`agents.statements`."""
+    """The rules that this worker states when it joins: see :mod:`agents.statements`."""
     topics_together: Sequence[Collection[str]] = ()
     """Those of each address: see :class:`app.worker.assignor.LaneAssignor`."""
     fault: str = ""

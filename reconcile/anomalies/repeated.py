@@ -1,9 +1,9 @@
 """FORGOTTEN, OVERRUN, CROSS-LANE: IDs that were accepted more than once.
 
 A ring of N knows an ID while fewer than N others were accepted in its lane after it. A lane reads two inputs, its own partition
-and the forward topic, each in order. How it interleaved them nobody saw. But a lane writes one transaction after the other, so that
-its records are in its own order in each partition of the output. That bounds the number from above, and an ID is called FORGOTTEN
-only where even that bound lies within the promise.
+and the forward topic, each in order. No record shows how it interleaved them. But a lane writes one transaction after the other, so
+its records are in its own order in each partition of the output. That bounds the number from above. An ID is called FORGOTTEN only if
+even that bound lies within the promise.
 """
 
 from collections.abc import Sequence
@@ -95,13 +95,13 @@ def pairs(repeated: DataFrame, ranks: DataFrame, night: int) -> DataFrame:
     """Each ID of this run beside those accepted before it in its lane that can matter; columns of the earlier one begin with ``a_``.
 
     A lane reads two inputs: its partition of the input topic, and of the forward topic. In each of these *routes* offsets are the order of
-    acceptance; output partitions are not, because a message without a key goes to any. Of the same route the one before it counts. Of the
-    other route the nearest on either side counts. The intervals of :func:`ranks` are in order along each route. Sorted by the middle of their
+    acceptance; output partitions are not, because a message without a key goes to any. Each ID stands beside the one before it by the same
+    route, and beside the nearest by the other route. The intervals of :func:`ranks` are in order along each route. Sorted by the middle of their
     interval, the last of each route before an acceptance is the nearest.
 
     Args:
         repeated: As :func:`repeated` has them.
-        ranks: Of all lanes in them.
+        ranks: As :func:`ranks` has them, for all lanes in ``repeated``.
         night: This run's number.
     """
     placed = (
@@ -120,7 +120,7 @@ def pairs(repeated: DataFrame, ranks: DataFrame, night: int) -> DataFrame:
         F.last(F.when(forwarded, row), ignorenulls=True).over(until),
         F.last(F.when(~forwarded, row), ignorenulls=True).over(until),
     )
-    found = placed.withColumn("candidates", F.array_distinct(F.array_compact(candidates)))
+    found = placed.withColumn("candidates", F.array_compact(candidates))
     beside = found.where(F.col("night") == night).select("*", F.explode("candidates").alias("a"))
     return beside.select(*placed.columns, *(F.col(f"a.{each}").alias(f"a_{each}") for each in earlier)).drop(
         "middle"
@@ -141,7 +141,7 @@ def _routed(ids: DataFrame) -> DataFrame:
 def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
     """How many IDs were certainly accepted before and after each, and how many there are, in the lanes named.
 
-    Where input and output disagree on what came before what, the output is out of order itself, and is not a witness.
+    If input and output disagree about an order, the output is out of order itself, and is not a witness.
     """
     chosen = _routed(ids.join(F.broadcast(lanes), on=_RING, how="left_semi"))
     place = ["out_address", "out_partition"]
@@ -189,9 +189,9 @@ def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
 def between(pairs: DataFrame) -> DataFrame:
     """The pairs, with ``between`` and ``order``.
 
-    ``between`` is the largest possible number of IDs that were accepted between the two. Where two lanes have judged them these are all
-    of the first's behind the one, and all of the second's before the other. ``order`` is 1 where the earlier one of the pair was certainly
-    accepted first, -1 where it was the other, and 0 where nothing tells.
+    ``between`` is the largest possible number of IDs that were accepted between the two. If two lanes have judged them, these are all
+    of the first lane after the one, and all of the second lane before the other. ``order`` is 1 if the earlier one was certainly accepted
+    first, -1 if the later one was, and 0 if no evidence shows it.
 
     Args:
         pairs: As :func:`reconcile.anomalies.moved.with_passed` has them.
@@ -292,7 +292,7 @@ def _before(offset: str, forward_offset: str) -> Column:
 def remembered(pairs: DataFrame) -> DataFrame:
     """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off. GAP where IDs between are missing.
 
-    Of several pairs of one input the worst counts. Where nothing tells which of two came first, what one order allows is allowed.
+    The worst of several pairs of one input counts. If no evidence shows which came first, either order counts as possible.
     """
     apart = F.col("timestamp") - F.col("a_timestamp")
     older = F.when(F.col("order") > 0, apart).when(F.col("order") < 0, -apart).otherwise(F.abs(apart))

@@ -89,7 +89,7 @@ class TopicCut:
 
 
 class Recorded(NamedTuple):
-    """What a lane goes by, as its last transaction recorded it."""
+    """Rules and limits of a lane, as its last transaction recorded them."""
 
     rules: Mapping[str, Any]
     """Key of the configuration → value; one of another address, for parts of transactions, begins with ``<address>: ``."""

@@ -240,7 +240,7 @@ def doubts(
 def _doubts_of_lanes(
     number: int, address: AddressSettings, cut: AddressCut, addresses: Sequence[AddressSettings]
 ) -> Iterator[Doubt]:
-    """What is unknown because lanes go by other rules than this file has: workers judge by those of the lanes."""
+    """Yield a doubt if lanes have other rules than this file. Workers judge by the rules of the lanes."""
     ours = _by_key(address)
     for other in addresses:
         ours |= {f"{other.name}: {key}": value for key, value in _by_key(other).items()}

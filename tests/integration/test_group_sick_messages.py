@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ringfence_client import Message, Reject, Retry
-from tests.support.consuming import Recorder, consuming
+from tests.support.consuming import Recorder, Running, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 
@@ -19,6 +19,10 @@ def _sick(count: int, first: int = 0) -> list[Sent]:
 
 def _well(count: int) -> list[Sent]:
     return [Sent(None, b"well %d" % each, b"well") for each in range(count)]
+
+
+async def _until_finished(running: Running, handler: Recorder, count: int) -> None:
+    await until(lambda: running.consumer.dispatcher.counts["finished"] == count, lambda: str(handler.done))
 
 
 class _Fails:
@@ -51,7 +55,7 @@ async def test_retries_have_half_of_the_slots(bootstrap: str) -> None:
         running = await bench.start(handler, concurrency=SLOTS, max_attempts=10_000, breaker=False)
         await until(lambda: fails.most == SLOTS // 2, lambda: f"{fails.most} retries at once")
         bench.send(*_well(40))
-        await until(lambda: running.consumer.dispatcher.counts["finished"] == 40, lambda: str(handler.done))
+        await _until_finished(running, handler, 40)
 
         assert fails.most == SLOTS // 2
 
@@ -64,7 +68,7 @@ async def test_a_single_slot_alternates(bootstrap: str) -> None:
         running = await bench.start(handler, concurrency=1, max_attempts=10_000, breaker=False)
         await until(lambda: len(handler.begun) > 60, lambda: str(handler.begun))
         bench.send(*_well(20))
-        await until(lambda: running.consumer.dispatcher.counts["finished"] == 20, lambda: str(handler.done))
+        await _until_finished(running, handler, 20)
 
 
 async def test_poison_in_an_idle_consumer(bootstrap: str) -> None:
@@ -76,12 +80,12 @@ async def test_poison_in_an_idle_consumer(bootstrap: str) -> None:
         await until(lambda: len(handler.begun) > 400, lambda: str(len(handler.begun)))
         assert not running.consumer.dispatcher.breaker.open
         bench.send(*_well(5))
-        await until(lambda: running.consumer.dispatcher.counts["finished"] == 5, lambda: str(handler.done))
+        await _until_finished(running, handler, 5)
 
 
 @pytest.mark.parametrize("sick", [1, 20, 180])
 async def test_share_of_sick_groups(bootstrap: str, sick: int) -> None:
-    """Of 200 groups some fail for ever; all others are handled, and each sick message becomes a dead letter after its attempts."""
+    """Some of 200 groups fail for ever. All others are handled, and each sick message becomes a dead letter after its attempts."""
     handler = Recorder(_Fails())
     async with consuming(bootstrap) as bench:
         messages = [*_sick(sick), *_well(200 - sick)]
@@ -109,7 +113,7 @@ async def test_failing_messages_of_a_predecessor_keep_nobody_waiting(bootstrap: 
         fails.most = 0
         bench.send(*_well(40))
         running = await bench.start(handler, concurrency=SLOTS, max_attempts=10_000, breaker=False)
-        await until(lambda: running.consumer.dispatcher.counts["finished"] == 40, lambda: str(handler.done))
+        await _until_finished(running, handler, 40)
 
         assert fails.most <= SLOTS // 2
 
@@ -144,7 +148,7 @@ async def test_parked_groups_make_room(bootstrap: str) -> None:
         held = running.consumer.partitions[0]
         await until(lambda: len(held.window.blocked) == parked, lambda: str(len(held.window.blocked)))
         bench.send(*_well(100))
-        await until(lambda: running.consumer.dispatcher.counts["finished"] == 100, lambda: str(handler.done))
+        await _until_finished(running, handler, 100)
 
         assert len(held.window.resident) <= 20
         for each in (0, parked - 1):

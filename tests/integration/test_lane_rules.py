@@ -127,7 +127,7 @@ def _duplicates(*processes: WorkerProcess) -> int:
 
 
 def test_a_rolling_restart_of_static_members_changes_a_size(bootstrap: str, tmp_path: Path) -> None:
-    """A static member that comes back states its new file, though the group does not share out anew."""
+    """A static member that comes back states its new file, though the group does not rebalance."""
     name = kafka.unique("rolling")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
     large, small = _file(config, "large", id_cache_size=500), _file(config, "small", id_cache_size=5)

@@ -181,7 +181,7 @@ def test_empty_ids_are_none(running: Running) -> None:
     ],
 )
 def test_empty_keys_and_values_are_no_ids(running: Running, address: str, empty: Sent, twice: Sent) -> None:
-    """Where key or value are the ID, an empty one is none."""
+    """An empty key or value is not an ID."""
     assert len(running.outcome(address, [empty, empty, twice, twice])) == 3
 
 

@@ -47,13 +47,13 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
 
 
 def test_the_names_are_those_of_workers() -> None:
-    """The run does not share the worker's code, but its rule: names, and no prefix. What workers leave out, the run does not compare."""
+    """The run does not share the worker's code, but its rule: names, and no prefix. The run does not compare what workers leave out."""
     assert set(OURS) == {value for name, value in vars(wire).items() if name.startswith("HEADER_")}
     assert set(OURS) > emitter.OURS
 
 
 def test_empty_ids_are_none(spark: SparkSession) -> None:
-    """As workers read them: an empty header, key or value is no ID, and the next name is asked."""
+    """As workers read them: an empty header, key or value is not an ID, and the next name is asked."""
     headers: list[list[Header]] = [
         [("a", b""), ("b", b"2")],
         [("a", b""), ("b", b"")],

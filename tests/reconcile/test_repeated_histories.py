@@ -28,9 +28,9 @@ class History:
     lane: int
     rows: list[dict[str, Any]] = field(default_factory=list)
     within: list[bool] = field(default_factory=list)
-    """Of each row: whether its ID was in the ring and young enough, so that it should have been a duplicate."""
+    """For each row, whether its ID was in the ring and young enough, so that it should have been a duplicate."""
     earlier: list[bool] = field(default_factory=list)
-    """Of each row: whether its ID was accepted before it at all."""
+    """For each row, whether its ID was accepted before it at all."""
 
 
 def _history(

@@ -61,7 +61,7 @@ def test_retries_do_not_open_it() -> None:
 
 
 def test_a_cold_start_needs_more() -> None:
-    """Before anything is known, a few dozen poison messages are no outage."""
+    """Before anything is known, a few dozen poison messages are not an outage."""
     breaker = Breaker(8)
     run = 0
     while not breaker.failed(first=True, reason="down", now=0.0):
@@ -71,7 +71,7 @@ def test_a_cold_start_needs_more() -> None:
 
 @pytest.mark.parametrize(("share", "openings_max"), [(0.001, 0), (0.05, 0), (0.1, 0), (0.5, 0), (0.9, 1)])
 def test_sick_messages_are_no_outage(share: float, openings_max: int) -> None:
-    """Of 44,000 messages some always fail: the breaker stays closed."""
+    """Some of 44,000 messages always fail, and the breaker stays closed."""
     breaker, dice, openings = Breaker(10), random.Random(7), 0
     for _ in range(44_000):
         if dice.random() < share:
@@ -83,7 +83,7 @@ def test_sick_messages_are_no_outage(share: float, openings_max: int) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
 def test_an_outage_is_noticed_whatever_failed_before(share: float) -> None:
-    """Where most messages fail anyway it takes longer."""
+    """It takes longer if most messages fail anyway."""
     breaker = warmed(share)
     run = 1
     while not breaker.failed(first=True, reason="down", now=0.0):

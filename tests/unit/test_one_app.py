@@ -1,6 +1,5 @@
 """Consumers of one group and topic that differ in their app.id."""
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,8 +12,7 @@ from ringfence_client.assignor import KeepingAssignor, Owned
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.static import Member
-
-CLUSTER = SimpleNamespace(partitions_for_topic=lambda _: {0, 1})
+from tests.support.assignments import assigned
 
 
 def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:
@@ -23,14 +21,8 @@ def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:
 
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, str | None]]:
     """Partitions of each, and the app.id that each is refused by."""
-    given = KeepingAssignor("t", dict).assign(CLUSTER, members)
-    return (
-        {
-            name: [number for _, numbers in each.assignment for number in numbers]
-            for name, each in given.items()
-        },
-        {name: one_app.refused_by(each.user_data) for name, each in given.items()},
-    )
+    given, told = assigned(members)
+    return given, {name: one_app.refused_by(each) for name, each in told.items()}
 
 
 @pytest.mark.parametrize(

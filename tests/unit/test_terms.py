@@ -1,7 +1,6 @@
 """Members of one group that state different terms."""
 
 import json
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,8 +14,8 @@ from ringfence_client.terms import Terms
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.static import Member
+from tests.support.assignments import assigned
 
-CLUSTER = SimpleNamespace(partitions_for_topic=lambda _: {0, 1})
 PARK, FLOW = {"on_dead_letter": "park"}, {"on_dead_letter": "flow"}
 
 
@@ -26,14 +25,8 @@ def _member(stated: Terms | None, owned: Owned, app_id: str | None = "shop") -> 
 
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, Terms | None]]:
     """Partitions of each, and the terms that each is refused by."""
-    given = KeepingAssignor("t", dict).assign(CLUSTER, members)
-    return (
-        {
-            name: [number for _, numbers in each.assignment for number in numbers]
-            for name, each in given.items()
-        },
-        {name: terms.refused_by(each.user_data) for name, each in given.items()},
-    )
+    given, told = assigned(members)
+    return given, {name: terms.refused_by(each) for name, each in told.items()}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_what_is_written() -> None:
 
 
 def test_ids() -> None:
-    """Any bytes, under the name that the address looks for; the empty one is one, and none is none."""
+    """Any bytes, under the name that the address looks for. An empty one is written, and lanes do not take it for an ID."""
     assert envelope([Part("")], b"\xff", id_header="X-ID").headers[1:] == [("X-ID", b"\xff")]
     assert envelope([Part("")], "").headers[1:] == [("_AMQ_DUPL_ID", b"")]
     assert envelope([Part("")]).headers == [("_RF_TX", b"json/1")]
