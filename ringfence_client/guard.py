@@ -68,7 +68,7 @@ class Guard:
                 status = (await handler(request)).status
                 return web.json_response({"ready": status == HTTPStatus.OK}, status=status)
             if login is not None and "text/html" in request.headers.get("Accept", ""):
-                return login.form(request.path)
+                return login.form(request.path_qs)
             headers = {"WWW-Authenticate": "Bearer"}
             return web.json_response(
                 {"error": "the token of app.web_token_env is wanted"}, status=401, headers=headers

@@ -100,8 +100,8 @@ class Login:
             done = _onward(PATH)
             done.del_cookie(self._cookie(request), path="/")
             return done
-        given = (await request.post()).get("token")
-        if not await self._is_right(given if isinstance(given, str) else ""):
+        given = await _token(request)
+        if not await self._is_right(given):
             return self.form(path, "This token is wrong, or too many attempts are waiting. Try again.")
         done = _onward(path)
         done.set_cookie(
@@ -127,7 +127,16 @@ class Login:
     @staticmethod
     def _cookie(request: web.Request) -> str:
         """Browsers do not tell ports apart: each port has a cookie of its own."""
-        return f"{COOKIE}-{request.url.port}"
+        return f"{COOKIE}-{same_origin.port(request.host)}"
+
+
+async def _token(request: web.Request) -> str:
+    """Return the token in a form; empty = the form has none, or is malformed."""
+    try:
+        given = (await request.post()).get("token")
+    except (LookupError, ValueError):  # a charset that Python does not know, or bytes that are not in it
+        return ""
+    return given if isinstance(given, str) else ""
 
 
 def _onward(path: str) -> web.Response:

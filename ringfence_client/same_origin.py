@@ -46,13 +46,29 @@ def fault(
     """
     if not is_ours(host, names):
         return f"Host {host!r} is no name of this server: ask by address, or set app.web_name to that name"
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and not _is_origin(origin, host):
         return f"Origin {origin!r} is another one than this server's: a web page of another origin may change nothing here"
     if site not in {None, "same-origin", "none"}:
         return f"Sec-Fetch-Site {site!r}: a web page of another origin may change nothing here"
     if content_type != wanted_type:
         return f"Content-Type {content_type!r}: send {wanted_type}"
     return None
+
+
+def port(host: str) -> int | None:
+    """Return the port in a ``Host``; None = it has none, or is malformed."""
+    try:
+        return urlsplit(f"//{host}").port
+    except ValueError:
+        return None
+
+
+def _is_origin(origin: str, host: str) -> bool:
+    """Whether an ``Origin`` is the server that ``Host`` names; a malformed one is not."""
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False
 
 
 def is_ours(host: str, names: Collection[str]) -> bool:

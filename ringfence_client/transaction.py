@@ -44,8 +44,8 @@ def envelope(
 
     Args:
         parts: At least one, at most :data:`ringfence_kafka.wire.TRANSACTION_PARTS_MAX`.
-        duplicate_id: Of the whole; one is enough. None = no ID but those that parts have in their headers. Without any, it is
-            accepted each time that it is sent.
+        duplicate_id: ID of the whole transaction; one is enough. None or empty = only parts have IDs, in their headers. A
+            transaction without any ID is accepted each time that it is sent.
         id_header: The header that the address looks for (``duplicate_id_headers``).
 
     Raises:
@@ -68,7 +68,8 @@ def envelope(
     headers = [(wire.HEADER_TRANSACTION, wire.TRANSACTION_FORM)]
     if duplicate_id is not None:
         _check_name(id_header, "id_header")
-        headers.append((id_header, _bytes(duplicate_id, "duplicate_id")))
+        if identity := _bytes(duplicate_id, "duplicate_id"):
+            headers.append((id_header, identity))
     value = json.dumps({"parts": written}, ensure_ascii=False, separators=(",", ":")).encode()
     return Envelope(value, headers)
 

@@ -47,9 +47,9 @@ async def _log_in(
 async def test_a_browser_is_shown_the_form_and_gets_in() -> None:
     """The cookie is kept from scripts and other sites, and does not hold the token; programs still send the token itself."""
     async with _served(Guard(TOKEN)) as (base, asking):
-        async with asking.get(f"{base}/groups", headers=HTML) as answer:
+        async with asking.get(f"{base}/groups?name=a", headers=HTML) as answer:
             assert (answer.status, answer.content_type) == (401, "text/html")
-            assert "action='/login?to=/groups'" in await answer.text()
+            assert "action='/login?to=/groups%3Fname%3Da'" in await answer.text()
         async with asking.get(f"{base}/groups") as answer:
             assert (answer.status, answer.content_type) == (401, "application/json")
 
@@ -78,6 +78,31 @@ async def test_nobody_else_logs_a_browser_in(headers: dict[str, str]) -> None:
         answer = await _log_in(base, asking, **headers)
         assert answer.status == HTTPStatus.FORBIDDEN
         assert "Set-Cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "127.0.0.1:99999"}, {"Host": "a:b:c"}, {"Host": "[::1"}, {"Host": ""}, {"Origin": "http://[::1"}, {"Cookie": "a=b; =; \xff"},
+        {"Content-Type": f"{login.FORM}; charset=nope"}, {"Content-Type": f"{login.FORM}; charset=utf-7"}, {"Content-Type": ";"},
+    ],
+)  # fmt: skip
+async def test_malformed_headers_are_refused(
+    headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each gets a plain refusal, and probes get their answer."""
+    monkeypatch.setattr(login, "FAILED_S", 0.0)
+    async with _served(Guard(TOKEN)) as (base, asking):
+        for path in ("/login", "/logout", "/groups"):
+            async with asking.post(f"{base}{path}", data=b"token=+AGQ-\xff", headers=headers) as answer:
+                assert answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}, path
+        async with asking.get(f"{base}/live", headers=headers) as answer:
+            assert answer.status == HTTPStatus.OK
+    async with (
+        _served(Guard()) as (base, asking),
+        asking.post(f"{base}/groups", data=b"{}", headers=headers) as answer,
+    ):
+        assert answer.status == HTTPStatus.FORBIDDEN
 
 
 async def test_wrong_tokens_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:

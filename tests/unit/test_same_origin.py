@@ -42,6 +42,7 @@ def test_other_names(host: str) -> None:
         ("http://127.0.0.1:9", None, "application/json", "Origin"),
         ("null", None, "application/json", "Origin"),
         ("", None, "application/json", "Origin"),
+        ("http://[::1", None, "application/json", "Origin"),
         (None, "cross-site", "application/json", "Sec-Fetch-Site"),
         (None, "same-site", "application/json", "Sec-Fetch-Site"),
         (None, None, "text/plain", "Content-Type"),
