@@ -13,12 +13,14 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import (
+    BrokerResponseError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
     NoError,
     NotCoordinatorForGroupError,
     RebalanceInProgressError,
     for_code,
+    kafka_errors,
 )
 from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import HeartbeatRequest
@@ -46,6 +48,19 @@ PartitionRecords._contains_abort_marker = _contains_abort_marker  # noqa: SLF001
 old_formats.install()
 followers.install()
 rebootstrap.install()
+
+
+class GroupMaxSizeReachedError(BrokerResponseError):  # type: ignore[misc]
+    """Refusal of one more member of a full group; aiokafka 0.14 knows no error code above 79."""
+
+    errno = 81
+
+    def __repr__(self) -> str:
+        """Return the advice: aiokafka keeps nothing else of an error that it does not handle."""
+        return "GroupMaxSizeReached: the group is full: stop a member, or raise group.max.size of the brokers"
+
+
+kafka_errors.setdefault(GroupMaxSizeReachedError.errno, GroupMaxSizeReachedError)
 
 _NO_CREATION = partial(MetadataRequest, allow_auto_topic_creation=False)
 

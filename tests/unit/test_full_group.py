@@ -1,0 +1,14 @@
+"""A group that has as many members as the brokers allow."""
+
+from aiokafka.errors import KafkaError, for_code
+
+from ringfence_kafka import insides
+from ringfence_kafka.errors import named
+
+
+def test_the_refusal_names_the_setting() -> None:
+    """The client logs the class of an error that it does not handle, and raises its representation."""
+    refusal = for_code(81)()
+
+    assert isinstance(refusal, insides.GroupMaxSizeReachedError)
+    assert "group.max.size" in named(KafkaError(repr(refusal)))
