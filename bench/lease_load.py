@@ -18,6 +18,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from bench.errors import BenchError
 from ringfence_client import ConsumerOptions, record
 from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
+from ringfence_client.group import watch_of
 from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
 from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic
@@ -98,7 +99,14 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
         letters = DeadLetters(DeadLetterTopic(TOPIC, HOLDERS, 2**20), GROUP)
         options = ConsumerOptions()
         opening = LeaseAcquisition(
-            kafka, APP_ID, cluster, progress, letters, options, Memory(options.memory_max)
+            kafka,
+            APP_ID,
+            cluster,
+            progress,
+            letters,
+            options,
+            Memory(options.memory_max),
+            watch_of(cluster, TOPIC),
         )
         began = time.monotonic()
         sizes = await asyncio.gather(*(_write(opening, each, writes // HOLDERS) for each in range(HOLDERS)))

@@ -112,8 +112,10 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             owned = {
                 member: _said(each.user_data, topic)
                 for member, each in members.items()
-                if topic in each.subscription
+                if topic in each.subscription and is_ours(topic, each.user_data or b"")
             }
+            if not owned:
+                continue  # members with the name of this assignor and nothing else of Ringfence get nothing
             for said, refusal in ((apps, one_app.refusal), (stated, terms.refusal)):
                 chosen = terms.elected({member: said[member] for member in owned}, owned)
                 for member in [each for each in owned if said[each] not in {None, chosen}]:
@@ -133,6 +135,15 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             self._refused(app_id)
         if (others := terms.refused_by(assignment.user_data)) is not None:
             self._unlike(others)
+
+
+def is_ours(topic: str, user_data: bytes) -> bool:
+    """Return whether a member that joined with this user data is a consumer, or a bridge, of Ringfence for a topic."""
+    try:
+        said = json.loads(user_data or b"null")
+    except ValueError:
+        return False
+    return isinstance(said, dict) and (topic in said or one_app.APP_KEY in said)
 
 
 def _said(user_data: bytes | None, topic: str) -> dict[int, int]:

@@ -23,6 +23,7 @@ from ringfence_client import one_app, terms, topics
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
 from ringfence_client.dispatcher import Dispatcher
+from ringfence_client.group import watch_of
 from ringfence_client.handler import Handler
 from ringfence_client.handler import check as check_handler
 from ringfence_client.held_partition import HeldPartition
@@ -112,6 +113,7 @@ class GroupConsumer:
         )
         self._consumer: AIOKafkaConsumer
         self._watch = TopicWatch(self.cluster)
+        self.group_watch = watch_of(self.cluster, self._topic, lambda: insides.member_id(self._consumer))
         self._looking: asyncio.Task[None] | None = None
         self._foreign = ""
         """Why we may not be in our group."""
@@ -133,7 +135,7 @@ class GroupConsumer:
         found += self.dispatcher.faults
         if breaker.open:
             found.append(f"nearly every attempt fails, the last with: {breaker.reason}")
-        found += self._watch.faults + self._intake.faults
+        found += self.group_watch.faults + self._watch.faults + self._intake.faults
         if self._topic_fault:
             found.append(self._topic_fault)
         for held in self.partitions.values():
@@ -182,6 +184,7 @@ class GroupConsumer:
                 letters,
                 self.options,
                 self.memory,
+                self.group_watch,
                 web=self._web,
             )
             stack.push_async_callback(opening.stop)
@@ -202,7 +205,8 @@ class GroupConsumer:
             stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.held_partitions.close)
             stack.push_async_callback(self._stop_looking)
-            stack.push_async_callback(cancelled, asyncio.create_task(self._watch.run(), name="topic watch"))
+            for watch, name in ((self._watch, "topic watch"), (self.group_watch, "group watch")):
+                stack.push_async_callback(cancelled, asyncio.create_task(watch.run(), name=name))
             await self._until_stopped(self._join_and_fetch())
 
     async def _topics(self) -> DeadLetterTopic:
@@ -335,9 +339,11 @@ class GroupConsumer:
         try:
             await self._consumer.start()
         except InconsistentGroupProtocolError as error:
+            await self.group_watch.look()
+            found = "; ".join(map(str, self.group_watch.foreign)) or "which the brokers do not name"
             raise ConfigurationError(
-                f"the consumer group {self.group} has members that share out partitions in another way: choose another "
-                "name"
+                f"the consumer group {self.group} has members that are not Ringfence's and share out partitions in another way: {found}. "
+                "Stop them or give them another group.id, or choose another name for this group"
             ) from error
         except GroupAuthorizationFailedError as error:
             raise PrerequisiteError(

@@ -5,6 +5,7 @@ from typing import Final
 
 from ringfence_client import topics
 from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.group import watch_of
 from ringfence_client.lease import LostError
 from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
@@ -87,7 +88,14 @@ async def _change(
     options = ConsumerOptions()
     memory = Memory(options.memory_max)
     opening = LeaseAcquisition(
-        settings.kafka, settings.app.id, cluster, progress, dead_letters, options, memory
+        settings.kafka,
+        settings.app.id,
+        cluster,
+        progress,
+        dead_letters,
+        options,
+        memory,
+        watch_of(cluster, address.accepted_topic),
     )
 
     said: list[str] = []

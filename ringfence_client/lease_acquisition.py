@@ -27,6 +27,7 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError, require
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.group_watch import GroupWatch
 from ringfence_kafka.producer import TransactionalProducer
 from ringfence_kafka.tenure import NotOwnerError
 
@@ -61,6 +62,7 @@ class LeaseAcquisition:
         letters: DeadLetters,
         options: ConsumerOptions,
         memory: Memory,
+        group_watch: GroupWatch,
         *,
         web: str = "",
     ) -> None:
@@ -72,6 +74,7 @@ class LeaseAcquisition:
         self._letters = letters
         self._options = options
         self._memory = memory
+        self._group_watch = group_watch
         self._clients = ProducerClients(kafka)
         self._watches: dict[bytes, LeaseWatch] = {}
         """By key, from one opening to the next: neither a rebalance nor a failure makes a silent holder younger."""
@@ -112,7 +115,7 @@ class LeaseAcquisition:
         lease = Lease(self._cluster.group_id, topic, partition, holder, self._web)
         producer, predecessor = await self._taken(lease, confirm, waiting)
         async with producer.kept():
-            log_now = await self._log(topic, partition)
+            log_now = await self._log(lease, predecessor)
         found = resume(predecessor, log_now)
         self._say(lease, predecessor, log_now, found)
         token = 1 + (predecessor.token if predecessor is not None else 0)
@@ -235,13 +238,29 @@ class LeaseAcquisition:
         async with producer.kept():
             return producer, await look()
 
-    async def _log(self, topic: str, partition: int) -> Log:
+    async def _log(self, lease: Lease, recorded: Progress | None) -> Log:
+        topic, partition = lease.topic, lease.partition
         # The ID first: if the topic is created again meanwhile, positions of the new one come with the ID of the old, and
         # whoever watches the topic finds it out.
         identity = await self._cluster.identity(topic)
-        committed = await self._cluster.committed(topic, partition)
+        committed = await self._trusted(lease, recorded)
         start = await self._cluster.log_start(topic, partition)
         return Log(identity.topic_id, committed, start, await self._cluster.high_watermark(topic, partition))
+
+    async def _trusted(self, lease: Lease, recorded: Progress | None) -> int | None:
+        """Return the group's offset. One that a foreign consumer committed counts as none: the record knows better."""
+        topic, partition = lease.topic, lease.partition
+        noted = await self._cluster.noted(topic, partition)
+        known = None if recorded is None else recorded.next
+        why = await self._group_watch.distrust(topic, partition, noted, known)
+        if not why or noted is None:
+            return None if noted is None else noted.offset
+        before = self._group_watch.at_joining(topic, partition) if recorded is None else None
+        log.error(
+            "%s: the offset %d of %s is not followed: %s; reading continues at %s, where the progress of this consumer group is",
+            lease, noted.offset, lease.group, why, known if before is None else before.offset,
+        )  # fmt: skip
+        return None if before is None else before.offset
 
     def _say(self, lease: Lease, recorded: Progress | None, log_now: Log, found: Resumption) -> None:
         """What an operator should know of where it begins."""

@@ -14,7 +14,7 @@ class Log:
     topic_id: str
     """Kafka's own, of the topic."""
     committed: int | None
-    """The consumer group's offset; None = none. Kafka forgets it together with the topic."""
+    """The consumer group's offset, as far as it is trusted; None = none. Kafka forgets it together with the topic."""
     start: int
     """Of the oldest record that retention left."""
     end: int

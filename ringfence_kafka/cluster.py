@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -13,6 +13,7 @@ from aiokafka.errors import (
     BrokerResponseError,
     ClusterAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
+    GroupIdNotFound,
     GroupLoadInProgressError,
     KafkaError,
     NotCoordinatorForGroupError,
@@ -22,10 +23,19 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from ringfence_kafka import describe, group_descriptions, group_offsets, insides, members, static
+from ringfence_kafka import (
+    describe,
+    foreign_members,
+    group_descriptions,
+    group_offsets,
+    insides,
+    members,
+    static,
+)
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError, named
+from ringfence_kafka.foreign_members import ForeignMember
 from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.identities import IdentityQuestions, TopicIdentity
@@ -35,7 +45,8 @@ from ringfence_kafka.together import Together
 from ringfence_kafka.topics import Described, TopicDescription
 
 COORDINATOR_LIMIT_S: Final = 20.0
-NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
+DEAD: Final = "Dead"
+NO_MEMBERS: Final = frozenset({"Empty", DEAD})
 """States of a consumer group of which no consumer runs."""
 _ELSEWHERE: Final = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
 
@@ -228,7 +239,7 @@ class Cluster:
                 await asyncio.sleep(0.2)
 
     async def group_state(self) -> str:
-        """``Empty`` or ``Dead`` = the group has no members now.
+        """``Empty`` or ``Dead`` = the group has no members now, of whatever protocol.
 
         Raises:
             KafkaError: the group's coordinator cannot say.
@@ -236,9 +247,13 @@ class Cluster:
         coordinator = await self._admin.find_coordinator(self.group_id)
         (answer,) = await self._admin.describe_consumer_groups([self.group_id], coordinator)
         ((code, _, state, *_),) = answer.groups
-        if code:
+        if code and code != GroupIdNotFound.errno:
             raise for_code(code)(f"the state of {self.group_id}")
-        return str(state)
+        if (code or state == DEAD) and await foreign_members.of_other_types(
+            self._admin, self.group_id, coordinator
+        ):
+            return "Stable"  # DescribeGroups calls a group of another type dead
+        return DEAD if code else str(state)
 
     async def members(self) -> members.Members:
         """Who is in the group now, and what each says of itself.
@@ -255,6 +270,12 @@ class Cluster:
         """
         found = await self._offsets.ask(TopicPartition(topic, partition), timestamp_ms)
         return None if found < 0 else found
+
+    async def foreign_members(self, is_ours: Callable[[bytes], bool]) -> list[ForeignMember]:
+        """See :func:`ringfence_kafka.foreign_members.ask`."""
+        return await foreign_members.ask(
+            self._admin, self.group_id, is_ours, self.kafka.client_id_of("") + "-"
+        )
 
     async def static_members(self) -> list[static.Member]:
         """See :func:`ringfence_kafka.static.members`."""

@@ -111,12 +111,15 @@ class Reader:
                 return found
             shift += 7
 
+    def take(self, count: int) -> bytes:
+        """Return so many bytes."""
+        found = bytes(self._data[self.at : self.at + count])
+        self.at += count
+        return found
+
     def text(self) -> str:
         """A compact string; empty where it is null."""
-        length = max(0, self.number() - 1)
-        found = bytes(self._data[self.at : self.at + length])
-        self.at += length
-        return found.decode()
+        return self.take(max(0, self.number() - 1)).decode()
 
     def array(self) -> range:
         """As many turns as it has elements."""

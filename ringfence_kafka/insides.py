@@ -156,6 +156,12 @@ def generation(consumer: Any) -> int:
     return int(consumer._coordinator.generation)  # noqa: SLF001
 
 
+def member_id(consumer: Any) -> str:
+    """Return the ID that the group gave a consumer; empty = it is no member."""
+    coordinator = consumer._coordinator  # noqa: SLF001
+    return str(getattr(coordinator, "member_id", "") or "")
+
+
 def subscribe(
     consumer: Any,
     topic: str,

@@ -228,6 +228,7 @@ def simulated() -> Iterator[None]:
         (ringfence_kafka.clients, "_SharedClient", SharedClient),
         (ringfence_kafka.clients, "TURNS_MAX", TURNS_MAX),
         (ringfence_kafka.clients, "client_options", lambda _kafka: {}),
+        (insides, "member_id", lambda _consumer: ""),
         (insides, "keep_fetching", _Insides.nothing),
         (insides, "keep_member", _Insides.nothing),
         (ringfence_client.intake, "FetchPortion", _Fetches),

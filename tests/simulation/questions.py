@@ -9,6 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.log_reader import Readers, Take, require_moving
 from ringfence_kafka.topics import Described
 from tests.simulation.cluster import SimulatedCluster
@@ -73,6 +74,10 @@ class SimulatedQuestions:
 
     async def committed(self, topic: str, partition: int) -> int | None:
         return await self._network.call(self._cluster.committed, topic, partition)
+
+    async def noted(self, topic: str, partition: int) -> Committed | None:
+        offset = await self.committed(topic, partition)
+        return None if offset is None else Committed(offset, "")
 
 
 def _process() -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ringfence_client import lease_acquisition as module
+from ringfence_client.group import watch_of
 from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions
@@ -51,7 +52,7 @@ class _Cluster:
     async def identity(self, _topic: str) -> Any:
         return SimpleNamespace(topic_id="id", partitions=2)
 
-    async def committed(self, _topic: str, _partition: int) -> int | None:
+    async def noted(self, _topic: str, _partition: int) -> None:
         return None
 
     async def log_start(self, _topic: str, _partition: int) -> int:
@@ -78,7 +79,14 @@ async def test_openings_that_fail_leave_nothing_behind(
     cluster: Any = _Cluster()
     letters: Any = None
     acquisition = LeaseAcquisition(
-        KafkaSettings(), "rf", cluster, progress, letters, ConsumerOptions(), Memory(2**26)
+        KafkaSettings(),
+        "rf",
+        cluster,
+        progress,
+        letters,
+        ConsumerOptions(),
+        Memory(2**26),
+        watch_of(cluster, TOPIC),
     )
     for number in range(100):
         for partition in range(2):

@@ -42,6 +42,10 @@ class SimulatedClient(SimulatedQuestions):
         """Not told: as of brokers before 2.4."""
         return []
 
+    async def foreign_members(self, _is_ours: Any) -> list[Any]:
+        """None ever joins."""
+        return []
+
     async def await_topics(self, topics: Collection[str], _limit_s: float) -> dict[str, TopicDescription]:
         return (await self.describe(topics)).topics
 
