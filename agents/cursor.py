@@ -43,6 +43,8 @@ class Cursor:
         """Records that retention deleted before they were processed."""
         self.committed = -1 if committed is None else committed
         """The group's offset as we know it; the cluster's own can be lower only if it lost something."""
+        self.distrusts = False
+        """Whether the group has another offset, which is not followed."""
         self._lane = lane
         self._topic_id = topic_id
         self._seek = 0

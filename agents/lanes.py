@@ -26,6 +26,7 @@ from ringfence_kafka.clients import ProducerClients
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.group_watch import GroupWatch
 from ringfence_kafka.log_reader import Readers
 from ringfence_kafka.slices import Slices
 from tables.codec import Meta
@@ -57,6 +58,7 @@ class Lanes:
         observe: Callable[[str, float, Sequence[int]], None] = lambda _address, _seconds, _parts: None,
         took: Took = lambda _seconds: None,
         agreement: Agreement | None = None,
+        group_watch: GroupWatch | None = None,
     ) -> None:
         """Nothing is opened yet.
 
@@ -67,8 +69,10 @@ class Lanes:
             observe: Told the address of each batch, and what :data:`agents.transactions.Observe` is told.
             took: :data:`agents.transactions.Took`.
             agreement: Statements of live workers; None = this worker is alone.
+            group_watch: Foreign members of the workers' group, and which of its offsets are followed; None = there are none.
         """
         self.agreement = agreement or Agreement(settings)
+        self.group_watch = group_watch
         self._observe = observe
         self._took = took
         self.faults = faults or AddressFaults(settings, cluster)
@@ -185,10 +189,16 @@ class Lanes:
             self._assigned
             and not self._halves
             and not self.unassigned
+            and not self.foreign
             and not self.faults.by_address
             and not self.unreadable
             and all(lane.state is LaneState.OPEN for lane in self._lanes.values())
         )
+
+    @property
+    def foreign(self) -> list[str]:
+        """A line for each member of the workers' group that is not Ringfence's."""
+        return self.group_watch.faults if self.group_watch is not None else []
 
     @property
     def unreadable(self) -> list[str]:
@@ -350,6 +360,7 @@ class Lanes:
             waiting += [self._name(each) for each in self._halves]
             waiting += (f"{each} (no worker has it)" for each in self.unassigned)
             waiting += map(shown, self.faults.by_address)
+            waiting += self.foreign
             log.info("not ready: waiting for %s", _listed(waiting, "an assignment"))
 
     def _names(self) -> list[str]:
@@ -378,4 +389,5 @@ class Lanes:
             clients=self._clients,
             readers=self._readers,
             agreement=self.agreement,
+            group_watch=self.group_watch,
         )

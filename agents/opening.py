@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka import TopicPartition
+
 from agents import journal
 from agents.agreement import Agreement
 from agents.batch import FetchedBatch
@@ -36,6 +38,8 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.group_watch import GroupWatch
 from ringfence_kafka.log_reader import Readers
 from ringfence_kafka.producer import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.slices import Slices
@@ -102,6 +106,7 @@ class Opening:
         clients: ProducerClients | None = None,
         readers: Readers | None = None,
         agreement: Agreement | None = None,
+        group_watch: GroupWatch | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -118,6 +123,7 @@ class Opening:
             clients: Of the worker: connections that producers of many lanes share.
             readers: Of the worker: connections by which changelogs are read.
             agreement: Statements of live workers; None = this worker is alone.
+            group_watch: Watch of the workers' group, which says whose offsets are followed; None = all are.
         """
         app_id = settings.app.id
         self._doubtful = doubtful
@@ -135,6 +141,7 @@ class Opening:
         """How the lane's rules differ from this worker's; empty = they do not, or it is not known yet."""
         self._own_limits = limits_of(address)
         self._agreement = agreement or Agreement(settings)
+        self._group_watch = group_watch
         self._state_dir, self._slices = settings.state_dir, slices
         self._resident_ids_max = settings.app.resident_ids_max
         self.table = table or self._new_table(self._own_limits)
@@ -200,6 +207,7 @@ class Opening:
             self._require_counts(facts, self.table.meta)
             await self._require_rules(self.table.meta)
             cursors = await self._cursors(facts)
+            await self._set_back(producer, cursors)
             await self._tell_journal(producer, cursors, facts.topic_ids)
             await self._begin(cursors, ownership)
         except BaseException as error:
@@ -411,9 +419,45 @@ class Opening:
 
     async def _cursor(self, topic: str, facts: Facts) -> Cursor:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            committed = await self._cluster.committed(topic, self.partition)
+            noted = await self._cluster.noted(topic, self.partition)
+            committed = await self._trusted(topic, noted)
         next_offset = await self._next(topic, committed, facts)
-        return Cursor(self.name, topic, self.partition, next_offset, facts.topic_ids[topic], committed)
+        distrusts = noted is not None and committed != noted.offset
+        topic_id = facts.topic_ids[topic]
+        cursor = Cursor(
+            self.name, topic, self.partition, next_offset, topic_id, next_offset if distrusts else committed
+        )
+        cursor.distrusts = distrusts
+        return cursor
+
+    async def _trusted(self, topic: str, noted: Committed | None) -> int | None:
+        """Return the group's offset. One that a foreign consumer committed is not followed: the changelog knows better."""
+        meta = self.table.meta
+        recorded = meta.next_offsets.get(topic) if meta else None
+        if noted is None or self._group_watch is None:
+            return None if noted is None else noted.offset
+        why = await self._group_watch.distrust(topic, self.partition, noted, recorded)
+        if not why:
+            return noted.offset
+        before = self._group_watch.before(topic, self.partition) if recorded is None else None
+        log.error(
+            "lane %s: the offset %d of the group %s for %s/%d is not followed: %s; the lane continues at %s",
+            self.name, noted.offset, self.group_id, topic, self.partition, why,
+            f"{recorded}, where its changelog is" if recorded is not None
+            else "the start of the log" if before is None else before.offset,
+        )  # fmt: skip
+        return recorded if before is None else before.offset
+
+    async def _set_back(self, producer: TransactionalProducer, cursors: Mapping[str, Cursor]) -> None:
+        """Commit where the lane is where the group says otherwise: lags, and the lane's own comparisons, go by the group."""
+        offsets = {
+            TopicPartition(topic, self.partition): each.next
+            for topic, each in cursors.items()
+            if each.distrusts
+        }
+        if offsets:
+            async with asyncio.timeout(QUESTION_LIMIT_S):
+                await producer.transact([], offsets, self.group_id)
 
     def _beyond_the_end(self, topic: str, end: int, committed: int | None, recorded: int | None) -> str:
         """Return why the lane does not open, and what to do: the topic lost its tail, or somebody set the group's offset too far."""

@@ -69,6 +69,17 @@ def decode(user_data: bytes | None, member: str) -> Statement:
         return Statement(member, None)
 
 
+def is_worker(client_prefix: str, user_data: bytes, client_id: str) -> bool:
+    """Return whether a member of the workers' group is a worker. Earlier versions state what any Faust app does, under a client ID of ours."""
+    try:
+        told = json.loads(user_data or b"null")
+    except ValueError:
+        return False
+    return isinstance(told, dict) and (
+        KEY in told or ("assignment" in told and client_id.startswith(client_prefix))
+    )
+
+
 def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
     """Return a line for each limit of an address on which live workers disagree, with the value of each worker; empty = all agree.
 

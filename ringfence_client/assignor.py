@@ -137,7 +137,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             self._unlike(others)
 
 
-def is_ours(topic: str, user_data: bytes) -> bool:
+def is_ours(topic: str, user_data: bytes, _client_id: str = "") -> bool:
     """Return whether a member that joined with this user data is a consumer, or a bridge, of Ringfence for a topic."""
     try:
         said = json.loads(user_data or b"null")

@@ -1,15 +1,30 @@
 """The watch over the group of a consumer: see :mod:`ringfence_kafka.group_watch`."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from ringfence_client.assignor import is_ours
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.group_watch import GroupWatch
 
 log: Final = logging.getLogger("ringfence.consumer")
+
+
+def foreign_metric(watches: Iterable[GroupWatch | None]) -> Metric:
+    """Return the foreign members of these groups as a metric; a group without has no sample."""
+    family = GaugeMetricFamily(
+        "ringfence_foreign_member",
+        "1 = this client is a member of a group of Ringfence and is not Ringfence's.",
+        labels=["consumer_group", "client_id", "host", "protocol"],
+    )
+    for watch in (each for each in watches if each is not None):
+        for each in watch.foreign:
+            family.add_metric([watch.group_id, each.client_id, each.host, each.protocol], 1)
+    return family
 
 
 def watch_of(cluster: Cluster, topic: str, member_id: Callable[[], str] = lambda: "") -> GroupWatch:

@@ -255,7 +255,7 @@ class LeaseAcquisition:
         why = await self._group_watch.distrust(topic, partition, noted, known)
         if not why or noted is None:
             return None if noted is None else noted.offset
-        before = self._group_watch.at_joining(topic, partition) if recorded is None else None
+        before = self._group_watch.before(topic, partition) if recorded is None else None
         log.error(
             "%s: the offset %d of %s is not followed: %s; reading continues at %s, where the progress of this consumer group is",
             lease, noted.offset, lease.group, why, known if before is None else before.offset,

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ringfence_client.consumer import GroupConsumer
+from ringfence_client.group import foreign_metric
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.measuring import Measuring
 
@@ -52,6 +53,7 @@ class _Collector(Collector):
         yield from self._counters()
         yield from self._process()
         yield from self._partitions()
+        yield foreign_metric([self._consumer.group_watch])
 
     def _counters(self) -> Iterator[Metric]:
         counts = self._consumer.dispatcher.counts

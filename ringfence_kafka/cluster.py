@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -35,7 +35,7 @@ from ringfence_kafka import (
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError, named
-from ringfence_kafka.foreign_members import ForeignMember
+from ringfence_kafka.foreign_members import ForeignMember, IsOurs
 from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.identities import IdentityQuestions, TopicIdentity
@@ -271,11 +271,13 @@ class Cluster:
         found = await self._offsets.ask(TopicPartition(topic, partition), timestamp_ms)
         return None if found < 0 else found
 
-    async def foreign_members(self, is_ours: Callable[[bytes], bool]) -> list[ForeignMember]:
-        """See :func:`ringfence_kafka.foreign_members.ask`."""
-        return await foreign_members.ask(
-            self._admin, self.group_id, is_ours, self.kafka.client_id_of("") + "-"
-        )
+    async def foreign_members(self, is_ours: IsOurs, group: str | None = None) -> list[ForeignMember]:
+        """See :func:`ringfence_kafka.foreign_members.ask`; of our group, or of another one."""
+        prefix = f"{self.kafka.client_id_of('')}-"
+        try:
+            return await foreign_members.ask(self._admin, group or self.group_id, is_ours, prefix)
+        except NotImplementedError:  # brokers before 2.4 do not say which they are
+            return []
 
     async def static_members(self) -> list[static.Member]:
         """See :func:`ringfence_kafka.static.members`."""

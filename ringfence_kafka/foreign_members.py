@@ -31,8 +31,8 @@ _NO_SUCH_GROUP: Final = frozenset({69, 35})
 """GROUP_ID_NOT_FOUND: the group has another type. UNSUPPORTED_VERSION: the cluster has no groups of the type."""
 _ID_BYTES: Final = 16
 
-IsOurs = Callable[[bytes], bool]
-"""Tells by the user data that a classic member joined with whether it is Ringfence's."""
+IsOurs = Callable[[bytes, str], bool]
+"""Tells by the user data that a classic member joined with, and by its client ID, whether it is Ringfence's."""
 
 
 class ForeignMember(NamedTuple):
@@ -45,6 +45,11 @@ class ForeignMember(NamedTuple):
 
     def __str__(self) -> str:
         return f"client.id {self.client_id or '(none)'} on host {self.host} ({self.protocol} protocol)"
+
+
+def fault(group: str, member: ForeignMember) -> str:
+    """Return a line of what a foreign member is, for health and status."""
+    return f"the group {group} has a foreign member, {member}"
 
 
 class OtherMember(NamedTuple):
@@ -65,7 +70,7 @@ async def ask(
     Args:
         admin: Asks.
         group: The group ID.
-        is_ours: Judges a classic member by its user data.
+        is_ours: Judges a classic member.
         own_prefix: Our client IDs begin with it. It decides where the broker does not tell the user data: while the group
             rebalances, and of a classic member in a group of KIP-848.
 
@@ -111,7 +116,7 @@ def _is_ours(metadata: bytes, client_id: str, is_ours: IsOurs, own_prefix: str) 
         user_data = ConsumerProtocol.METADATA.decode(metadata).user_data
     except (ValueError, TypeError, IndexError):
         return False
-    return is_ours(user_data or b"")
+    return is_ours(user_data or b"", client_id)
 
 
 def _is_ours_by_name(member: OtherMember, own_prefix: str) -> bool:

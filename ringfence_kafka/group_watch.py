@@ -10,11 +10,10 @@ from aiokafka.errors import KafkaError
 
 from ringfence_kafka import clock
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.foreign_members import ForeignMember
+from ringfence_kafka.foreign_members import ForeignMember, IsOurs, fault
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.together import StoppedError
-from ringfence_kafka.trusted_offsets import distrust
-from ringfence_kafka.waiting import set_within
+from ringfence_kafka.trusted_offsets import distrust, own_commit
 
 LOOK_S: Final = 4.0
 LIMIT_S: Final = 5.0
@@ -32,7 +31,7 @@ class _Group(Protocol):
 
     group_id: str
 
-    async def foreign_members(self, is_ours: Callable[[bytes], bool]) -> list[ForeignMember]:
+    async def foreign_members(self, is_ours: IsOurs) -> list[ForeignMember]:
         """Those of the group now."""
         ...
 
@@ -52,10 +51,12 @@ class GroupWatch:
         self,
         group: _Group,
         topics: Collection[str],
-        is_ours: Callable[[bytes], bool],
+        is_ours: IsOurs,
         log: logging.Logger,
         meaning: str,
         member_id: Callable[[], str] = lambda: "",
+        *,
+        reserved: bool = False,
     ) -> None:
         """Nothing is asked yet.
 
@@ -65,7 +66,8 @@ class GroupWatch:
             is_ours: Judges a member by the user data that it joined with.
             log: Names foreign members.
             meaning: What a foreign member means for messages, in the log.
-            member_id: The ID by which this process is a member; empty = it is none now.
+            member_id: The ID by which this process is a member; empty = it is not a member now.
+            reserved: Whether nobody but Ringfence has a use for the group. Else the group may have been another program's before.
         """
         self.foreign: list[ForeignMember] = []
         """As last asked."""
@@ -75,27 +77,27 @@ class GroupWatch:
         self._log = log
         self._meaning = meaning
         self._member_id = member_id
+        self._reserved = reserved
         self._joined_as = ""
         self._at_joining: Mapping[Place, Committed | None] = {}
         self._asked_at = -math.inf
         self._asking = asyncio.Lock()
-        self._wake = asyncio.Event()
+
+    @property
+    def group_id(self) -> str:
+        """Of the group."""
+        return self._group.group_id
 
     @property
     def faults(self) -> list[str]:
         """A line for each foreign member."""
-        return [f"the group {self._group.group_id} has a foreign member, {each}" for each in self.foreign]
-
-    def hurry(self) -> None:
-        """Look at once: the group rebalances."""
-        self._wake.set()
+        return [fault(self._group.group_id, each) for each in self.foreign]
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
             await self.look()
-            await set_within(self._wake, LOOK_S)
-            self._wake.clear()
+            await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
         """Ask for the members once. An answer that does not come changes nothing."""
@@ -108,10 +110,7 @@ class GroupWatch:
             self._log.debug("the members of %s cannot be asked now: %r", self._group.group_id, error)
 
     async def _ask(self) -> None:
-        try:
-            found = await self._group.foreign_members(self._is_ours)
-        except NotImplementedError:  # brokers before 2.4 are not asked so, and know no other protocol
-            found = []
+        found = await self._group.foreign_members(self._is_ours)
         self._asked_at = clock.now()
         for each in found:
             if each not in self.foreign:
@@ -146,11 +145,13 @@ class GroupWatch:
             self._at_joining.get(place),
             self.foreign,
             joined=bool(self._joined_as) and place in self._at_joining,
+            reserved=self._reserved,
         )
 
-    def at_joining(self, topic: str, partition: int) -> Committed | None:
-        """Return the offset of the group when this process joined it, as far as that is known."""
-        return self._at_joining.get((topic, partition))
+    def before(self, topic: str, partition: int) -> Committed | None:
+        """Return what to follow instead where nothing else is known: the offset when this process joined the group; None = nothing."""
+        found = self._at_joining.get((topic, partition))
+        return own_commit(found) if self._reserved else found
 
     async def _note_joining(self) -> None:
         """Once for each membership. While it lasts the group has a member, and no operator's tool can set offsets."""

@@ -11,6 +11,11 @@ from ringfence_kafka.foreign_members import ForeignMember
 from ringfence_kafka.group_offsets import NO_EPOCH, Committed
 
 
+def own_commit(committed: Committed | None) -> Committed | None:
+    """Return the offset if Ringfence or an operator's tool committed it; None = there is none, or a consumer committed it from what it read."""
+    return None if committed is None or committed.leader_epoch != NO_EPOCH else committed
+
+
 def distrust(
     committed: Committed | None,
     known: int | None,
@@ -18,6 +23,7 @@ def distrust(
     foreign: Sequence[ForeignMember],
     *,
     joined: bool = True,
+    reserved: bool = False,
 ) -> str:
     """Say why a committed offset is not followed.
 
@@ -27,6 +33,7 @@ def distrust(
         at_joining: The offset of the group when this process joined it.
         foreign: Members of the group now that are not ours.
         joined: Whether ``at_joining`` is known.
+        reserved: Whether nobody but Ringfence has a use for the group.
 
     Returns:
         The reason; empty = it is ours, or an operator's.
@@ -35,7 +42,7 @@ def distrust(
         return ""
     if foreign:
         return f"a member that is not Ringfence's has joined the group: {'; '.join(map(str, foreign))}"
-    if known is not None and committed.leader_epoch != NO_EPOCH:
+    if (reserved or known is not None) and own_commit(committed) is None:
         return "another consumer committed it from what it read"
     if joined and committed != at_joining:
         return "it moved while the group had members, so no operator set it"

@@ -92,6 +92,20 @@ def begin(
     return Beginning(confirmed + gap, note, gap=gap)
 
 
+def unknown_place(plan: Plan, partition: int, offset: int) -> str:
+    """Return why a partition waits whose committed offset is a foreign consumer's, and what to do.
+
+    Without duplicate detection a second copy of all would go to the target. With ``start = "latest"`` nobody knows which messages are not
+    to be forwarded.
+    """
+    return (
+        f"the offset {offset} of group {plan.group} for {plan.source_topic}/{partition} is not this bridge's, and how far it had forwarded is "
+        "not known. Its messages wait. Find the last one that arrived at the target, stop the bridge, run 'kafka-consumer-groups.sh "
+        f"--reset-offsets --group {plan.group} --topic {plan.source_topic}:{partition} --to-offset OFFSET --execute' with the offset behind "
+        "it, and start the bridge"
+    )
+
+
 def lost_end(plan: Plan, partition: int, end: int, committed: int, reached: int = 0) -> str:
     """Why a partition stands still whose log ended before what was forwarded, and the way out.
 

@@ -5,7 +5,10 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Final
+
+from aiokafka.errors import KafkaError
 
 from agents.bridge.committing import Committer
 from agents.bridge.flow import Flow
@@ -19,13 +22,20 @@ from agents.bridge.state import SOURCE, BridgeState
 from agents.bridge.stopping import StoppingError, unless
 from agents.bridge.upkeep import keep, measure
 from ringfence_client import terms
+from ringfence_client.assignor import is_ours
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import Cluster
-from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.errors import ConfigurationError, RingfenceError, said
+from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.group_watch import GroupWatch
 from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
 from ringfence_kafka.waiting import back_off, cancelled, set_within
 
 log: Final = logging.getLogger("ringfence.bridge")
+
+
+class ForeignGroupError(RingfenceError):
+    """The group refuses this process, and has members that are not Ringfence's."""
 
 
 class Bridge:
@@ -56,8 +66,12 @@ class Bridge:
         self._committer = Committer(self.state, self.window, instance, web)
         self._instance = instance
         self._permit = permit
+        self._stood: dict[int, Committed] = {}
+        """By source partition, how far this process had come when it last had it."""
         self._stopping = asyncio.Event()
         self._cluster: Cluster
+        self.group_watch: GroupWatch | None = None
+        """Of the group at the source; None until that is connected."""
         self._partitions: Partitions
         self._watch: TopicWatch
         self._lives: Lives
@@ -115,8 +129,16 @@ class Bridge:
             await unless(self._stopping, self._cluster.start())
             stack.push_async_callback(self._cluster.stop)
             await unless(self._stopping, self._require_terms())
+            self.group_watch = self._group_watch()
             self._partitions = Partitions(
-                self.plan, self._cluster, self.window, self.state, shared, self._ends
+                self.plan,
+                self._cluster,
+                self.window,
+                self.state,
+                shared,
+                self._ends,
+                self.group_watch,
+                self._stood,
             )
             self._lives = Lives(
                 self.plan,
@@ -141,12 +163,21 @@ class Bridge:
             stack.callback(self._flow.start_over)
             stack.push_async_callback(self._partitions.stop)
             stack.push_async_callback(consumer.stop)
-            await unless(self._stopping, consumer.start())
+            watching = asyncio.create_task(self.group_watch.run(), name="group watch")
+            stack.push_async_callback(cancelled, watching)
+            await unless(self._stopping, _join(consumer, self.group_watch))
             self.state.joined()
             for work in (
                 self._watch.run(),
                 keep(consumer, self.state),
-                measure(self.plan.source_topic, self._cluster, self._watch, self.window, self.state),
+                measure(
+                    self.plan.source_topic,
+                    self._cluster,
+                    self._watch,
+                    self.group_watch,
+                    self.window,
+                    self.state,
+                ),
             ):
                 stack.push_async_callback(cancelled, asyncio.create_task(work))
             yield
@@ -163,6 +194,18 @@ class Bridge:
                 f"processes of bridge {self.plan.name} run with another configuration: {found}. They go on, and this one forwards nothing. Give "
                 "all processes of the bridge the same file. To change it, end the others: this one begins when the last has ended"
             )
+
+    def _group_watch(self) -> GroupWatch:
+        topic = self.plan.source_topic
+        return GroupWatch(
+            self._cluster,
+            [topic],
+            partial(is_ours, topic),
+            log,
+            "messages that it reads are not forwarded until it has left",
+            lambda: self._partitions.consumer.member_id,
+            reserved=True,
+        )
 
     def _doubt(self) -> None:
         """A broker does not know the topic any more, or not where it was."""
@@ -190,3 +233,14 @@ class Bridge:
         finally:
             self._flow.start_over()
             self._partitions.drop()
+
+
+async def _join(consumer: SourceConsumer, group_watch: GroupWatch) -> None:
+    """Join the group; where it refuses, foreign members may be why."""
+    try:
+        await consumer.start()
+    except KafkaError as error:
+        await group_watch.look()
+        if group_watch.faults:
+            raise ForeignGroupError("; ".join([said(error), *group_watch.faults])) from error
+        raise

@@ -13,6 +13,7 @@ from agents.bridge.state import COMMIT, BridgeState
 from agents.bridge.window import Place, Window
 from ringfence_kafka.errors import said
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.group_offsets import Committed
 
 EVERY_S: Final = 1.0
 LIMIT_S: Final = 5.0
@@ -36,6 +37,14 @@ class Committer:
         """What was committed of a partition since it was opened; None = nothing yet."""
         place = self._window.places.get(number)
         return None if place is None else self._offsets.get(place)
+
+    def standing(self, number: int) -> Committed | None:
+        """Return what a commit of an open partition says now; None = it is not open."""
+        place = self._window.places.get(number)
+        if place is None or number not in self._state.partitions:
+            return None
+        sent = place.reached if place.reached > place.confirmed else 0
+        return Committed(place.confirmed, encode(replace(self._note(number), sent=sent)))
 
     @property
     def due(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.bridge.begin import Beginning, Missing, SourceLog, begin, lost_end
+from agents.bridge.begin import Beginning, Missing, SourceLog, begin, lost_end, unknown_place
 from agents.bridge.committing import Committer
 from agents.bridge.note import Map, Note, decode
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
@@ -17,8 +17,9 @@ from agents.bridge.source import SourceConsumer
 from agents.bridge.state import LOST, REFUSED, UNREADABLE, BridgeState, PartitionState
 from agents.bridge.window import Window
 from ringfence_kafka.cluster import Cluster
-from ringfence_kafka.errors import said, unforeseen
+from ringfence_kafka.errors import RingfenceError, said, unforeseen
 from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.group_watch import GroupWatch
 from ringfence_kafka.hop import as_printed
 from ringfence_kafka.identities import TopicIdentity
 from ringfence_kafka.together import StoppedError
@@ -32,6 +33,10 @@ LOOK_AGAIN_S: Final = 3.0
 
 OUTDATED: Final = "the members of the cluster connection were changed meanwhile"
 UNLIKE: Final = "other processes of the bridge run with another configuration"
+
+
+class UnknownPlaceError(RingfenceError):
+    """A foreign consumer committed the offset of a partition, and nobody knows how far the bridge was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,21 @@ class Partitions:
         state: BridgeState,
         shared: Map | None,
         ends: Mapping[int, int] | None,
+        group_watch: GroupWatch,
+        stood: dict[int, Committed],
     ) -> None:
-        """``shared``: the members of a strict connection, for the notes. ``ends``: where a drain is to stop."""
+        """Nothing is assigned yet.
+
+        Args:
+            plan: Of the bridge.
+            cluster: The source.
+            window: What is under way.
+            state: What is shown.
+            shared: The members of a strict connection, for the notes.
+            ends: Where a drain is to stop.
+            group_watch: Tells which committed offsets are followed.
+            stood: By partition, how far this process had come when it last had it.
+        """
         self.epoch = 0
         """Grows whenever what was read may be of another opening."""
         self.doubted = False
@@ -76,6 +94,8 @@ class Partitions:
         self._state = state
         self._map = shared
         self._ends = ends
+        self._group_watch = group_watch
+        self._stood = stood
         self._openings: dict[int, asyncio.Task[None]] = {}
 
     def refuse(self) -> None:
@@ -97,9 +117,15 @@ class Partitions:
         for task in self._openings.values():
             task.cancel()
         self._openings.clear()
+        for number in self._window.places:
+            self._remember(number)
         self._window.reset()
         self._window.close(list(self._window.places))
         self._state.close()
+
+    def _remember(self, number: int) -> None:
+        if (now := self.committer.standing(number)) is not None:
+            self._stood[number] = now
 
     async def stop(self) -> None:
         """Open nothing any more."""
@@ -117,6 +143,7 @@ class Partitions:
             missing: The next offset, if the log does not have that.
         """
         place = self._window.places.get(number)
+        self._remember(number)
         self.epoch += 1
         self._window.close([number])
         self.consumer.pause(number)
@@ -182,8 +209,10 @@ class Partitions:
         while True:
             try:
                 return await self._look(number, missing)
-            except (KafkaError, OSError, TimeoutError, StoppedError) as error:
+            except (KafkaError, OSError, TimeoutError, StoppedError, UnknownPlaceError) as error:
                 text = said(error)
+                if isinstance(error, UnknownPlaceError) and not attempt:
+                    log.error("bridge %s: %s", self._plan.name, text)
             except Exception as error:
                 text = unforeseen(error)
                 log.exception("bridge %s: %s/%d: %s", self._plan.name, self._plan.source_topic, number, text)
@@ -194,7 +223,7 @@ class Partitions:
     async def _look(self, number: int, missing: Missing | None) -> "_Look":
         topic, start = self._plan.source_topic, self._plan.start
         identity = await self._cluster.identity(topic)  # before the rest
-        committed = await self._cluster.noted(topic, number)
+        committed = await self._trusted(number)
         first, stable, end = await asyncio.gather(
             self._cluster.log_start(topic, number),
             self._cluster.stable_end(topic, number),
@@ -216,6 +245,31 @@ class Partitions:
         return _Look(
             begin(number, topic_log, offset, known, others, start, missing), committed, known, topic_log
         )
+
+    async def _trusted(self, number: int) -> Committed | None:
+        """Return the committed offset and its note. Instead of one that a foreign consumer committed, return the best that is known.
+
+        Raises:
+            UnknownPlaceError: nothing is known.
+        """
+        plan = self._plan
+        committed = await self._cluster.noted(plan.source_topic, number)
+        if committed is None or decode(committed.note) is not None:
+            return committed
+        stood = self._stood.get(number)
+        known = None if stood is None else stood.offset
+        why = await self._group_watch.distrust(plan.source_topic, number, committed, known)
+        if not why:
+            return committed if stood is None or committed.offset != stood.offset else stood
+        found = stood or self._group_watch.before(plan.source_topic, number)
+        if found is None and not (plan.detection and plan.start == "earliest"):
+            raise UnknownPlaceError(unknown_place(plan, number, committed.offset))
+        log.error(
+            "bridge %s: the offset %d of the group %s for %s/%d is not followed: %s; forwarding continues at %s",
+            plan.name, committed.offset, plan.group, plan.source_topic, number, why,
+            "the start of the log, and the target drops what it has" if found is None else found.offset,
+        )  # fmt: skip
+        return found
 
     async def _stand_still(self, number: int, seen: "_Look") -> None:
         """The log ended before what was forwarded: what is written there now is not that. Noted, so that nobody goes on when it has grown."""

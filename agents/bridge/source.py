@@ -121,6 +121,11 @@ class SourceConsumer:
         insides.subscribe(self._consumer, self._topic, self._revoke, self._give)
         await self._consumer.start()
 
+    @property
+    def member_id(self) -> str:
+        """The ID that the group gave this process; empty = it is not a member now."""
+        return insides.member_id(self._consumer)
+
     async def stop(self) -> None:
         """Leave the group and disconnect. Never raises."""
         await insides.end(self._consumer, LEAVE_LIMIT_S)

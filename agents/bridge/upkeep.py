@@ -12,6 +12,7 @@ from agents.bridge.window import Window
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.errors import said
+from ringfence_kafka.group_watch import GroupWatch
 from ringfence_kafka.together import StoppedError
 
 log: Final = logging.getLogger("ringfence.bridge")
@@ -35,7 +36,12 @@ async def keep(consumer: SourceConsumer, state: BridgeState) -> None:
 
 
 async def measure(
-    topic: str, cluster: Cluster, watch: TopicWatch, window: Window, state: BridgeState
+    topic: str,
+    cluster: Cluster,
+    watch: TopicWatch,
+    group_watch: GroupWatch,
+    window: Window,
+    state: BridgeState,
 ) -> None:
     """Keep what is shown a few seconds old at most."""
     while True:
@@ -55,5 +61,5 @@ async def measure(
                     state.lags.pop(number, None)  # its leader is away: nobody knows
                 else:
                     state.lags[number] = max(0, end - place.confirmed)
-        state.source_faults = watch.faults
+        state.source_faults = [*group_watch.faults, *watch.faults]
         await asyncio.sleep(MEASURE_EVERY_S)

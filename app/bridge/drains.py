@@ -7,6 +7,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
+from agents.bridge.note import decode
 from agents.bridge.plan import Plan
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, TopicError, said
@@ -68,7 +69,11 @@ async def reached(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> bool:
 async def _committed(plan: Plan, numbers: Iterable[int]) -> dict[int, int]:
     async with Cluster(plan.source, plan.group) as cluster:
         noted = await asyncio.gather(*(cluster.noted(plan.source_topic, each) for each in numbers))
-    return {number: 0 if each is None else each.offset for number, each in zip(numbers, noted, strict=True)}
+    return {
+        # A commit of a bridge has a note. One without is an operator's, or a foreign consumer's: it says nothing of what was forwarded.
+        number: each.offset if each is not None and decode(each.note) is not None else 0
+        for number, each in zip(numbers, noted, strict=True)
+    }
 
 
 async def require_at(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> None:

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from agents.bridge.bridge import Bridge
+from ringfence_client.group import foreign_metric
 
 _LABELS: Final = ("bridge", "partition")
 _COUNTERS: Final = {
@@ -68,3 +69,4 @@ class _Collector(Collector):
             for number, place in sorted(bridge.window.places.items()):
                 unconfirmed.add_metric([bridge.plan.name, str(number)], place.next - place.confirmed)
         yield from (lag, unconfirmed, up)
+        yield foreign_metric([each.group_watch for each in self._bridges])

@@ -63,7 +63,8 @@ async def read(
     for name, topic in places:
         own = [each for each in rows if (each.consumer_group, each.topic) == (name, topic)]
         group = found.groups[name]
-        shown.append(_consumers(name, own, (group.state, sorted(group.members)), said, oldest))
+        foreign = found.foreign.get(name, [])
+        shown.append(_consumers(name, own, (group.state, sorted(group.members)), said, oldest, foreign))
     return shown, [each for each in found.faults if not _is_ignored(each, ignored)]
 
 
@@ -94,6 +95,7 @@ def _consumers(
     group: tuple[str, list[str]],
     said: Mapping[str, tuple[Answer, Answer]],
     oldest: Mapping[tuple[str, int, int], Any],
+    foreign: Sequence[str],
 ) -> Consumers:
     webs = {each.web for each in rows if each.web in said}
     healths = {
@@ -102,7 +104,8 @@ def _consumers(
         if isinstance(health := said[web][0], dict) and health.get("consumer_group") == name
     }
     silent = {web: why for web in sorted(webs) if isinstance(why := said[web][0], Unheard)}
-    faults = [fault for _, health in sorted(healths.items()) for fault in health.get("faults", ())]
+    faults = [*foreign]
+    faults += [fault for _, health in sorted(healths.items()) for fault in health.get("faults", ())]
     left = sum(int(health.get("left_behind", 0)) for health in healths.values())
     reasons = {
         int(number): why for health in healths.values() for number, why in health.get("waiting", {}).items()

@@ -40,7 +40,13 @@ def findings(status: Status) -> list[Finding]:
     return sorted(found, key=lambda each: not each.stands)
 
 
+FOREIGN: Final = "stop it, or give it another group.id; ACLs keep others out: docs/security.md"
+
+
 def _workers(status: Status) -> Iterator[Finding]:
+    for fault in status.foreign:
+        what = f"{fault}: messages that it reads are not accepted until it has left"
+        yield Finding(f"workers of {status.app}", what, FOREIGN, "", stands=True)
     if not status.addresses:
         return
     where = f"workers of {status.app}"
@@ -182,7 +188,8 @@ def _consumers(consumers: Consumers) -> Iterator[Finding]:
         )
         return
     for fault in consumers.faults:
-        yield Finding(where, fault, "", _who(consumers), stands=True)
+        do = FOREIGN if "foreign member" in fault else ""
+        yield Finding(where, fault, do, _who(consumers), stands=True)
     if consumers.left_behind:
         what = f"{count(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them"
         do = "fix the handler; this lets a group go on without it"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 import aiohttp
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
+from agents.statements import is_worker
 from app.status import model
 from app.status.model import Address, Lane, Worker
 from ringfence_client import unheard
@@ -16,7 +18,9 @@ from ringfence_client.unheard import Unheard
 from ringfence_kafka import heads, log_reader, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, AppSettings, Settings
+from ringfence_kafka.foreign_members import fault
 from ringfence_kafka.members import Member, Members
+from ringfence_kafka.trusted_offsets import own_commit
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 
 ANSWER_LIMIT_S: Final = 3.0
@@ -54,6 +58,14 @@ async def workers(
     return group, found, told
 
 
+async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
+    """A line for each member of the workers' group that is not a worker; nothing where the coordinator does not tell it."""
+    ours = functools.partial(is_worker, f"{settings.kafka.client_id_of('')}-")
+    with contextlib.suppress(KafkaError, OSError):
+        return [fault(settings.app.id, each) for each in await cluster.foreign_members(ours)]
+    return []
+
+
 def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None, silent: Unheard | None) -> Worker:
     faults = [*(answer or {}).get("unreadable", ())]
     for name, those in ((answer or {}).get("faults") or {}).items():
@@ -77,6 +89,12 @@ def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     told = [each["memory"] for each in answers if each.get("memory")]
     sums = {key: sum(int(each[name]) for each in told) for key, name in _MEMORY.items()}
     return sums if told else {}
+
+
+async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | None:
+    """The workers' committed offset; one that a foreign consumer committed is not followed."""
+    found = own_commit(await cluster.noted(topic, partition))
+    return None if found is None else found.offset
 
 
 async def addresses(
@@ -105,7 +123,7 @@ async def _address(
                     cluster.high_watermark,
                     cluster.stable_end,
                     cluster.log_start,
-                    cluster.committed,
+                    functools.partial(_own_offset, cluster),
                 )
             )
         )

@@ -246,3 +246,5 @@ class Status:
     faults: list[str] = field(default_factory=list)
     """What could not be asked."""
     left_bridges: list[LeftBridge] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    """A line for each member of the workers' group that is not a worker."""

@@ -51,7 +51,8 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
             if settings.addresses
             else (Members("Dead", ()), [], {})
         )
-        addresses, (consumers, faults), linked, (left, untold) = await asyncio.gather(
+        foreign, addresses, (consumers, faults), linked, (left, untold) = await asyncio.gather(
+            lanes.foreign(settings, cluster),
             lanes.addresses(settings, cluster, group, told),
             consuming.read(settings, session, ignored),
             _bridges(settings),
@@ -70,6 +71,7 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
         left_bridges=[
             LeftBridge(each.bridge, each.what, each.do, stands=each.read_by is None) for each in left
         ],
+        foreign=foreign,
     )
 
 
@@ -90,5 +92,7 @@ def _bridge(shown: bridges.Shown) -> Bridge:
         forwarded=sum(each.forwarded for each in shown.partitions),
         fault=shown.fault,
         standing=bridges.standing(shown),
-        stands=shown.fault is not None or any(each.standing for each in shown.partitions),
+        stands=shown.fault is not None
+        or bool(shown.foreign)
+        or any(each.standing for each in shown.partitions),
     )

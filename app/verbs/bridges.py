@@ -1,6 +1,7 @@
 """``ringfence bridge status``: how far each bridge is, from what it has committed; no bridge is asked, so it works without any."""
 
 import asyncio
+import functools
 import json
 import time
 from collections.abc import Iterable, Sequence
@@ -18,18 +19,23 @@ from agents.bridge.note import Note, decode
 from agents.bridge.plan import Plan, plans
 from app.verbs import left_bridges
 from conf import terminal
+from ringfence_client.assignor import is_ours
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
+from ringfence_kafka.foreign_members import fault
 from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.hop import as_printed
 from ringfence_kafka.printing import printable
+from ringfence_kafka.trusted_offsets import own_commit
 
 NOT_WELL: Final = 1
 TOLD_LIMIT_S: Final = 5.0
 BEGIN_LIMIT_S: Final = 3.0
 """A bridge commits where it begins, before it sends anything; this is ample time for it."""
 NOT_BEGUN: Final = "its bridge has the partition and cannot commit where it begins, so it forwards nothing: see the log of the bridge"
+NOT_OURS: Final = "a foreign consumer committed the offset {offset} here: the bridge does not follow it, and continues where it was"
+KEEP_OUT: Final = "stop it, or give it another group.id; ACLs keep others out: docs/security.md"
 NOT_TOLD: Final = "its brokers do not tell where it ends: is its leader away?"
 
 
@@ -90,6 +96,8 @@ class Shown:
     partitions: list[Row] = field(default_factory=list)
     fault: str | None = None
     """Why nothing can be told of it."""
+    foreign: list[str] = field(default_factory=list)
+    """A line for each member of its group that is not Ringfence's."""
 
 
 def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
@@ -121,7 +129,7 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
         for one in left:
             click.echo(printable(f"{one.bridge}: {one.what}: {one.do}"))
     abandoned = any(each.read_by is None for each in left)
-    stands = any(each.fault or any(row.standing for row in each.partitions) for each in found)
+    stands = any(each.fault or each.foreign or any(row.standing for row in each.partitions) for each in found)
     return NOT_WELL if stands or abandoned else 0
 
 
@@ -171,6 +179,9 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
         confirmed = None if found is None else found.offset
         place = (topic, number)
         lag = None
+        if found is not None and decode(found.note) is None and own_commit(found) is None:
+            note = replace(note, error=NOT_OURS.format(offset=found.offset))
+            confirmed = None
         if not all(place in each for each in (ends, starts, marks)):
             note = replace(note, error=note.error or NOT_TOLD)
         else:
@@ -182,7 +193,19 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
                 reached = confirmed if note.topic_id else 0
                 note = replace(note, error=lost_end(plan, number, marks[place], confirmed, reached))
         rows.append(_row(number, confirmed, lag, note, group, topic, recreated=recreated))
-    return Shown(plan.name, plan.group, topic, plan.target_topic, group.state, sorted(group.members), rows)
+    foreign = [
+        fault(plan.group, each) for each in await cluster.foreign_members(functools.partial(is_ours, topic))
+    ]
+    return Shown(
+        plan.name,
+        plan.group,
+        topic,
+        plan.target_topic,
+        group.state,
+        sorted(group.members),
+        rows,
+        foreign=foreign,
+    )
 
 
 def _with_fault(row: Row) -> Row:
@@ -242,6 +265,10 @@ def _print(found: Sequence[Shown]) -> None:
 def standing(shown: Shown) -> list[str]:
     """What somebody has to look at, each once for all partitions that it concerns."""
     told: dict[str, list[int]] = {}
+    foreign = [
+        f"FAULT: {each}: messages that it reads are not forwarded until it has left: {KEEP_OUT}"
+        for each in shown.foreign
+    ]
     for row in shown.partitions:
         if row.error:
             told.setdefault(f"FAULT{_since(row.since)}: {row.error}", []).append(row.partition)
@@ -266,7 +293,10 @@ def standing(shown: Shown) -> list[str]:
             told.setdefault(
                 f"the target refused messages for good: see {shown.bridge}.quarantine there", []
             ).append(row.partition)
-    return [f"partition {', '.join(map(str, numbers))}: {text}" for text, numbers in told.items()]
+    return [
+        *foreign,
+        *(f"partition {', '.join(map(str, numbers))}: {text}" for text, numbers in told.items()),
+    ]
 
 
 def _since(since: str | None) -> str:

@@ -5,23 +5,26 @@ consumer is asked. So this works while consumers hang, and without any.
 """
 
 import asyncio
+import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
 import click
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.table import Table
 
 from conf import terminal
 from ringfence_client import progress, record
+from ringfence_client.assignor import is_ours
 from ringfence_client.record import RELEASED, Progress, ProgressFormatError
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
+from ringfence_kafka.foreign_members import fault
 from ringfence_kafka.group_descriptions import GroupDescription
 
 NONE: Final = "none"
@@ -93,6 +96,8 @@ class Found(NamedTuple):
     rows: list[LeaseRow]
     groups: dict[str, GroupDescription]
     faults: list[str]
+    foreign: dict[str, list[str]]
+    """By consumer group, a line for each member that is not Ringfence's; groups without are absent."""
 
 
 def show(settings: Settings, address: str | None, group: str | None, as_json: bool) -> int:
@@ -118,7 +123,11 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
     if as_json:
         document = {
             "groups": {
-                name: {"state": each.state, "members": sorted(each.members)}
+                name: {
+                    "state": each.state,
+                    "members": sorted(each.members),
+                    "foreign": found.foreign.get(name, []),
+                }
                 for name, each in found.groups.items()
             },
             "partitions": list(map(asdict, found.rows)),
@@ -127,7 +136,8 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
         click.echo(json.dumps(document, indent=2))
     else:
         _print(found)
-    for each in found.faults:
+    strangers = [each for those in found.foreign.values() for each in those]
+    for each in [*strangers, *found.faults]:
         click.echo(f"ringfence: {each}", err=True)
     if group and not found.rows:
         click.echo(
@@ -136,7 +146,7 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
             err=True,
         )
         return NOT_WELL
-    return NOT_WELL if found.faults else 0
+    return NOT_WELL if found.faults or found.foreign else 0
 
 
 async def read(
@@ -187,6 +197,9 @@ async def read(
             for place, each in stored.items()
             if place[1:] in present and _is_of_another(each, identities[place[1]])
         }
+        foreign = await _foreign(
+            cluster, {name: [each for n, each, _ in places if n == name] for name in groups}
+        )
         rows = [
             _row(
                 place,
@@ -203,7 +216,23 @@ async def read(
         for where, each in sorted(present - ends.keys())
     ]
     faults += [f"{row.consumer_group} {row.topic}/{row.partition}: {row.fault}" for row in rows if row.fault]
-    return Found(rows, groups, faults)
+    return Found(rows, groups, faults, foreign)
+
+
+async def _foreign(cluster: Cluster, topics: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """``topics``: by consumer group. Nothing of a group whose coordinator does not tell it."""
+
+    async def ask(group: str) -> list[str]:
+        def ours(user_data: bytes, _client_id: str) -> bool:
+            return any(is_ours(topic, user_data) for topic in topics[group])
+
+        with contextlib.suppress(KafkaError, OSError, TimeoutError):
+            async with asyncio.timeout(TOLD_LIMIT_S):
+                return [fault(group, each) for each in await cluster.foreign_members(ours, group)]
+        return []
+
+    found = await asyncio.gather(*map(ask, topics))
+    return {group: those for group, those in zip(topics, found, strict=True) if those}
 
 
 def _is_of_another(stored: _Stored, topic_id: str) -> bool:

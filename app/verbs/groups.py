@@ -26,6 +26,7 @@ from ringfence_kafka import log_reader, wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
+from ringfence_kafka.trusted_offsets import own_commit
 
 ASK_LIMIT_S: Final = 5.0
 """For a holder's web server."""
@@ -197,7 +198,11 @@ async def standing(cluster: Cluster, topic: str, partition: int, known: Progress
     start, end = await cluster.log_start(topic, partition), await cluster.stable_end(topic, partition)
     other = known is None or known.released or known.topic_id not in {"", identity.topic_id}
     # Who holds it may have written since: that is no offset that somebody has set.
-    committed = known.next if known is not None and not other else await cluster.committed(topic, partition)
+    committed = known.next if known is not None else None
+    if known is None or other:
+        noted = await cluster.noted(topic, partition)
+        ours = noted if known is None else own_commit(noted)  # a foreign consumer's is not followed
+        committed = None if ours is None else ours.offset
     now = Log(identity.topic_id, committed, start, await cluster.high_watermark(topic, partition))
     return Standing(resume(known, now).progress, identity.topic_id, start, end)
 

@@ -14,6 +14,7 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.log_reader import LogStalledError
+from ringfence_kafka.trusted_offsets import own_commit
 from tables.codec import Meta
 
 WAIT_LIMIT_S: Final = 10.0
@@ -78,10 +79,11 @@ async def _await(
 
 async def first_unjudged(cluster: Cluster, topic: str, lane: int, meta: Meta | None) -> int:
     """The first offset that a lane has not judged, by its last meta record."""
-    committed, start, identity = await asyncio.gather(
-        cluster.committed(topic, lane), cluster.log_start(topic, lane), cluster.identity(topic)
+    noted, start, identity = await asyncio.gather(
+        cluster.noted(topic, lane), cluster.log_start(topic, lane), cluster.identity(topic)
     )
-    return unjudged_from(topic, identity.topic_id, meta, committed, start)
+    ours = own_commit(noted)  # what a foreign consumer read is not judged
+    return unjudged_from(topic, identity.topic_id, meta, None if ours is None else ours.offset, start)
 
 
 def unjudged_from(topic: str, topic_id: str, meta: Meta | None, committed: int | None, start: int) -> int:

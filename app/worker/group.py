@@ -9,6 +9,7 @@ from aiokafka import TopicPartition
 
 from agents.opening import QUESTION_LIMIT_S
 from app.worker.transport import BatchConsumer, BatchConsumerThread
+from ringfence_kafka import insides
 from ringfence_kafka.together import Together
 
 
@@ -50,6 +51,13 @@ class GroupOwnership:
     @property
     def _thread(self) -> BatchConsumerThread:
         return _thread(self._app)
+
+
+def member_id(app: faust.App) -> str:
+    """Return the ID that the group gave this worker; empty = it is not a member now. In any thread."""
+    thread = getattr(app.consumer, "thread", None)
+    consumer = getattr(thread, "_consumer", None)
+    return "" if consumer is None else insides.member_id(consumer)
 
 
 def join_again(app: faust.App) -> None:

@@ -13,6 +13,7 @@ from agents.lane import LaneState
 from agents.lanes import Lanes
 from app.worker.buffers import Buffers
 from app.worker.spacing import Spacing
+from ringfence_client.group import foreign_metric
 from ringfence_kafka.watch import BrokerWatch
 
 _COUNTERS: Final = {
@@ -115,6 +116,7 @@ class _LaneCollector(Collector):
         yield from _pace(self._spacing)
         yield from _counters(self._lanes)
         yield from _gauges(self._lanes)
+        yield foreign_metric([self._lanes.group_watch])
 
 
 def _pace(spacing: Spacing) -> Iterable[Metric]:

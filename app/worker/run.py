@@ -22,14 +22,14 @@ from agents import address as address_agent
 from agents.address_faults import AddressFaults, Faults, say_fault
 from agents.agreement import Agreement
 from agents.lanes import Lanes
-from agents.statements import encode, own_statement
+from agents.statements import encode, is_worker, own_statement
 from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
 from app.worker import membership, warming, web
 from app.worker.assignor import LaneAssignor
 from app.worker.buffers import Buffers
 from app.worker.connecting import connected
-from app.worker.group import GroupOwnership, join_again
+from app.worker.group import GroupOwnership, join_again, member_id
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
@@ -45,6 +45,7 @@ from ringfence_kafka.access import Tokens
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
+from ringfence_kafka.group_watch import GroupWatch
 from ringfence_kafka.security import ssl_context
 from ringfence_kafka.together import StoppedError
 from ringfence_kafka.transaction import feature
@@ -71,6 +72,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     cluster: Cluster
     watch: BrokerWatch
     unassigned: Unassigned
+    group_watch: GroupWatch
     statement: Mapping[str, Any] = MappingProxyType({})
     """The rules that this worker states when it joins: see :mod:`agents.statements`."""
     topics_together: Sequence[Collection[str]] = ()
@@ -90,6 +92,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             return
         await super().on_start()
         self.add_future(self.watch.run())
+        self.add_future(self.group_watch.run())
         self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
         self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
         self.add_future(self._watch(self.lanes.look_at_limits, TOPICS_EVERY_S))
@@ -177,6 +180,15 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
     metrics = Metrics()
     app.statement = encode(own_statement(settings))
+    app.group_watch = GroupWatch(
+        app.cluster,
+        membership.subscribed(settings),
+        functools.partial(is_worker, settings.kafka.client_id_of("") + "-"),
+        log,
+        "messages that it reads are not accepted until it has left",
+        lambda: member_id(app),
+        reserved=True,
+    )
     app.lanes = Lanes(
         settings,
         app.cluster,
@@ -184,11 +196,13 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         metrics.observe,
         app.transport.spacing.took,
         Agreement(settings, app.cluster.static_members),
+        app.group_watch,
     )
     app.transport.unreadable = app.lanes.refused_reads.note
     app.transport.excluded = lambda reason: app.end(
         f"{reason}: allow Read on the group {settings.app.id}, then start it again"
     )
+    app.transport.foreign = lambda: app.lanes.foreign
     app.transport.before_joining = lambda topics: warming.warm_up(
         app.lanes, app.cluster, app.assignor, topics, membership.group_instance(settings)
     )

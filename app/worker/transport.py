@@ -57,6 +57,8 @@ log: Final = logging.getLogger("ringfence.worker")
 
 FETCHED_WITHIN_S: Final = 1.0
 """How long the consumer's thread waits for records before it says that there are none."""
+REFUSED_AGAIN_S: Final = 60.0
+"""How often the log repeats why the group refuses this worker."""
 KEPT_EVERY_S: Final = 1.0
 """How often it is looked whether aiokafka goes on as a member of the group."""
 REST_S: Final = 1.0
@@ -111,6 +113,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     async def _keep_member(self) -> None:
         """See that membership goes on, whatever is read meanwhile, and also while nothing is: in a rebalance."""
+        said, said_at = "", -math.inf
         while True:
             await asyncio.sleep(KEPT_EVERY_S)
             if self._consumer is None:
@@ -121,7 +124,10 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             except GroupAuthorizationFailedError as error:
                 self.transport.excluded(str(error))
             except KafkaError as error:
-                log.warning("the consumer group refuses this worker, which tries again: %s", named(error))
+                refused = "; ".join([named(error), *self.transport.foreign()])
+                if refused != said or time.monotonic() > said_at + REFUSED_AGAIN_S:
+                    said, said_at = refused, time.monotonic()
+                    log.warning("the consumer group refuses this worker, which tries again: %s", refused)
 
     async def on_thread_stop(self) -> None:
         """Disconnect; called in the thread.
@@ -474,6 +480,8 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
     """Told, in the consumer's thread, of each fetch of a partition that is refused."""
     excluded: Callable[[str], None] = staticmethod(lambda _reason: None)
     """Told, any number of times, that we may not use our consumer group any more."""
+    foreign: Callable[[], Sequence[str]] = staticmethod(lambda: ())
+    """A line for each member of the group that is not Ringfence's."""
     before_joining: Callable[[set[str]], Awaitable[None]] = staticmethod(lambda _topics: asyncio.sleep(0))
     """Awaited with the topics that we subscribe to."""
     replaced: Callable[[], None] = staticmethod(lambda: None)

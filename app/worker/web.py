@@ -52,14 +52,14 @@ def register(
             "memory": {"buffered_bytes": buffers.used, "limit_bytes": buffers.bytes_max},
             "pace": spacing.report(),
         }
-        if lanes.unreadable:
-            report["unreadable"] = lanes.unreadable
-        if lanes.unassigned:
-            report["unassigned"] = lanes.unassigned
-        if lanes.faults.by_address:
-            report["faults"] = lanes.faults.by_address
-        if lanes.agreement.by_address:
-            report["limits"] = lanes.agreement.by_address
+        where_any = {
+            "unreadable": lanes.unreadable,
+            "foreign_members": lanes.foreign,
+            "unassigned": lanes.unassigned,
+            "faults": lanes.faults.by_address,
+            "limits": lanes.agreement.by_address,
+        }
+        report |= {key: value for key, value in where_any.items() if value}
         return view.json(report, status=200 if ready else 503)
 
     async def exposition(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature

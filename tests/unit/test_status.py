@@ -317,7 +317,7 @@ def test_somebody_else_answers() -> None:
 
     def faults_of(group: str) -> list[str]:
         answer: consuming.Answer = health | {"consumer_group": group}
-        return consuming._consumers("billing", [row], ("Stable", []), {"w:1": (answer, None)}, {}).faults
+        return consuming._consumers("billing", [row], ("Stable", []), {"w:1": (answer, None)}, {}, []).faults
 
     assert faults_of("billing") == ["disk full"]
     assert faults_of("audit") == []

@@ -54,6 +54,9 @@ class _Cluster:
     async def describe_groups(self, groups: list[str], *, partial: bool) -> dict[str, GroupDescription]:
         return group_descriptions.describe(SETTINGS.kafka, groups, partial=partial)
 
+    async def foreign_members(self, _is_ours: Any, _group: str) -> list[Any]:
+        return []
+
     async def known_stable_ends(self, places: Any, _limit: float) -> dict[Any, int]:
         return dict.fromkeys(places, 5)
 
