@@ -1,19 +1,38 @@
 """Members of a group that are not Ringfence's: they are named, and what they commit skips nothing."""
 
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
+from app.embedded.broker import EmbeddedBroker
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_kafka.errors import ConfigurationError
-from tests.support import kafka
+from tests.support import bridges, kafka
+from tests.support.bridges import PARTITIONS, Two, messages, numbers, prepare
 from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
-from tests.support.foreigners import CLIENT_ID, foreigner
+from tests.support.foreigners import CLIENT_ID, foreigner, wait_until
+from tests.support.kafka import Sent
 from tests.support.lanes import until
+from tests.support.worker import WorkerProcess, configure, run_verb, worker
 
 NAMED_WITHIN_S = 10.0
+
+
+def _named(text: str) -> bool:
+    """Whether a text names the foreign member."""
+    return f"client.id {CLIENT_ID} on host 127.0.0.1" in text
+
+
+def _ids(partition: int, begin: int, end: int) -> list[bytes]:
+    return [b"%d-%d" % (partition, each) for each in range(begin, end)]
+
+
+def _with_ids(partition: int, begin: int, end: int) -> list[Sent]:
+    return [Sent(each, kafka.at_home(partition, 2)) for each in _ids(partition, begin, end)]
 
 
 async def _handled(running: Running, bench: Bench, count: int) -> list[tuple[int, int]]:
@@ -48,7 +67,7 @@ async def test_a_member_of_the_new_protocol_skips_nothing(bootstrap: str, *, epo
         await until(lambda: running.consumer.ready, lambda: str(running.consumer.faults))
 
         assert handled == _everything(bench, 20)
-        assert [CLIENT_ID in each and "127.0.0.1" in each for each in named] == [True]
+        assert [_named(each) for each in named] == [True]
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "range"])
@@ -129,3 +148,130 @@ async def test_a_member_with_the_name_of_our_assignor(bootstrap: str) -> None:
             assert set(running.consumer.partitions) == {0, 1}
         finally:
             await other.stop()
+
+
+def test_a_foreign_consumer_while_no_worker_ran(bootstrap: str, tmp_path: Path) -> None:
+    """It read and committed all of an input. A worker that starts beside it names it, and then accepts every message once."""
+    name = kafka.unique("foreign")
+    config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 2}])
+    with worker(config, f"{name}-one") as first:
+        for partition in range(2):
+            kafka.send(bootstrap, name, _with_ids(partition, 0, 10), partition)
+        kafka.wait_count(bootstrap, f"{name}.accepted", 20, 2)
+        assert first.stop() == 0
+    for partition in range(2):
+        kafka.send(bootstrap, name, _with_ids(partition, 10, 20), partition)
+    process = WorkerProcess(config, f"{name}-two")
+    try:
+        with foreigner(bootstrap, f"{name}-app", name) as other:
+            wait_until(lambda: len(other.read) == 20, lambda: other.read)
+            process.start()
+            wait_until(lambda: bool(process.health()[1].get("foreign_members")), process.health)
+            code, told = process.health()
+            wait_until(lambda: "refuses this worker" in process.log(), process.log)
+            shown = run_verb("status", "--config", str(config), check=False)
+        process.wait_ready()
+        got = kafka.wait_count(bootstrap, f"{name}.accepted", 40, 2)
+        log = process.log()
+    finally:
+        process.destroy()
+
+    assert code == 503
+    assert _named(told["foreign_members"][0])
+    assert _named(" ".join(shown.stdout.split()))
+    assert shown.returncode == 1
+    assert log.count("refuses this worker") < 5
+    assert sorted(each.id or b"" for each in got) == sorted([*_ids(0, 0, 20), *_ids(1, 0, 20)])
+
+
+def test_an_operator_moves_a_worker_forward(bootstrap: str, tmp_path: Path) -> None:
+    """While no worker runs: what lies below is left out, as ever."""
+    name = kafka.unique("moved")
+    config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 1}])
+    kafka.send(bootstrap, name, _with_ids(0, 0, 10))
+    with worker(config, f"{name}-one") as process:
+        kafka.wait_count(bootstrap, f"{name}.accepted", 10)
+        assert process.stop() == 0  # the group is empty
+    kafka.send(bootstrap, name, _with_ids(0, 10, 20))
+    kafka.commit(bootstrap, f"{name}-app", name, kafka.end_offsets(bootstrap, name)[0] - 5)
+    with worker(config, f"{name}-two"):
+        got = kafka.wait_count(bootstrap, f"{name}.accepted", 15)
+
+    assert [each.id for each in got] == _ids(0, 0, 10) + _ids(0, 15, 20)
+
+
+@pytest.fixture(scope="module")
+def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    """The run's broker is the source."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=bridges.FOREVER) as target:
+        yield Two(broker.bootstrap_servers, target.bootstrap_servers)
+
+
+@pytest.mark.parametrize("epochs", [True, False], ids=["position", "named-offsets"])
+def test_a_member_in_the_group_of_a_bridge(two: Two, tmp_path: Path, *, epochs: bool) -> None:
+    """It gets half of the source's partitions, reads and commits: the target gets everything, and nothing passes twice."""
+    given = prepare(two, tmp_path, source_partitions=2)
+    with bridges.bridge(given.config, given.name) as process:
+        for partition in range(2):
+            given.send(messages(20, first=100 * partition), partition)
+        given.settled([20, 20])
+        with foreigner(two.source, given.group, given.topic, epochs=epochs) as other:
+            wait_until(lambda: len(other.assigned) == 1 and process.health()[0] == 503, process.health)
+            for partition in range(2):
+                given.send(messages(20, first=100 * partition + 20), partition)
+            wait_until(lambda: len(other.read) >= 20, lambda: other.read)
+            wait_until(lambda: _named(str(process.health()[1])), process.health)
+            shown = bridges.status(given.config, 1)
+        got = bridges.wait_values(
+            two.target, given.address, 80, PARTITIONS
+        )  # the group's offsets were the other's
+        process.wait_ready()
+
+    assert _named(shown["bridges"][given.name]["foreign"][0])
+    passed = bridges.passed(got)
+    assert sorted(numbers(passed)) == [*range(40), *range(100, 140)]
+
+
+def test_a_foreign_consumer_while_no_bridge_ran(two: Two, tmp_path: Path) -> None:
+    """Nobody remembers how far the bridge was: it begins at the start of the log, and the target drops what it has."""
+    given = prepare(two, tmp_path)
+    given.send(messages(20))
+    with bridges.quick(given.config):
+        given.settled([20])
+    given.send(messages(20, first=20))
+    with foreigner(two.source, given.group, given.topic, "range") as other:
+        wait_until(lambda: len(other.read) >= 20, lambda: other.read)
+    shown = bridges.status(given.config, 1)
+    with bridges.bridge(given.config, given.name):
+        got = bridges.wait_values(two.target, given.address, 40, PARTITIONS)
+        bridges.confirmed_at(two.source, given.group, given.topic, [40])
+
+    (row,) = shown["bridges"][given.name]["partitions"]
+    assert (row["lag"], row["confirmed"]) == (40, None)
+    assert "a foreign consumer committed the offset 40" in row["error"]
+    assert sorted(numbers(bridges.passed(got))) == list(range(40))
+
+
+def test_a_bridge_that_cannot_know_where_it_was(two: Two, tmp_path: Path) -> None:
+    """Without duplicate detection a second copy would arrive: it waits, names the command, and goes on when that was given."""
+    given = prepare(two, tmp_path, use_duplicate_detection=False)
+    given.send(messages(20))
+    with bridges.quick(given.config):
+        given.settled([20])
+    given.send(messages(20, first=20))
+    with foreigner(two.source, given.group, given.topic, "range") as other:
+        wait_until(lambda: len(other.read) >= 20, lambda: other.read)
+    process = bridges.BridgeProcess(given.config, given.name)
+    try:
+        process.start()
+        wait_until(lambda: "--reset-offsets" in str(process.health()[1]), process.health)
+        before = given.got()
+        assert process.stop() == 0
+    finally:
+        process.destroy()
+    kafka.commit(two.source, given.group, given.topic, 20)
+    with bridges.quick(given.config):
+        got = given.settled([40])
+
+    assert sorted(numbers(before)) == list(range(20))
+    assert sorted(numbers(got)) == list(range(40))

@@ -1,0 +1,140 @@
+"""Which committed offsets of a group are followed."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiokafka.errors import GroupLoadInProgressError
+
+from ringfence_client.assignor import KeepingAssignor, is_ours
+from ringfence_client.group import log
+from ringfence_kafka.foreign_members import CONSUMER, ForeignMember
+from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.group_watch import GroupWatch
+from ringfence_kafka.trusted_offsets import distrust, own_commit
+
+BY_TOOL = Committed(40, "")
+BY_CONSUMER = Committed(40, "", 3)
+INTRUDER = ForeignMember("intruder", "10.0.0.9", CONSUMER)
+
+
+@pytest.mark.parametrize(
+    ("committed", "known", "at_joining", "followed"),
+    [
+        (None, 10, None, True),
+        (Committed(10, ""), 10, None, True),
+        (BY_TOOL, 10, BY_TOOL, True),  # set while the group was empty
+        (BY_TOOL, 10, Committed(10, ""), False),  # set while we were in it
+        (BY_TOOL, None, None, False),
+        (BY_CONSUMER, 10, BY_CONSUMER, False),
+        (BY_CONSUMER, None, BY_CONSUMER, True),  # the group was another program's before it was ours
+    ],
+)
+def test_an_operator_is_followed_and_a_consumer_is_not(
+    committed: Committed | None, known: int | None, at_joining: Committed | None, *, followed: bool
+) -> None:
+    """By the leader epoch, and by when it moved."""
+    assert (distrust(committed, known, at_joining, ()) == "") is followed
+
+
+def test_who_did_not_join_asks_for_epochs_alone() -> None:
+    """A tool that changes an empty group is no member, and has nothing to compare."""
+    assert distrust(BY_TOOL, 10, None, (), joined=False) == ""
+    assert distrust(BY_CONSUMER, 10, None, (), joined=False)
+
+
+def test_a_reserved_group_was_nobodys_before() -> None:
+    """The group of workers, and that of a bridge: what a consumer committed there is not followed even where nothing is recorded."""
+    assert distrust(BY_CONSUMER, None, BY_CONSUMER, (), reserved=True)
+    assert distrust(BY_TOOL, None, BY_TOOL, (), reserved=True) == ""
+
+
+def test_nothing_is_followed_beside_a_foreign_member() -> None:
+    """Nobody can tell whose offset it is. The reason names the member."""
+    assert "intruder on host 10.0.0.9" in distrust(BY_TOOL, 10, BY_TOOL, [INTRUDER])
+    assert distrust(Committed(10, ""), 10, None, [INTRUDER]) == ""
+
+
+def test_own_commits_have_no_epoch() -> None:
+    """Nor have those of Kafka's tools."""
+    assert own_commit(BY_TOOL) == BY_TOOL
+    assert own_commit(BY_CONSUMER) is None
+    assert own_commit(None) is None
+
+
+@dataclass
+class _Group:
+    group_id: str = "billing"
+    offset: Committed | None = None
+    found: list[ForeignMember] | Exception = field(default_factory=list)
+    asked: int = 0
+
+    async def partition_counts(self, topics: list[str]) -> dict[str, int]:
+        return dict.fromkeys(topics, 2)
+
+    async def noted(self, _topic: str, _partition: int) -> Committed | None:
+        return self.offset
+
+    async def foreign_members(self, _is_ours: Any) -> list[ForeignMember]:
+        self.asked += 1
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def _watch(group: _Group, member_id: list[str]) -> GroupWatch:
+    return GroupWatch(group, ["t"], lambda *_: True, log, "they wait", lambda: member_id[0])
+
+
+async def test_a_new_membership_is_a_new_beginning() -> None:
+    """Whoever left the group may have left it empty, and an operator may have set offsets since."""
+    group, member_id = _Group(offset=Committed(5, "")), ["one"]
+    watch = _watch(group, member_id)
+    await watch.look()
+    group.offset = BY_TOOL
+    while_a_member = await watch.distrust("t", 0, BY_TOOL, 5)
+    member_id[0] = "two"
+    after_joining_again = await watch.distrust("t", 0, BY_TOOL, 5)
+
+    assert while_a_member
+    assert after_joining_again == ""
+
+
+async def test_many_partitions_ask_once() -> None:
+    """A worker opens its lanes at one moment."""
+    group = _Group(offset=BY_TOOL)
+    watch = _watch(group, ["one"])
+    for _ in range(100):
+        await watch.distrust("t", 0, BY_TOOL, 5)
+
+    assert group.asked == 1
+
+
+async def test_a_group_that_does_not_answer_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Who is named stays named, once in the log; and who left is told."""
+    group = _Group(found=[INTRUDER])
+    watch = _watch(group, ["one"])
+    await watch.look()
+    group.found = GroupLoadInProgressError()
+    await watch.look()
+    named = watch.faults
+    group.found = []
+    await watch.look()
+
+    assert named == [
+        "the group billing has a foreign member, client.id intruder on host 10.0.0.9 (consumer protocol)"
+    ]
+    assert watch.faults == []
+    assert [each.levelname for each in caplog.records if "intruder" in each.message] == ["ERROR", "WARNING"]
+
+
+@pytest.mark.parametrize("user_data", [b"", b"null", b"[]", b"{}", b"\xff", b'{"u": {}}'])
+def test_members_that_state_nothing_of_ours(user_data: bytes) -> None:
+    """Also one that has the name of our assignor."""
+    assert not is_ours("t", user_data)
+
+
+@pytest.mark.parametrize("app_id", [None, "shop"])
+def test_members_of_ours(app_id: str | None) -> None:
+    """Bridges, and consumers of earlier versions, state no app.id."""
+    assert is_ours("t", KeepingAssignor("t", dict, app_id).metadata(["t"]).user_data)
