@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
@@ -199,7 +199,7 @@ class GroupConsumer:
             self.held_partitions.begin(self._consumer, opening)
             self._intake.begin(self._consumer)
             held = self.held_partitions
-            insides.subscribe(self._consumer, self._topic, held.revoked, held.given)
+            insides.subscribe(self._consumer, self._topic, held.revoked, self._given)
             # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
             stack.push_async_callback(self.held_partitions.end)
             stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
@@ -208,6 +208,10 @@ class GroupConsumer:
             for watch, name in ((self._watch, "topic watch"), (self.group_watch, "group watch")):
                 stack.push_async_callback(cancelled, asyncio.create_task(watch.run(), name=name))
             await self._until_stopped(self._join_and_fetch())
+
+    def _given(self, partitions: Collection[TopicPartition]) -> None:
+        self.held_partitions.given(partitions)
+        self.group_watch.hurry()
 
     async def _topics(self) -> DeadLetterTopic:
         return await topics.prepare(self._settings, self.address, self.cluster)

@@ -55,7 +55,6 @@ def fault(group: str, member: ForeignMember) -> str:
 class OtherMember(NamedTuple):
     """A member as the request of its group's type describes it."""
 
-    member_id: str
     client_id: str
     host: str
     protocol: str | None
@@ -120,12 +119,8 @@ def _is_ours(metadata: bytes, client_id: str, is_ours: IsOurs, own_prefix: str) 
 
 
 def _is_ours_by_name(member: OtherMember, own_prefix: str) -> bool:
-    """Ours are classic members. The coordinator begins the ID of a classic member with its client ID, a member of KIP-848 chooses its own."""
-    return (
-        member.protocol in {None, CLASSIC}
-        and member.client_id.startswith(own_prefix)
-        and member.member_id.startswith(f"{member.client_id}-")
-    )
+    """Ours speak the classic protocol. The broker tells no user data here, and before Kafka 4.1 no protocol: then the name alone decides."""
+    return member.protocol in {None, CLASSIC} and member.client_id.startswith(own_prefix)
 
 
 async def _consumer_group(
@@ -187,8 +182,7 @@ def _group(reader: Reader, *, share: bool, typed: bool) -> tuple[int, list[Other
 
 
 def _member(reader: Reader, *, share: bool, typed: bool) -> OtherMember:
-    member_id = reader.text()
-    for _ in range(1 if share else 2):  # instance, rack; share groups have no instances
+    for _ in range(2 if share else 3):  # ID, instance, rack; share groups have no instances
         reader.text()
     reader.unpack(INT32)  # epoch
     client_id, host = reader.text(), reader.text()
@@ -202,7 +196,7 @@ def _member(reader: Reader, *, share: bool, typed: bool) -> OtherMember:
     if typed:
         protocol = CLASSIC if reader.take(1) == _IS_CLASSIC else CONSUMER
     reader.skip_tags()
-    return OtherMember(member_id, client_id, host, protocol)
+    return OtherMember(client_id, host, protocol)
 
 
 def _skip_assignment(reader: Reader) -> None:

@@ -14,6 +14,7 @@ from ringfence_kafka.foreign_members import ForeignMember, IsOurs, fault
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.together import StoppedError
 from ringfence_kafka.trusted_offsets import distrust, own_commit
+from ringfence_kafka.waiting import set_within
 
 LOOK_S: Final = 4.0
 LIMIT_S: Final = 5.0
@@ -82,6 +83,7 @@ class GroupWatch:
         self._at_joining: Mapping[Place, Committed | None] = {}
         self._asked_at = -math.inf
         self._asking = asyncio.Lock()
+        self._wake = asyncio.Event()
 
     @property
     def group_id(self) -> str:
@@ -93,11 +95,21 @@ class GroupWatch:
         """A line for each foreign member."""
         return [fault(self._group.group_id, each) for each in self.foreign]
 
+    @property
+    def joined(self) -> bool:
+        """Whether it knows the offsets of the moment at which this process joined the group."""
+        return bool(self._joined_as)
+
+    def hurry(self) -> None:
+        """Look at once, because partitions were assigned."""
+        self._wake.set()
+
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
             await self.look()
-            await asyncio.sleep(LOOK_S)
+            await set_within(self._wake, LOOK_S)
+            self._wake.clear()
 
     async def look(self) -> None:
         """Ask for the members once. An answer that does not come changes nothing."""
@@ -144,7 +156,7 @@ class GroupWatch:
             known,
             self._at_joining.get(place),
             self.foreign,
-            joined=bool(self._joined_as) and place in self._at_joining,
+            joined=self.joined and place in self._at_joining,
             reserved=self._reserved,
         )
 

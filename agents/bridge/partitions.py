@@ -110,6 +110,7 @@ class Partitions:
         log.info("bridge %s: %d partitions of %s", self._plan.name, len(numbers), self._plan.source_topic)
         for number in numbers:
             self._begin(number, "opening")
+        self._group_watch.hurry()
 
     def drop(self) -> None:
         """All are given away."""

@@ -252,6 +252,7 @@ def _connect(app: RingfenceApp) -> None:
 
     async def assigned(sender: Any, assigned: set[Any], **_: Any) -> None:  # noqa: ARG001 - Faust's signature
         await app.lanes.assigned({(tp.topic, tp.partition) for tp in assigned}, GroupOwnership(app))
+        app.group_watch.hurry()
 
     async def revoked(sender: Any, revoked: set[Any], **_: Any) -> None:  # noqa: ARG001 - Faust's signature
         await app.lanes.revoked()

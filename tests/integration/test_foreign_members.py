@@ -122,6 +122,27 @@ async def test_a_group_that_is_another_programs(bootstrap: str) -> None:
                 await running.finished()
 
 
+async def test_a_member_of_the_new_protocol_that_was_there_first(bootstrap: str) -> None:
+    """Ours gets in beside it, and names it alone. What it reads from then on is handled all the same."""
+    async with consuming(bootstrap, 2) as bench:
+        with foreigner(bootstrap, bench.group, bench.accepted) as other:
+            await until(lambda: other.assigned == {0, 1}, lambda: str(other.assigned))
+            running = bench.launch(Recorder())
+            await until(lambda: len(other.assigned) == 1, lambda: str(other.assigned))
+            await until(
+                lambda: running.consumer.group_watch.joined, lambda: "its first offsets are not known"
+            )
+            for partition in range(2):
+                await asyncio.to_thread(bench.send, *numbered(b"g", 10), partition=partition)
+            await until(lambda: len(other.read) == 10, lambda: str(other.read))
+            await until(lambda: bool(running.consumer.faults), lambda: "nobody is named")
+            named = running.consumer.faults
+        handled = await _handled(running, bench, 10)
+
+        assert [_named(each) for each in named] == [True]
+        assert handled == _everything(bench, 10)
+
+
 class _Impostor(RoundRobinPartitionAssignor):  # type: ignore[misc]
     """Goes by the name of ours."""
 
