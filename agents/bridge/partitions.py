@@ -73,7 +73,7 @@ class Partitions:
             state: What is shown.
             shared: The members of a strict connection, for the notes.
             ends: Where a drain is to stop.
-            group_watch: Tells which committed offsets are followed.
+            group_watch: Watch of the group, which says whose offsets are followed.
             stood: By partition, how far this process had come when it last had it.
         """
         self.epoch = 0

@@ -37,14 +37,14 @@ def test_an_operator_is_followed_and_a_consumer_is_not(
     assert (distrust(committed, known, at_joining, ()) == "") is followed
 
 
-def test_who_did_not_join_asks_for_epochs_alone() -> None:
+def test_without_membership_only_epochs_count() -> None:
     """A tool that changes an empty group is no member, and has nothing to compare."""
     assert distrust(BY_TOOL, 10, None, (), joined=False) == ""
     assert distrust(BY_CONSUMER, 10, None, (), joined=False)
 
 
-def test_a_reserved_group_was_nobodys_before() -> None:
-    """The group of workers, and that of a bridge: what a consumer committed there is not followed even where nothing is recorded."""
+def test_no_program_used_a_reserved_group_before() -> None:
+    """In the group of workers or of a bridge no consumer's offset is followed, also without records of our own."""
     assert distrust(BY_CONSUMER, None, BY_CONSUMER, (), reserved=True)
     assert distrust(BY_TOOL, None, BY_TOOL, (), reserved=True) == ""
 
@@ -87,7 +87,7 @@ def _watch(group: _Group, member_id: list[str]) -> GroupWatch:
 
 
 async def test_a_new_membership_is_a_new_beginning() -> None:
-    """Whoever left the group may have left it empty, and an operator may have set offsets since."""
+    """The group may have been empty in between, and an operator may have set offsets then."""
     group, member_id = _Group(offset=Committed(5, "")), ["one"]
     watch = _watch(group, member_id)
     await watch.look()
@@ -111,7 +111,7 @@ async def test_many_partitions_ask_once() -> None:
 
 
 async def test_a_group_that_does_not_answer_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Who is named stays named, once in the log; and who left is told."""
+    """The log names a member once, and once when it leaves."""
     group = _Group(found=[INTRUDER])
     watch = _watch(group, ["one"])
     await watch.look()
