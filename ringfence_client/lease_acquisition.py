@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+from aiokafka.errors import KafkaError
 
 from ringfence_client.dead_letters import DeadLetters
 from ringfence_client.lease import Lease, LeaseWatch, LostError
@@ -28,7 +28,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError, require
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.group_watch import GroupWatch
-from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.producer import RefusedError, TransactionalProducer, refusing_topics
 from ringfence_kafka.tenure import NotOwnerError
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -144,6 +144,7 @@ class LeaseAcquisition:
             take_back,
             self._explain,
             options=self._options,
+            parts=predecessor.parts if predecessor is not None else (),
         )
         return lease, window, writer
 
@@ -351,7 +352,9 @@ class LeaseAcquisition:
             async with asyncio.timeout(EXPLAIN_LIMIT_S):
                 if not await self._cluster.partition_counts([self._progress.name]):
                     return f"{self._progress.name} does not exist any more"
-                if not isinstance(error, MessageSizeTooLargeError):
+                if not (isinstance(error, RefusedError) and error.too_large):
+                    return ""
+                if self._progress.name not in refusing_topics(error):
                     return ""
                 found = (await self._cluster.describe([self._progress.name])).topics.get(self._progress.name)
         except (KafkaError, OSError, TimeoutError, RingfenceError):

@@ -1,7 +1,7 @@
 """The progress record: how far a consumer group is in one partition, and whose it is: the lease. Pure.
 
 One record a (consumer group, topic, partition) in the compacted topic ``<app id>-progress``; docs/formats.md has it for
-other programs. The record is JSON, so that any console consumer shows it; the finished offsets in it are packed, because
+other programs. A large one has parts beside it (:mod:`ringfence_client.progress_parts`). The record is JSON, so that any console consumer shows it; the finished offsets in it are packed, because
 they may be many. Commit metadata, which is where others keep such things, takes 4 KB.
 """
 
@@ -9,14 +9,18 @@ import base64
 import binascii
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ringfence_client import progress_parts
+from ringfence_client.progress_parts import ByOffset, Change
 from ringfence_client.retries import Failures
 from ringfence_kafka import runs
 
 FORMAT: Final = 2
+"""Of a record that is whole: versions that know no parts read it."""
+FORMAT_WITH_PARTS: Final = 3
 
 HELD: Final = "held"
 DRAINING: Final = "draining"
@@ -28,6 +32,10 @@ _STATES: Final = frozenset({HELD, DRAINING, RELEASED})
 
 class ProgressFormatError(ValueError):
     """A record that this version cannot read."""
+
+
+class MissingPartsError(ProgressFormatError):
+    """Parts of a record are not there, or another write has replaced them: to be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,7 @@ class Progress:
         again: Offsets that are to be done once more, though they count as finished: their dead letters were redriven.
         blocked: Offsets whose dead letters are written, and which are not finished: their groups wait until they are redriven.
         redriven: How often an offset was redriven; of the last of them.
+        parts: Numbers of the parts that the record has beside it.
     """
 
     next: int
@@ -73,6 +82,18 @@ class Progress:
     again: Sequence[int] = ()
     blocked: Sequence[int] = ()
     redriven: Mapping[int, int] = field(default_factory=dict)
+    parts: Sequence[int] = field(default=(), compare=False)
+
+    def by_offset(self) -> ByOffset:
+        """Return what it knows by offset, which is what grows."""
+        return ByOffset(
+            finished=self.finished,
+            attempts=self.attempts,
+            failures=self.failures,
+            again=self.again,
+            blocked=self.blocked,
+            redriven=self.redriven,
+        )
 
     @property
     def released(self) -> bool:
@@ -99,13 +120,16 @@ def decode_key(key: bytes) -> tuple[str, str, int]:
         raise ProgressFormatError(f"{key!r} is no key of a progress record") from error
 
 
-def encode(progress: Progress) -> bytes:
-    """The record's value."""
-    document = {
-        "format": FORMAT,
+def encode(progress: Progress, checksums: Mapping[str, int] | None = None) -> bytes:
+    """Return the record's value.
+
+    Args:
+        progress: What to write.
+        checksums: Those of the parts that say what is known by offset; None = the record says it.
+    """
+    document: dict[str, Any] = {
+        "format": FORMAT if checksums is None else FORMAT_WITH_PARTS,
         "next": progress.next,
-        "finished": base64.b64encode(runs.encode(progress.next, progress.finished)).decode(),
-        "attempts": {str(offset): count for offset, count in progress.attempts.items()},
         "reserved": progress.reserved,
         "holder": progress.holder,
         "web": progress.web,
@@ -114,10 +138,29 @@ def encode(progress: Progress) -> bytes:
         "delivered": progress.delivered,
         "running": progress.running,
         "beat": progress.beat,
-        "failures": {str(offset): each for offset, each in progress.failures.items()},
         "purged": {group.hex(): run for group, run in progress.purged.items()},
         # Came after the others: no new format, because earlier versions leave names alone that they do not know.
         "topic_id": progress.topic_id,
+    }
+    if checksums is not None:
+        document["parts"] = checksums
+    else:
+        document |= _encoded(progress)
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def records(key: bytes, progress: Progress, change: Change) -> list[tuple[bytes, bytes | None]]:
+    """Return keys and values of what is to be written: parts first, so that who reads the record finds them."""
+    parts = [(progress_parts.key_of(key, number), value) for number, value in change.parts]
+    return [*parts, (key, encode(progress, change.head))]
+
+
+def _encoded(progress: Progress) -> dict[str, Any]:
+    """What is known by offset, in a record that is whole."""
+    document: dict[str, Any] = {
+        "finished": base64.b64encode(runs.encode(progress.next, progress.finished)).decode(),
+        "attempts": {str(offset): count for offset, count in progress.attempts.items()},
+        "failures": {str(offset): each for offset, each in progress.failures.items()},
     }
     if progress.again:
         document["again"] = list(progress.again)
@@ -125,37 +168,74 @@ def encode(progress: Progress) -> bytes:
         document["blocked"] = list(progress.blocked)
     if progress.redriven:
         document["redriven"] = {str(offset): count for offset, count in progress.redriven.items()}
-    return json.dumps(document, separators=(",", ":")).encode()
+    return document
 
 
-def decode(value: bytes) -> Progress:
-    """Reads :func:`encode`'s.
+def decode(
+    value: bytes, find: Callable[[int], bytes | None] | None = None, *, partial: bool = False
+) -> Progress:
+    """Read what :func:`encode` wrote.
+
+    Args:
+        value: The record's.
+        find: Returns the last value of a part, by its number; None = the caller has no parts.
+        partial: Leave out parts that are not there: what they said counts as not finished.
 
     Raises:
+        MissingPartsError: parts are not there, or are of another write.
         ProgressFormatError: it is damaged, or of a later version.
     """
     try:
         document = json.loads(value)
         found = document["format"]
-        progress = _progress(document) if found == FORMAT else None
+        progress, missing = _progress(document, find or (lambda _: None)) if _reads(found) else (None, [])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, binascii.Error) as error:
         raise ProgressFormatError(f"a progress record cannot be read ({error!r}): {value[:200]!r}") from error
     if progress is None:
         raise ProgressFormatError(
-            f"a progress record has format {found}, this version reads {FORMAT}: run the version that wrote it, or a "
-            "later one"
+            f"a progress record has format {found}, this version reads {FORMAT} and {FORMAT_WITH_PARTS}: run the version that wrote "
+            "it, or a later one"
+        )
+    if missing and not partial:
+        raise MissingPartsError(
+            f"a progress record has parts that are not there as it names them: {', '.join(map(str, missing))}"
         )
     return progress
 
 
-def _progress(document: dict[str, Any]) -> Progress:
+def part_keys(key: bytes, value: bytes) -> list[bytes]:
+    """Return the keys of a record's parts; none where it has none, or cannot be read."""
+    if b'"parts"' not in value:  # most have none
+        return []
+    try:
+        numbers = [int(each) for each in json.loads(value)["parts"]]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [progress_parts.key_of(key, each) for each in numbers]
+
+
+def _reads(found: Any) -> bool:
+    return type(found) is int and found in {FORMAT, FORMAT_WITH_PARTS}
+
+
+def _progress(
+    document: dict[str, Any], find: Callable[[int], bytes | None]
+) -> tuple[Progress, Sequence[int]]:
+    """What a record says, and the numbers of parts that are missing."""
     following, state = int(document["next"]), str(document["state"])
     if state not in _STATES:
         raise ValueError(f"unknown state {state}")
-    return Progress(
+    missing: Sequence[int] = ()
+    parts: Sequence[int] = ()
+    if document["format"] == FORMAT_WITH_PARTS:
+        by_offset, missing = progress_parts.join(following, document["parts"], find)
+        parts = tuple(int(number) for number in document["parts"])
+    else:
+        by_offset = _by_offset(following, document)
+    progress = Progress(
         following,
-        runs.decode(following, base64.b64decode(document["finished"], validate=True)),
-        {int(offset): int(count) for offset, count in document["attempts"].items()},
+        by_offset.finished,
+        by_offset.attempts,
         int(document["reserved"]),
         str(document["holder"]),
         str(document["web"]),
@@ -165,13 +245,27 @@ def _progress(document: dict[str, Any]) -> Progress:
         int(document["delivered"]),
         int(document["running"]),
         int(document["beat"]),
+        by_offset.failures,
+        str(document.get("topic_id", "")),
+        tuple(by_offset.again),
+        tuple(by_offset.blocked),
+        by_offset.redriven,
+        parts,
+    )
+    return progress, missing
+
+
+def _by_offset(following: int, document: dict[str, Any]) -> ByOffset:
+    """What a whole record knows by offset."""
+    return ByOffset(
+        finished=runs.decode(following, base64.b64decode(document["finished"], validate=True)),
+        attempts={int(offset): int(count) for offset, count in document["attempts"].items()},
         # Records of former versions have none.
-        {
+        failures={
             int(offset): Failures(int(count), int(since))
             for offset, (count, since) in document.get("failures", {}).items()
         },
-        str(document.get("topic_id", "")),
-        tuple(map(int, document.get("again", ()))),
-        tuple(map(int, document.get("blocked", ()))),
-        {int(offset): int(count) for offset, count in document.get("redriven", {}).items()},
+        again=tuple(map(int, document.get("again", ()))),
+        blocked=tuple(map(int, document.get("blocked", ()))),
+        redriven={int(offset): int(count) for offset, count in document.get("redriven", {}).items()},
     )

@@ -15,11 +15,13 @@ from ringfence_client import record
 from ringfence_client.dead_letters import DeadLetter, DeadLetters, Pending, PendingLetters
 from ringfence_client.lease import Lease, LostError
 from ringfence_client.options import ConsumerOptions
+from ringfence_client.progress import record_batches
+from ringfence_client.progress_parts import PartLayout
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
 from ringfence_kafka import clock
 from ringfence_kafka.errors import named, require
-from ringfence_kafka.producer import Outgoing, TransactionalProducer
+from ringfence_kafka.producer import Outgoing, TransactionalProducer, refusing_topics
 from ringfence_kafka.waiting import back_off, set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -37,10 +39,14 @@ BYTES_PER_S: Final = 500_000
 """Records grow with what is finished out of order; large ones are written less often."""
 
 
+BUILDING_SHARE: Final = 0.1
+"""Of the time at most, what a write costs this process: the event loop stands still meanwhile."""
+
+
 class _InDoubt(NamedTuple):
     """A transaction that failed: whether it was committed is known when its producer's successor has fenced."""
 
-    value: bytes
+    beat: int
     """Of the progress record."""
     waiting: int
     """So many of the first that wait are answered if it was."""
@@ -60,6 +66,7 @@ class ProgressWriter:
         explain: Callable[[Exception], Awaitable[str]],
         *,
         options: ConsumerOptions,
+        parts: Iterable[int] = (),
     ) -> None:
         """A writer for a producer that has fenced.
 
@@ -74,6 +81,7 @@ class ProgressWriter:
                 and any other error where that is not known yet.
             explain: What may be behind a write that fails, in words; empty = nothing that can be seen.
             options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
+            parts: Numbers of the parts that the last holder's record has.
         """
         self._lease = lease
         self._window = window
@@ -108,6 +116,7 @@ class ProgressWriter:
         self._broken = False
         """The producer is to be replaced."""
         self._in_doubt: _InDoubt | None = None
+        self._parts = PartLayout(parts)
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self.letters = PendingLetters(str(lease), dead_letters, self._hurry)
@@ -146,7 +155,8 @@ class ProgressWriter:
         if self._closing.is_set():
             return
         self._state = record.HELD if held else record.DRAINING
-        self.write_again()
+        self.note()
+        self._hurry()
 
     def exists(self, exists: bool) -> None:
         """Whether the partition does. Of one that does not the group's offset is left out.
@@ -160,6 +170,7 @@ class ProgressWriter:
 
     def write_again(self) -> None:
         """What was written is gone."""
+        self._parts.forget()
         if not self._closing.is_set():
             self.note()
             self._hurry()
@@ -238,7 +249,9 @@ class ProgressWriter:
             except Exception as error:  # noqa: BLE001 - whatever it is: without progress everything is done again
                 attempt += 1
                 self._broken = self._urgent = True
-                if letters:
+                self._parts.forget()
+                refusing = refusing_topics(error)
+                if letters and (not refusing or self._dead_letters.topic.name in refusing):
                     self.letters.rest(error)
                 await self._back_off(error, attempt)
 
@@ -265,7 +278,7 @@ class ProgressWriter:
 
     async def _write(self, letters: Collection[Pending]) -> None:
         """One transaction with all that was noted until now, and with these dead letters."""
-        window, lease, begun = self._window, self._lease, clock.now()
+        window, lease, begun, building = self._window, self._lease, clock.now(), time.monotonic()
         self._beat += 1
         progress = window.progress(
             lease.holder, lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
@@ -275,10 +288,12 @@ class ProgressWriter:
         require(
             progress.next >= self._next, lease, "is written up to", progress.next, "and was up to", self._next
         )
-        value = record.encode(progress)
-        builder = self._producer.builder()
-        builder.append(timestamp=None, key=lease.key, value=value, headers=[])
-        batches = [Outgoing(*self._destination(), builder)]
+        change = self._parts.change(progress.by_offset())
+        records = record.records(lease.key, progress, change)
+        size = sum(len(value or b"") for _, value in records)
+        filled = record_batches(records, self._producer.builder)
+        batches = [Outgoing(*self._destination(), each) for each in filled]
+        pause = max(size / BYTES_PER_S, (time.monotonic() - building) / BUILDING_SHARE)
         if letters:
             batches += self._dead_letters.outgoing((each.letter for each in letters), self._producer)
         # Not before all is built: a letter that cannot be must hold up its message.
@@ -295,15 +310,16 @@ class ProgressWriter:
         except BaseException:
             self._waiting = waiting + self._waiting
             self._changes += changes
-            self._in_doubt = _InDoubt(value, len(waiting))
+            self._in_doubt = _InDoubt(progress.beat, len(waiting))
             raise
         finally:
             self._writing = None
         self._next = progress.next
+        self._parts.written()
         window.reserved = max(window.reserved, progress.reserved)
         self._ran = bool(progress.running)
         self._covered_until = covered_until
-        self._written_at, self._pause = clock.now(), len(value) / BYTES_PER_S
+        self._written_at, self._pause = clock.now(), pause
         self._bury_written()
         _answer(waiting)
 
@@ -334,7 +350,12 @@ class ProgressWriter:
         self._producer, progress = await self._take_back(lambda: self.draining)
         self._broken = False
         doubt, self._in_doubt = self._in_doubt, None
-        if doubt is not None and progress is not None and record.encode(progress) == doubt.value:
+        lease = self._lease
+        if (
+            doubt is not None
+            and progress is not None
+            and (progress.holder, progress.beat) == (lease.holder, doubt.beat)
+        ):
             # It was committed, and only its answer lost: its dead letters must not be written again.
             waiting, self._waiting = self._waiting[: doubt.waiting], self._waiting[doubt.waiting :]
             self._bury_written()

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
@@ -40,11 +40,26 @@ _RECORDS_MAX: Final = 20_000
 _FETCH_BYTES: Final = 4 * 2**20
 
 
+class Look(NamedTuple):
+    """An answer."""
+
+    value: bytes | None
+    asked_at: float
+    beside: Mapping[bytes, bytes]
+    """By key."""
+
+
 class LatestValues:
     """Of one topic; one reader for all of its partitions, made when it is first needed."""
 
     def __init__(
-        self, kafka: KafkaSettings, cluster: Cluster, topic: str, partitions: int, bytes_max: int = BYTES_MAX
+        self,
+        kafka: KafkaSettings,
+        cluster: Cluster,
+        topic: str,
+        partitions: int,
+        bytes_max: int = BYTES_MAX,
+        beside: Callable[[bytes, bytes], Iterable[bytes]] = lambda *_: (),
     ) -> None:
         """Nothing is connected yet.
 
@@ -54,15 +69,17 @@ class LatestValues:
             topic: The topic.
             partitions: How many it has.
             bytes_max: To be kept.
+            beside: Returns the keys whose values belong to a key and its value; :meth:`look_beside` answers with them.
         """
         self._kafka = kafka
         self._cluster = cluster
         self._topic = topic
         self._partitions = partitions
         self._bytes_max = bytes_max
+        self._beside = beside
         self._known: OrderedDict[int, _Known] = OrderedDict()
         """By partition, what was asked for last at the end. Not there: read anew."""
-        self._asked: dict[int, Together[bytes, tuple[bytes | None, float]]] = {}
+        self._asked: dict[int, Together[bytes, Look]] = {}
         self._reader: _Reader | None = None
         self._starting = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
@@ -78,6 +95,14 @@ class LatestValues:
             LogStalledError: a transaction does not end.
             KafkaError: the cluster does not answer.
             StoppedError: :meth:`stop` was called.
+        """
+        found = await self.look_beside(partition, key)
+        return found.value, found.asked_at
+
+    async def look_beside(self, partition: int, key: bytes) -> "Look":
+        """As :meth:`look`, and with the values that belong to it, as they were at the same offset of the log.
+
+        That offset may lie within a transaction that was committed later: a value may be older than those beside it.
         """
         if self._stopped:
             raise StoppedError
@@ -102,9 +127,7 @@ class LatestValues:
             await reader.stop()
         await asyncio.gather(*self._ending)
 
-    async def _answer(
-        self, partition: int, keys: Collection[bytes]
-    ) -> Mapping[bytes, tuple[bytes | None, float]]:
+    async def _answer(self, partition: int, keys: Collection[bytes]) -> Mapping[bytes, "Look"]:
         for _ in range(TRIES):
             start, end = await asyncio.gather(
                 self._cluster.log_start(self._topic, partition),
@@ -123,11 +146,16 @@ class LatestValues:
             if await self._read_on(partition, known, end):
                 known.read_at = asked_at
                 self._keep(partition, known)
-                return {key: (known.values.get(key), asked_at) for key in keys}
+                return {key: self._look(known, key, asked_at) for key in keys}
         raise LogStalledError(
             f"{self._topic}/{partition} changed under its reader {TRIES} times: is it being recreated, or do its "
             "brokers disagree?"
         )
+
+    def _look(self, known: "_Known", key: bytes, asked_at: float) -> "Look":
+        value = known.values.get(key)
+        beside = () if value is None else self._beside(key, value)
+        return Look(value, asked_at, {each: known.values[each] for each in beside if each in known.values})
 
     def _keep(self, partition: int, known: "_Known") -> None:
         self._known[partition] = known

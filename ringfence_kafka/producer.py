@@ -31,7 +31,9 @@ from ringfence_kafka.transaction.outgoing import (
     FencedError,
     NewBuilder,
     Outgoing,
+    RefusedError,
     note_outcome,
+    refusing_topics,
     require_partition,
 )
 from ringfence_kafka.waiting import to_the_end
@@ -42,10 +44,12 @@ __all__ = [
     "FencedError",
     "NewBuilder",
     "Outgoing",
+    "RefusedError",
     "TransactionalProducer",
     "empty_batch",
     "end_sender",
     "note_outcome",
+    "refusing_topics",
     "require_partition",
 ]
 
@@ -153,8 +157,8 @@ class TransactionalProducer:
 
         Raises:
             FencedError: another holder has the transactional ID.
-            TopicError: a topic does not take a record's timestamp, or a batch's size.
-            KafkaError: something was refused; the outcome is unknown, and this producer must be discarded.
+            RefusedError: a topic does not take a record's timestamp, or a batch's size.
+            KafkaError: something was refused (:func:`refusing_topics` has the topics, where they are known); the outcome is unknown, and this producer must be discarded.
         """
         try:
             await self._way.begin()

@@ -12,7 +12,8 @@ from typing import Final
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from ringfence_client import record
-from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic
+from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic, record_batches
+from ringfence_client.progress_parts import PartLayout
 from ringfence_client.record import Progress
 from ringfence_client.watermark import Watermark
 from ringfence_kafka import wire
@@ -95,6 +96,7 @@ class SettledPartition:
         self._key = record.encode_key(wire.repair_group(topic.app_id), topic.topic, number)
         self._watermark = Watermark()
         self._beat = 0
+        self._parts = PartLayout()
         self._producer: TransactionalProducer | None = None
         self.begin = 0
         """All below is settled, or gone."""
@@ -131,6 +133,7 @@ class SettledPartition:
             self._watermark = Watermark(start)
         else:
             self._watermark, self._beat = Watermark(known.next, known.finished), known.beat
+            self._parts = PartLayout(known.parts)
             self._watermark.reached(start)
         self.begin = self._watermark.next
 
@@ -168,12 +171,17 @@ class SettledPartition:
         written = Progress(
             watermark.next, watermark.runs(), holder=HOLDER, beat=self._beat, topic_id=self._topic.topic_id
         )
-        builder = self._producer.builder()
-        builder.append(timestamp=None, key=self._key, value=record.encode(written), headers=[])
-        place = Outgoing(self._topic.progress.name, self._topic.progress.home(self._key), builder)
+        progress = self._topic.progress
+        change = self._parts.change(written.by_offset())
+        records = record.records(self._key, written, change)
+        places = [
+            Outgoing(progress.name, progress.home(self._key), each)
+            for each in record_batches(records, self._producer.builder)
+        ]
         try:
             async with asyncio.timeout(LIMIT_S):
-                await self._producer.transact([place, *published], {}, "")
+                await self._producer.transact([*places, *published], {}, "")
+            self._parts.written()
         except FencedError as error:
             raise RepairError(
                 f"{self}: another redrive or drop has begun there: this one stops; what it counted is done"

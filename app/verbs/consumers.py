@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.table import Table
 
 from conf import terminal
-from ringfence_client import progress, record
+from ringfence_client import progress, progress_parts, record
 from ringfence_client.assignor import is_ours
 from ringfence_client.record import RELEASED, Progress, ProgressFormatError
 from ringfence_kafka import wire
@@ -250,14 +250,17 @@ async def _stored(
     """All leases; and what is wrong with records that name no place."""
     read = [progress.read(settings.kafka, cluster, topic, each) for each in range(partitions)]
     found, faults = {}, []
-    for each in (each for records in await asyncio.gather(*read) for each in records.values()):
+    pairs = [(records, each) for records in await asyncio.gather(*read) for each in records.values()]
+    for beside, each in pairs:
+        if progress_parts.is_key(each.key or b""):
+            continue  # its head names it, or nobody does any more
         try:
             place = record.decode_key(each.key or b"")
         except ProgressFormatError as error:
             faults.append(f"{topic}/{each.partition} offset {each.offset}: {error}: somebody else wrote it")
             continue
         try:
-            found[place] = _Stored(record.decode(each.value), each.timestamp, None)
+            found[place] = _Stored(progress.decode(beside, each.key), each.timestamp, None)
         except ProgressFormatError as error:
             found[place] = _Stored(None, each.timestamp, str(error))
     return found, faults

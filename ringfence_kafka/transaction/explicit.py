@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import IllegalOperation, KafkaConnectionError
+from aiokafka.errors import IllegalOperation, KafkaConnectionError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from ringfence_kafka.failpoints import reach
@@ -16,6 +16,7 @@ from ringfence_kafka.transaction.added import send_only_what_was_added, tell_una
 from ringfence_kafka.transaction.outgoing import (
     OF_TOPICS,
     Outgoing,
+    name_topics,
     note_outcome,
     refusal,
     require_partition,
@@ -84,6 +85,10 @@ class Explicit:
             return [-1 if each is None else cast("int", each.offset) for each in results[: len(futures)]]
         except OF_TOPICS as error:
             raise refusal(error, _refusing(batches, futures, type(error)), batches) from error
+        except KafkaError as error:
+            if topics := _refusing(batches, futures, type(error)):
+                name_topics(error, topics)
+            raise
         finally:
             # Whoever gives up before they are answered: Python would print what becomes of them as never asked for.
             _note_outcomes(futures)

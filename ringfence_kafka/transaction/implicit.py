@@ -40,6 +40,7 @@ from ringfence_kafka.transaction.gap import Gap
 from ringfence_kafka.transaction.outgoing import (
     OF_TOPICS,
     Outgoing,
+    name_topics,
     refusal,
     require_partition,
     wait_for_all,
@@ -222,8 +223,10 @@ class Implicit:
         """For good."""
         (topic, _), code = next(iter(refused.items()))
         error = self._error(code, topic)
+        topics = {each for (each, _), one in refused.items() if one == code}
         if isinstance(error, OF_TOPICS):
-            raise refusal(error, {each for (each, _), one in refused.items() if one == code}, batches)
+            raise refusal(error, topics, batches)
+        name_topics(error, topics)
         raise error
 
     async def _commit_offsets(

@@ -1,7 +1,7 @@
 """What is written in a transaction, where to, and how its refusals are told."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -20,6 +20,15 @@ NewBuilder = Callable[[], Builder]
 
 OF_TOPICS: Final = (InvalidTimestampError, MessageSizeTooLargeError)
 """Refusals whose way out is in a topic's settings."""
+
+
+class RefusedError(TopicError):
+    """Topics refuse a record batch for one of :data:`OF_TOPICS`."""
+
+    def __init__(self, text: str, *, too_large: bool) -> None:
+        """``too_large``: for its size."""
+        super().__init__(text)
+        self.too_large = too_large
 
 
 class FencedError(Exception):
@@ -47,18 +56,40 @@ class Outgoing(NamedTuple):
     :meth:`ringfence_kafka.producer.TransactionalProducer.prime`."""
 
 
-def refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoing]) -> TopicError:
-    """What is said where these topics refuse a batch of these for one of :data:`OF_TOPICS`."""
+_TOPICS: Final = "refusing_topics"
+
+
+def name_topics(error: Exception, topics: Iterable[str]) -> None:
+    """Note on an error which topics refused a batch with it."""
+    vars(error)[_TOPICS] = frozenset(topics)
+
+
+def refusing_topics(error: BaseException) -> frozenset[str]:
+    """Return the topics that refused a batch with this error; empty = that is not known, or no topic refused it."""
+    topics: frozenset[str] = vars(error).get(_TOPICS, frozenset())
+    return topics
+
+
+def refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoing]) -> RefusedError:
+    """Return what is said where these topics refuse a batch of these for one of :data:`OF_TOPICS`."""
+    found = RefusedError(
+        _refusal(error, topics, batches), too_large=isinstance(error, MessageSizeTooLargeError)
+    )
+    name_topics(found, topics)
+    return found
+
+
+def _refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoing]) -> str:
     named = ", ".join(sorted(topics))
     if isinstance(error, InvalidTimestampError):
-        return TopicError(
+        return (
             f"{named} refuses a record for its timestamp: set {wire.TIMESTAMP_AFTER} and "
             f"{wire.TIMESTAMP_BEFORE} there to what the input takes, and to how long messages may wait there besides; "
             "9223372036854775807 takes everything"
         )
     # An output that was made smaller is gone by at the next opening.
-    largest = max(each.builder.size() for each in batches)
-    return TopicError(
+    largest = max(each.builder.size() for each in batches if each.topic in topics)
+    return (
         f"{named} refuses a record batch for its size, of {largest} bytes at most: if this "
         "is said again, raise max.message.bytes there"
     )
@@ -86,7 +117,9 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
             return
         # What was just made is shown a moment later, and the update that was waited for may have begun before this one was asked for.
         await asyncio.sleep(METADATA_AGAIN_S)
-    raise UnknownTopicOrPartitionError(f"{topic}/{partition}")
+    error = UnknownTopicOrPartitionError(f"{topic}/{partition}")
+    name_topics(error, [topic])
+    raise error
 
 
 def _shows(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> bool:

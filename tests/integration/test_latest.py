@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.latest import LatestValues
+from ringfence_kafka.latest import BYTES_MAX, LatestValues
 from ringfence_kafka.together import StoppedError
 from tests.support import kafka
 from tests.support.kafka import Sent
@@ -22,11 +22,15 @@ COMPACTED = {"cleanup.policy": "compact"}
 
 @contextlib.asynccontextmanager
 async def _reading(
-    bootstrap: str, topic: str, partitions: int = 1, **options: int
+    bootstrap: str,
+    topic: str,
+    partitions: int = 1,
+    bytes_max: int = BYTES_MAX,
+    beside: Callable[[bytes, bytes], Iterable[bytes]] = lambda *_: (),
 ) -> AsyncIterator[LatestValues]:
     settings = KafkaSettings(bootstrap_servers=bootstrap)
     async with Cluster(settings, "latest") as cluster:
-        latest = LatestValues(settings, cluster, topic, partitions, **options)
+        latest = LatestValues(settings, cluster, topic, partitions, bytes_max, beside)
         try:
             yield latest
         finally:

@@ -76,8 +76,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/progress.py",
-                "            if value is not None:\n                log",
-                "            if value == b'':\n                log",
+                "            if there.value is not None:\n                log",
+                "            if there.value == b'':\n                log",
             ),
         ),
         f"{_TESTS}::test_progress_topic_that_grew",

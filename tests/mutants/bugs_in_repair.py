@@ -103,8 +103,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _SETTLED,
-                'await self._producer.transact([place, *published], {}, "")',
-                'await self._producer.transact(published, {}, "")\n                await self._producer.transact([place], {}, "")',
+                'await self._producer.transact([*places, *published], {}, "")',
+                'await self._producer.transact(published, {}, "")\n                await self._producer.transact(places, {}, "")',
             ),
         ),
         f"{_QUARANTINE_TESTS}::test_once_whatever_ends_it",

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ringfence_client import lease_acquisition
+from ringfence_client import lease_acquisition, progress_parts
 from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.lease import LeaseWatch
+from ringfence_client.progress_parts import ByOffset, Change, PartLayout
 from ringfence_client.record import Progress
 from ringfence_client.resuming import Log, Resumption, resume
 from ringfence_client.writer import ProgressWriter
@@ -29,6 +30,26 @@ def test_without_faults(runner: Runner) -> None:
 
     assert [each.faults for each in found] == [[]] * 15
     assert max(each.seconds for each in found) < 100
+
+
+def test_records_with_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults of all kinds, with parts so small that nearly each record has some: no world finds anything."""
+    monkeypatch.setattr(progress_parts, "WHOLE_MAX", 2)
+    monkeypatch.setattr(progress_parts, "PART_MAX", 4)
+    with_parts = 0
+    original = PartLayout.change
+
+    def counted(self: PartLayout, now: ByOffset) -> Change:
+        nonlocal with_parts
+        change = original(self, now)
+        with_parts += change.head is not None and len(change.head) > 1
+        return change
+
+    monkeypatch.setattr(PartLayout, "change", counted)
+    found = {seed: faults for seed in range(150) if (faults := runner.run(consumer_schedule(seed)).faults)}
+
+    assert found == {}
+    assert with_parts > 100
 
 
 @pytest.mark.parametrize("process", [0, 1])

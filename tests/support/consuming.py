@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from ringfence_client import ConsumerOptions, GroupConsumer, Message, record
+from ringfence_client import ConsumerOptions, GroupConsumer, Message, progress_parts, record
 from ringfence_client.progress import PARTITIONS
 from ringfence_client.record import Progress
 from ringfence_kafka.config.load import validate
@@ -181,8 +181,13 @@ class Bench:
         key = record.encode_key(self.group, self.accepted, partition)
         topic = f"{self.name}-app-progress"
         got = await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, PARTITIONS)
-        values = [each.value for each in got if each.key == key]
-        return record.decode(values[-1]) if values and values[-1] is not None else None
+        latest = {each.key: each.value for each in got}
+
+        def find(number: int) -> bytes | None:
+            return latest.get(progress_parts.key_of(key, number))
+
+        value = latest.get(key)
+        return None if value is None else record.decode(value, find)
 
     async def committed(self, partition: int = 0) -> int:
         """The group's committed offset; -1001 = none."""

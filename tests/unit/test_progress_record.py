@@ -130,12 +130,12 @@ def test_topic_id() -> None:
     assert json.loads(record.encode(progress))["format"] == 2
 
 
-@pytest.mark.parametrize("found", [0, 1, 3, "1", None])
+@pytest.mark.parametrize("found", [0, 1, 4, "1", True, None])
 def test_another_format(found: Any) -> None:
     """A record of another version says which, and what to do, also where the rest means nothing to this one."""
     value = json.dumps({"format": found, "whatever": []}).encode()
 
     with pytest.raises(
-        ProgressFormatError, match=f"has format {found}, this version reads 2: run the version"
+        ProgressFormatError, match=f"has format {found}, this version reads 2 and 3: run the version"
     ):
         record.decode(value)

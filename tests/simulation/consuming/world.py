@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ringfence_client import record
+from ringfence_client import progress_parts, record
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
 from ringfence_kafka import wire
@@ -70,6 +70,7 @@ class ProgressLog(Log):
     def __init__(self, topic: str, now: Callable[[], float]) -> None:
         super().__init__(topic, 0)
         self.written: list[Written] = []
+        self._parts: dict[bytes, bytes | None] = {}
         self._now = now
 
     def append(
@@ -78,9 +79,18 @@ class ProgressLog(Log):
         there = list(records)
         for _, key, value, _ in there:
             if part is not None and key is not None and value is not None:
-                number, said = record.decode_key(key)[2], record.decode(value)
-                self.written.append(Written(number, self._now(), self.made_at, said, part))
+                if progress_parts.is_key(key):
+                    self._parts[key] = value  # parts come before the record that names them
+                    continue
+                self.written.append(self._written(key, value, part))
         return super().append(there, part)
+
+    def _written(self, key: bytes, value: bytes, part: Part) -> Written:
+        def find(number: int) -> bytes | None:
+            return self._parts.get(progress_parts.key_of(key, number))
+
+        said = record.decode(value, find)
+        return Written(record.decode_key(key)[2], self._now(), self.made_at, said, part)
 
 
 class LettersLog(Log):

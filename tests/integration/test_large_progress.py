@@ -1,0 +1,173 @@
+"""The progress of a partition in which thousands of messages fail: it is written, read, and taken over."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ringfence_client import Message, Reject, Retry
+from ringfence_client.progress_parts import WHOLE_MAX
+from tests.support import kafka
+from tests.support.consuming import Bench, Recorder, consuming
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+
+LATER_S = 3_600.0
+OPTIONS: dict[str, Any] = {"concurrency": 50, "max_attempts": 100, "breaker": False}
+
+
+async def _fails(message: Message) -> None:
+    await asyncio.sleep(0)
+    if message.value == b"sick":
+        raise Retry("sick", delay=LATER_S)
+
+
+def _messages(count: int, first: int = 0) -> list[Sent]:
+    """One in two fails, each in a group of its own: a run of finished offsets between any two."""
+    return [
+        Sent(None, b"%d" % each, b"well" if each % 2 else b"sick") for each in range(first, first + count)
+    ]
+
+
+async def _until_tried(bench: Bench, messages: int) -> None:
+    counts = bench.running[-1].consumer.dispatcher.counts
+
+    def tried() -> bool:
+        bench.running[-1].check()
+        return counts["finished"] + counts["failed"] >= messages
+
+    await until(tried, lambda: f"{counts}, {bench.running[-1].consumer.faults}", 240)
+
+
+async def _taken_over(bootstrap: str, messages: int) -> None:
+    """Half of so many messages fail; a restart repeats none that finished, and forgets no failure."""
+    async with consuming(bootstrap) as bench:
+        bench.send(*_messages(messages))
+        first = await bench.start(_fails, **OPTIONS)
+        await _until_tried(bench, messages)
+        await first.stop()
+        progress = await bench.agreed()
+
+        assert dict(progress.attempts) == dict.fromkeys(range(0, messages, 2), 1)
+        assert {each.attempts for each in progress.failures.values()} == {1}
+        assert progress.parts, "so many do not fit a record"
+
+        bench.send(*_messages(2, messages))
+        handler = Recorder(_fails)
+        second = await bench.start(handler, **OPTIONS)
+        await until(
+            lambda: messages + 1 in handler.offsets,
+            lambda: f"{handler.offsets} {second.consumer.faults}",
+            240,
+        )
+        await second.stop()
+
+        assert [each for each in handler.offsets if each < messages] == [], "what finished is not done again"
+        assert {attempt for _, offset, attempt in handler.begun if offset < messages} <= {2}
+        held = await bench.agreed()
+        assert held.token == 2
+        assert held.attempts.keys() == {*range(0, messages, 2), messages}
+
+
+async def test_failing_messages_beyond_a_whole_record(bootstrap: str) -> None:
+    """More failing messages than a whole record names: their holder changes, and nothing is lost or done again."""
+    await _taken_over(bootstrap, 3 * WHOLE_MAX)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_failing_messages_beyond_the_largest_record(bootstrap: str) -> None:
+    """The same with thirty thousand, of which a whole record would be larger than a topic takes."""
+    await _taken_over(bootstrap, 60_000)
+
+
+async def test_killed_holder(bootstrap: str) -> None:
+    """Nobody releases the partition: the next holder finds what was written last."""
+    messages = 2 * WHOLE_MAX + 2
+    async with consuming(bootstrap) as bench:
+        bench.send(*_messages(messages))
+        running = await bench.start(_fails, **OPTIONS)
+        await _until_tried(bench, messages)
+        held = running.consumer.partitions[0]
+        await held.writer.persisted()
+        before = await bench.progress()
+        await held.writer.abandon()  # as a kill: nothing more is written
+        handler = Recorder(_fails)
+        await bench.start(handler, **OPTIONS, name="second")
+        after = await bench.progress()
+
+    assert before is not None
+    assert after is not None
+    assert after.attempts.keys() == before.attempts.keys()
+    assert after.failures == before.failures
+    assert list(after.finished) == list(before.finished)
+
+
+async def test_progress_topic_that_was_recreated(bootstrap: str) -> None:
+    """Its holder writes all parts again, also those in which nothing changed."""
+    messages = 2 * WHOLE_MAX + 2
+    async with consuming(bootstrap) as bench:
+        bench.send(*_messages(messages))
+        running = await bench.start(_fails, **OPTIONS)
+        await _until_tried(bench, messages)
+        held = running.consumer.partitions[0]
+        await held.writer.persisted()
+        before = await bench.progress()
+        kafka.recreate_topic(bootstrap, f"{bench.name}-app-progress", 8, **{"cleanup.policy": "compact"})
+        held.writer.write_again()
+        await held.writer.persisted()
+        after = await bench.progress()
+
+    assert before is not None
+    assert after is not None
+    assert after.failures == before.failures
+    assert list(after.finished) == list(before.finished)
+
+
+async def test_refused_progress_is_named(bootstrap: str) -> None:
+    """The progress topic takes too little while dead letters are written: that topic is named, and no other."""
+
+    async def rejects(message: Message) -> None:
+        await asyncio.sleep(0)
+        if message.value == b"sick":
+            raise Reject("sick")
+
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(rejects, concurrency=4)
+        held = running.consumer.partitions[0]
+        topic = f"{bench.name}-app-progress"
+        kafka.alter_topic(bootstrap, topic, "max.message.bytes", "100")
+        bench.send(*_messages(40))
+        await until(
+            lambda: f"{topic} has max.message.bytes=100" in held.writer.fault, lambda: held.writer.fault
+        )
+
+        assert held.writer.letters.fault == ""
+        assert not any(bench.dead_letters in each for each in running.consumer.faults)
+
+        kafka.alter_topic(bootstrap, topic, "max.message.bytes", "1048588")
+        await bench.until_next(running, 40)
+
+        assert len(await bench.letters()) == 20
+
+
+async def test_refused_dead_letter_is_named(bootstrap: str) -> None:
+    """The dead-letter topic takes too little: that topic is named, and progress goes on."""
+
+    async def rejects(message: Message) -> None:
+        await asyncio.sleep(0)
+        if message.value == b"sick":
+            raise Reject("sick")
+
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(rejects, concurrency=4)
+        held = running.consumer.partitions[0]
+        kafka.alter_topic(bootstrap, bench.dead_letters, "max.message.bytes", "100")
+        bench.send(*_messages(40))
+        await until(
+            lambda: bench.dead_letters in held.writer.letters.fault, lambda: held.writer.letters.fault
+        )
+        await until(lambda: not held.writer.fault, lambda: held.writer.fault)
+        await held.writer.persisted()
+
+        assert len(list((await bench.agreed()).finished)) >= 19

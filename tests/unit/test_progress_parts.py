@@ -1,0 +1,243 @@
+"""A large progress record has parts: what is written is read, and only what changed is written."""
+
+import dataclasses
+import itertools
+import json
+import random
+
+import pytest
+
+from ringfence_client import progress_parts, record
+from ringfence_client.progress_parts import PART_MAX, WHOLE_MAX, PartLayout
+from ringfence_client.record import MissingPartsError, Progress
+from ringfence_client.retries import Failures
+
+KEY = record.encode_key("group", "orders.accepted", 3)
+SINCE_MS = 1_764_200_000_000
+WINDOW = 100_000
+"""Messages that may wait in a partition."""
+RECORD_BYTES_MAX = 1_000_000
+"""Kafka's default of ``max.message.bytes`` is a little more."""
+
+
+class _Topic:
+    """What a compacted topic keeps, and a writer of one record there."""
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes] = {}
+        self.layout = PartLayout()
+        self.written = 0
+        """Bytes of the last write."""
+        self.largest = 0
+        """Bytes of its largest record."""
+
+    def write(self, progress: Progress, *, committed: bool = True) -> None:
+        """Write a record; ``committed`` = the transaction is, and its writer knows."""
+        records = record.records(KEY, progress, self.layout.change(progress.by_offset()))
+        sizes = [len(value or b"") for _, value in records]
+        self.written, self.largest = sum(sizes), max(sizes)
+        if not committed:
+            self.layout.forget()
+            return
+        self.layout.written()
+        for key, value in records:
+            if value is None:
+                self.values.pop(key, None)
+            else:
+                self.values[key] = value
+
+    def read(self) -> Progress:
+        """Return what a reader finds."""
+        return record.decode(
+            self.values[KEY], lambda number: self.values.get(progress_parts.key_of(KEY, number))
+        )
+
+
+def _failing(offsets: list[int], **others: object) -> Progress:
+    """These messages failed; all others up to the last one are finished."""
+    finished = [(one + 1, other) for one, other in itertools.pairwise(offsets) if one + 1 < other]
+    progress = Progress(
+        offsets[0],
+        finished,
+        {each: 1 + each % 7 for each in offsets},
+        offsets[-1] + 20_000,
+        "consumer/1a2b3c4d",
+        "http://consumer:8080",
+        state="held",
+        token=3,
+        beat=7,
+        failures={each: Failures(1 + each % 5, SINCE_MS + each) for each in offsets},
+        topic_id="A",
+    )
+    return dataclasses.replace(progress, **others)  # type: ignore[arg-type]
+
+
+def _scattered(count: int, seed: int = 1) -> list[int]:
+    return sorted(random.Random(seed).sample(range(20 * count), count))
+
+
+def test_small_record_is_whole() -> None:
+    """Versions that know no parts read a record of up to a thousand entries."""
+    topic, progress = _Topic(), _failing(list(range(WHOLE_MAX)))
+    topic.write(progress)
+
+    assert topic.values == {KEY: record.encode(progress)}
+    assert json.loads(topic.values[KEY])["format"] == 2
+    assert topic.read() == progress
+
+
+@pytest.mark.parametrize("apart", [1, 20], ids=["all fail", "one in twenty fails"])
+def test_as_many_as_a_window_holds(apart: int) -> None:
+    """A hundred thousand failing messages fit: no record is near the largest that a topic takes."""
+    offsets = list(range(5, 5 + WINDOW)) if apart == 1 else _scattered(WINDOW)
+    topic, progress = _Topic(), _failing(offsets)
+    topic.write(progress)
+
+    assert topic.read() == progress
+    assert json.loads(topic.values[KEY])["format"] == 3
+    assert topic.largest < RECORD_BYTES_MAX / 20
+    assert len(record.encode(progress)) > RECORD_BYTES_MAX  # whole it would not fit
+
+
+def test_worst_entries_fit_a_part() -> None:
+    """A part of messages that all of its maps name, with the longest numbers, is small."""
+    base = 2**62
+    offsets = [base + 997 * each for each in range(2_000)]
+    progress = _failing(
+        offsets,
+        attempts=dict.fromkeys(offsets, 10**9),
+        failures={each: Failures(10**9, SINCE_MS * (each % 2)) for each in offsets},
+        again=tuple(offsets),
+        blocked=tuple(offsets),
+        redriven=dict.fromkeys(offsets, 10**9),
+    )
+    topic = _Topic()
+    topic.write(progress)
+
+    assert topic.read() == progress
+    assert topic.largest < RECORD_BYTES_MAX / 10
+
+
+def test_changes_alone_are_written() -> None:
+    """An acknowledgement beside a hundred thousand failing messages writes the head and the part that it is in."""
+    offsets = _scattered(WINDOW)
+    topic, progress = _Topic(), _failing(offsets)
+    topic.write(progress)
+    full = topic.written
+    middle = offsets[WINDOW // 2]
+    attempts = {each: count for each, count in progress.attempts.items() if each != middle}
+    failures = {each: known for each, known in progress.failures.items() if each != middle}
+    finished = _failing([each for each in offsets if each != middle]).finished
+    changed = dataclasses.replace(progress, attempts=attempts, failures=failures, finished=finished, beat=8)
+    topic.write(changed)
+
+    assert topic.read() == changed
+    assert topic.written < 30_000 < full / 50
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fails, waits, finishes and is redriven, and whichever writes fail: a reader finds what was committed last."""
+    monkeypatch.setattr(progress_parts, "WHOLE_MAX", 12)
+    monkeypatch.setattr(progress_parts, "PART_MAX", 8)
+    chance, topic = random.Random(seed), _Topic()
+    unfinished: dict[int, None] = {}
+    maps: dict[str, dict[int, object]] = {
+        each: {} for each in ("attempts", "failures", "again", "blocked", "redriven")
+    }
+    end, committed = 100, Progress(100, [])
+    topic.write(committed)
+    for step in range(150):
+        grow = chance.random() < (0.7 if step < 80 else 0.3)
+        if grow:
+            for _ in range(chance.randrange(30)):
+                unfinished[end] = None
+                end += 1 + chance.choice([0, 0, 0, 50])
+        for each in chance.sample(list(unfinished), len(unfinished) // (6 if grow else 2)):
+            del unfinished[each]
+            for known in maps.values():
+                known.pop(each, None)
+        for each in chance.sample(list(unfinished), len(unfinished) // 4):
+            name = chance.choice(list(maps))
+            maps[name][each] = (
+                Failures(chance.randrange(1, 5), SINCE_MS + step) if name == "failures" else 1 + step
+            )
+        if chance.random() < 0.1:
+            maps["again"][chance.randrange(100)] = 0  # a finished message, below all others
+            maps["redriven"][chance.randrange(100)] = step + 1
+        offsets = [*unfinished, end]
+        progress = Progress(
+            offsets[0],
+            [(one + 1, other) for one, other in itertools.pairwise(offsets) if one + 1 < other],
+            dict(maps["attempts"]),  # type: ignore[arg-type]
+            beat=step,
+            failures=dict(maps["failures"]),  # type: ignore[arg-type]
+            again=tuple(sorted(maps["again"])),
+            blocked=tuple(sorted(maps["blocked"])),
+            redriven=dict(sorted(maps["redriven"].items())),  # type: ignore[arg-type]
+        )
+        done = chance.random() < 0.8
+        topic.write(progress, committed=done)
+        committed = progress if done else committed
+        if chance.random() < 0.1:  # another holder takes over
+            topic.layout = PartLayout(topic.read().parts)
+
+        assert topic.read() == committed
+    topic.layout = PartLayout(topic.read().parts)
+    topic.write(Progress(end))
+    topic.write(Progress(end))
+
+    assert set(topic.values) == {KEY}, "parts that nobody needs are deleted"
+
+
+def test_parts_do_not_pile_up() -> None:
+    """When nearly all of a hundred thousand failing messages are done, few parts are left."""
+    topic = _Topic()
+    offsets = list(range(WINDOW // 4))
+    topic.write(_failing(offsets))
+    while len(offsets) > 2 * WHOLE_MAX:
+        offsets = offsets[len(offsets) // 3 :]
+        topic.write(_failing(offsets))
+
+    assert len(topic.values) <= 2 + 4 * 2 * len(offsets) // PART_MAX
+    topic.write(_failing(offsets[-10:]))
+    assert set(topic.values) == {KEY}
+
+
+def test_missing_part_is_noticed() -> None:
+    """A reader that finds another write's part, or none, is told so; what is left counts, and the rest as not finished."""
+    topic, progress = _Topic(), _failing(list(range(0, 10_000, 2)))
+    topic.write(progress)
+    number = 3
+    key = progress_parts.key_of(KEY, number)
+    older = topic.values[key]
+    attempts = {each: count + 1 for each, count in progress.attempts.items()}
+    topic.write(dataclasses.replace(progress, attempts=attempts))
+
+    for value in (older, None):
+        topic.values.pop(key)
+        if value is not None:
+            topic.values[key] = value
+        with pytest.raises(MissingPartsError, match="not there as it names them: 3"):
+            topic.read()
+        found = record.decode(
+            topic.values[KEY], lambda each: topic.values.get(progress_parts.key_of(KEY, each)), partial=True
+        )
+        assert 0 < len(progress.attempts) - len(found.attempts) <= PART_MAX
+        assert set(found.attempts.items()) <= set(attempts.items())
+        assert {each for run in found.finished for each in range(*run)} < {
+            each for run in progress.finished for each in range(*run)
+        }
+        topic.values[key] = b""
+
+
+def test_keys() -> None:
+    """A part has the key of its record and a number; neither is taken for the other."""
+    key = progress_parts.key_of(KEY, 12)
+
+    assert key == b'["group","orders.accepted",3,12]'
+    assert progress_parts.is_key(key)
+    for other in (KEY, b"", b"7", b'["a","b","c",1]', b'["a","b",1,true]', b"{"):
+        assert not progress_parts.is_key(other)
+    with pytest.raises(record.ProgressFormatError):
+        record.decode_key(key)
