@@ -140,6 +140,11 @@ class GroupConsumer:
             found.append(self._topic_fault)
         for held in self.partitions.values():
             writer = held.writer
+            if held.window.crowding >= 1:
+                found.append(
+                    f"{held}: {len(held.window.resident.parked)} messages wait, and nothing more of it is fetched, so healthy groups wait "
+                    "too: 'ringfence groups show' names those that fail, 'skip' and 'purge' drop them"
+                )
             if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:
                 found.append(f"{held}: progress is not written: {writer.fault}")
             if writer.letters.fault:

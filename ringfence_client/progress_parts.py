@@ -287,12 +287,17 @@ def _within(finished: Sequence[Run], begin: int, end: float) -> list[Run]:
 
 def _changed(before: ByOffset, now: ByOffset) -> set[int]:
     """Offsets of messages of which something else is known now; runs aside."""
-    counts = (before.attempts.items() ^ now.attempts.items()) | (
-        before.redriven.items() ^ now.redriven.items()
+    found = (set(before.again) ^ set(now.again)) | (set(before.blocked) ^ set(now.blocked))
+    maps: Iterable[tuple[Mapping[int, Any], Mapping[int, Any]]] = (
+        (before.attempts, now.attempts),
+        (before.failures, now.failures),
+        (before.redriven, now.redriven),
     )
-    failures = before.failures.items() ^ now.failures.items()
-    offsets = {offset for offset, _ in counts} | {offset for offset, _ in failures}
-    return offsets | (set(before.again) ^ set(now.again)) | (set(before.blocked) ^ set(now.blocked))
+    for then, there in maps:
+        found |= then.keys() - there.keys()
+        # Not the symmetric difference of items: it hashes each of them.
+        found.update(offset for offset, known in there.items() if then.get(offset) != known)
+    return found
 
 
 def _named(now: ByOffset) -> set[int]:

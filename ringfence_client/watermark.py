@@ -12,6 +12,7 @@ How the runs are written, :mod:`ringfence_kafka.runs` says.
 """
 
 import copy
+import itertools
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -124,16 +125,12 @@ class Watermark:
 
     def runs(self) -> list[Run]:
         """The finished offsets above ``next``: as few runs as can be, in order, none empty."""
-        found: list[Run] = []
-        begin: int | None = None
-        for offset in self._unfinished:
-            if begin is not None and begin < offset:
-                found.append((begin, offset))
-            begin = offset + 1
+        unfinished = list(self._unfinished)
+        found = [(one + 1, other) for one, other in itertools.pairwise(unfinished) if one + 1 < other]
         # Without anything unfinished the next offset lies at the end of what is known.
         end = self._pending_end()
-        if begin is not None and begin < end:
-            found.append((begin, end))
+        if unfinished and unfinished[-1] + 1 < end:
+            found.append((unfinished[-1] + 1, end))
         found.extend(run for run in self._pending() if run[0] > end)
         return found
 

@@ -40,7 +40,15 @@ BYTES_PER_S: Final = 500_000
 
 
 BUILDING_SHARE: Final = 0.1
-"""Of the time at most, what a write costs this process: the event loop stands still meanwhile."""
+"""Share of the time in which this process may build records: the event loop stands still meanwhile."""
+URGENT_SHARE: Final = 0.25
+"""The same where somebody waits for the write."""
+BUILDING_FREE_S: Final = 0.01
+"""A record that is built within so long is written at once where somebody waits."""
+
+
+CROWDED: Final = 0.8
+"""Share of the messages that may wait in a partition, from which on the log warns."""
 
 
 class _InDoubt(NamedTuple):
@@ -122,6 +130,9 @@ class ProgressWriter:
         self.letters = PendingLetters(str(lease), dead_letters, self._hurry)
         self._written_at = 0.0
         self._pause = 0.0
+        self._urgent_pause = 0.0
+        self._crowded = False
+        """Whether the log says that too many messages wait."""
         self.fault = ""
         """Why progress is not written now; empty = it is."""
         self.failing_since = 0.0
@@ -260,6 +271,9 @@ class ProgressWriter:
 
         Also to say that this holder lives, while something runs.
         """
+        rest = self._written_at + self._urgent_pause - clock.now()
+        if rest > 0:
+            await set_within(self._closing, rest)
         while not self._closing.is_set() and not self._urgent:
             if not self._changes:
                 self._wake.clear()
@@ -293,7 +307,7 @@ class ProgressWriter:
         size = sum(len(value or b"") for _, value in records)
         filled = record_batches(records, self._producer.builder)
         batches = [Outgoing(*self._destination(), each) for each in filled]
-        pause = max(size / BYTES_PER_S, (time.monotonic() - building) / BUILDING_SHARE)
+        built_s = time.monotonic() - building
         if letters:
             batches += self._dead_letters.outgoing((each.letter for each in letters), self._producer)
         # Not before all is built: a letter that cannot be must hold up its message.
@@ -319,9 +333,23 @@ class ProgressWriter:
         window.reserved = max(window.reserved, progress.reserved)
         self._ran = bool(progress.running)
         self._covered_until = covered_until
-        self._written_at, self._pause = clock.now(), pause
+        self._written_at, self._pause = clock.now(), max(size / BYTES_PER_S, built_s / BUILDING_SHARE)
+        # It may also be this process that stood still, for however long.
+        self._urgent_pause = min(REFRESH_S, built_s / URGENT_SHARE) if built_s > BUILDING_FREE_S else 0.0
         self._bury_written()
         _answer(waiting)
+        self._warn_of_crowding()
+
+    def _warn_of_crowding(self) -> None:
+        """Before it is too late: at the bound healthy groups wait too."""
+        crowding = self._window.crowding
+        if crowding >= CROWDED and not self._crowded:
+            log.warning(
+                "%s: %.0f %% of the messages that may wait in a partition do; at 100 %% nothing more of it is fetched, and healthy groups "
+                "wait too: repair what the handler fails at, or drop failing groups ('ringfence groups show', 'skip', 'purge')",
+                self._lease, 100 * crowding,
+            )  # fmt: skip
+        self._crowded = crowding >= (CROWDED / 2 if self._crowded else CROWDED)
 
     def _bury_written(self) -> None:
         """The dead letters of the last transaction are committed."""

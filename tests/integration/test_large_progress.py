@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from ringfence_client import Message, Reject, Retry
+from ringfence_client import Message, Reject, Retry, window
 from ringfence_client.progress_parts import WHOLE_MAX
+from ringfence_kafka import insides
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming
 from tests.support.kafka import Sent
@@ -122,6 +123,40 @@ async def test_progress_topic_that_was_recreated(bootstrap: str) -> None:
     assert after is not None
     assert after.failures == before.failures
     assert list(after.finished) == list(before.finished)
+
+
+async def test_readings_leave_nothing_behind(bootstrap: str) -> None:
+    """What a reading of a parked message fetched beyond it is dropped at once: a megabyte each, until Python looks for cycles."""
+    async with consuming(bootstrap) as bench:
+        bench.send(*(Sent(None, b"%d" % each, b"sick" + bytes(1_000)) for each in range(2_000)))
+        running = await bench.start(_fails, **OPTIONS, records_max=100)
+        await _until_tried(bench, 2_000)
+        held = running.consumer.partitions[0]
+        reader = running.consumer._parked
+        for offset in sorted(held.window.resident.parked)[:20]:
+            await held.load(offset)
+
+            assert insides.fetched(reader._consumer) == {}
+
+
+async def test_warns_before_it_is_full(bootstrap: str, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """Many messages wait: the log warns, and at the bound health says that healthy groups wait too."""
+    monkeypatch.setattr(window, "PARKED_MAX", 200)
+    async with consuming(bootstrap) as bench:
+        bench.send(*(Sent(None, b"%d" % each, b"sick") for each in range(190)))
+        running = await bench.start(_fails, **OPTIONS, records_max=10)
+        await _until_tried(bench, 190)
+        held = running.consumer.partitions[0]
+        await until(lambda: held.window.crowding >= 0.8, lambda: str(held.window.counts))
+        await held.writer.persisted()
+
+        assert [each for each in caplog.messages if "of the messages that may wait in a partition do" in each]
+        assert running.consumer.faults == []
+
+        bench.send(*(Sent(None, b"%d" % each, b"sick") for each in range(190, 400)))
+        await until(lambda: held.window.crowding >= 1, lambda: str(held.window.counts))
+
+        assert any("nothing more of it is fetched" in each for each in running.consumer.faults)
 
 
 async def test_refused_progress_is_named(bootstrap: str) -> None:

@@ -40,6 +40,30 @@ MUTANTS: Final = (
         f"{_PARTS_TESTS}::test_missing_part_is_noticed",
     ),
     Mutant(
+        "fetches-left-to-the-collector",
+        "A consumer with many failing groups takes a megabyte of memory for each attempt.",
+        (
+            Patch(
+                "ringfence_client/parked.py",
+                "            insides.drop_fetched(consumer, insides.fetched(consumer))\n        if not records:",
+                "        if not records:",
+            ),
+        ),
+        f"{_PROGRESS_TESTS}::test_readings_leave_nothing_behind",
+    ),
+    Mutant(
+        "no-warning-before-a-partition-is-full",
+        "A full partition stops, and nobody was warned.",
+        (
+            Patch(
+                "ringfence_client/writer.py",
+                "if crowding >= CROWDED and not self._crowded:",
+                "if crowding > 1 and not self._crowded:",
+            ),
+        ),
+        f"{_PROGRESS_TESTS}::test_warns_before_it_is_full",
+    ),
+    Mutant(
         "letters-blamed-for-progress",
         "The progress topic refuses a record, and the operator looks at the dead-letter topic.",
         (
