@@ -182,7 +182,11 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         if chance.random() < 0.1:  # another holder takes over
             topic.layout = PartLayout(topic.read().parts)
 
-        assert topic.read() == committed
+        try:
+            found = topic.read()
+        except record.MissingPartsError as error:
+            pytest.fail(f"step {step}: {error}")
+        assert found == committed
     topic.layout = PartLayout(topic.read().parts)
     topic.write(Progress(end))
     topic.write(Progress(end))
