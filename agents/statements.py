@@ -70,13 +70,17 @@ def decode(user_data: bytes | None, member: str) -> Statement:
 
 
 def is_worker(client_prefix: str, user_data: bytes, client_id: str) -> bool:
-    """Return whether a member of the workers' group is a worker. Earlier versions state what any Faust app does, under a client ID of ours."""
+    """Return whether a member of the workers' group is a worker.
+
+    Workers of earlier versions state what any Faust app states, under a client ID of ours or of Faust. The broker lets a client of the classic
+    protocol in only if it names our assignor.
+    """
     try:
         told = json.loads(user_data or b"null")
     except ValueError:
         return False
     return isinstance(told, dict) and (
-        KEY in told or ("assignment" in told and client_id.startswith(client_prefix))
+        KEY in told or ("assignment" in told and client_id.startswith((client_prefix, "faust-")))
     )
 
 

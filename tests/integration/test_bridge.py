@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agents.bridge.note import Note, encode
 from agents.bridge.plan import plans
 from app.bridge import drains
 from app.embedded.broker import EmbeddedBroker
@@ -247,9 +248,10 @@ async def test_drain_of_others(two: Two, tmp_path: Path) -> None:
     found = plans(load(given.config))
     ends = await drains.ends_of(found)
     assert ends == {given.name: {0: 10, 1: 20}}
-    kafka.commit(two.source, given.group, given.topic, 10)
-    assert not await drains.reached(found, ends)
+    kafka.commit(two.source, given.group, given.topic, 10, note=encode(Note()))
     kafka.commit(two.source, given.group, given.topic, 20, 1)
+    assert not await drains.reached(found, ends), "the second offset is not a bridge's"
+    kafka.commit(two.source, given.group, given.topic, 20, 1, note=encode(Note()))
     assert await drains.reached(found, ends)
     kafka.delete_topics(two.source, [given.topic])
     with pytest.raises(MissingTopicError, match="nothing to drain"):

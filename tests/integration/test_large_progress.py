@@ -129,11 +129,13 @@ async def test_progress_topic_that_was_recreated(bootstrap: str) -> None:
 async def test_readings_leave_nothing_behind(bootstrap: str) -> None:
     """The rest of a fetch, up to a megabyte, is freed with its reading. It does not wait for Python's collector."""
     async with consuming(bootstrap) as bench:
-        bench.send(*(Sent(None, b"%d" % each, b"sick" + bytes(1_000)) for each in range(2_000)))
+        bench.send(*(Sent(None, b"%d" % each, b"sick") for each in range(2_000)))
         running = await bench.start(_fails, **OPTIONS, records_max=100)
         await _until_tried(bench, 2_000)
         held = running.consumer.partitions[0]
-        waiting = sorted(held.window.resident.parked)[:20]
+        parked = held.window.resident.parked
+        await until(lambda: len(parked) >= 20, lambda: str(held.window.counts))
+        waiting = sorted(parked)[:20]
         gc.collect()
         gc.disable()
         try:
@@ -172,22 +174,26 @@ def _refusals(caplog: pytest.LogCaptureFixture) -> int:
 
 async def test_refused_progress_is_named(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     """The progress topic takes too little while dead letters are written: that topic is named, and no other."""
+    refused = asyncio.Event()
 
     async def rejects(message: Message) -> None:
-        await asyncio.sleep(0)
+        await refused.wait()
         if message.value == b"sick":
             raise Reject("sick")
 
     async with consuming(bootstrap) as bench:
-        running = await bench.start(rejects, concurrency=4)
+        handler = Recorder(rejects)
+        running = await bench.start(handler, concurrency=4)
         held = running.consumer.partitions[0]
         topic = f"{bench.name}-app-progress"
-        kafka.alter_topic(bootstrap, topic, "max.message.bytes", "100")
         bench.send(*_messages(40))
-        await until(lambda: len(held.writer.letters) > 0, lambda: "no dead letter waits")
+        await until(lambda: len(handler.offsets) == 4, lambda: str(handler.offsets))
+        kafka.alter_topic(bootstrap, topic, "max.message.bytes", "100")
         await until(
             lambda: f"{topic} has max.message.bytes=100" in held.writer.fault, lambda: held.writer.fault
         )
+        refused.set()
+        await until(lambda: len(held.writer.letters) > 0, lambda: "no dead letter waits")
         begun = _refusals(caplog)
         await until(
             lambda: _refusals(caplog) > begun + 1, lambda: held.writer.fault
