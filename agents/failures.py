@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaError
 
 from agents.cursor import ClusterWentBackError, TopicRecreatedError
 from agents.lane_facts import TopicMissingError
-from agents.opening import Opening, TopicChangedError
+from agents.opening import ChangelogRecreatedError, Opening, TopicChangedError
 from agents.topic_faults import denied
 from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.log_reader import LogStalledError
@@ -27,6 +27,7 @@ _EXPECTED: Final = (
     OSError,
     TimeoutError,
     TopicChangedError,
+    ChangelogRecreatedError,
     TopicMissingError,
     LogStalledError,
     DamagedStoreError,
@@ -48,7 +49,7 @@ class Failures:
 
     def reason(self, error: BaseException) -> str:
         """What is repaired in one way is said in one, wherever it is found."""
-        if isinstance(error, TopicMissingError | TopicChangedError):
+        if isinstance(error, TopicMissingError | TopicChangedError | ChangelogRecreatedError):
             return str(error)
         return denied(self._opening.group_id, self._opening.address, error) or named(error)
 

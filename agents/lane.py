@@ -26,7 +26,7 @@ from agents.cursor import ClusterWentBackError, Cursor
 from agents.failures import Failures
 from agents.lane_facts import LaneRefusedError
 from agents.mail import Mail
-from agents.opening import LimitsAgreedError, Opened, Opening, TopicChangedError
+from agents.opening import ChangelogRecreatedError, LimitsAgreedError, Opened, Opening, TopicChangedError
 from agents.ownership import Ownership
 from agents.transactions import Observe, Took, Transactions
 from ringfence_kafka.producer import FencedError
@@ -144,6 +144,16 @@ class Lane(Tenant[Ownership, Opened]):
         ]
         if changed:
             self._doubt(TopicChangedError(f"max.message.bytes has changed: {', '.join(changed)} now"))
+
+    def note_changelog(self, topic_id: str | None) -> None:
+        """Compare Kafka's own ID of the changelog with the one at the opening; None = the topic is not there now."""
+        topic = self._opening.changelog
+        if self._opened is not None and topic_id not in {None, self._opened.topic_ids[topic]}:
+            self._doubt(
+                ChangelogRecreatedError(
+                    f"{topic} was deleted and created again: the lane opens anew and writes its IDs into it"
+                )
+            )
 
     def note_agreement(self) -> None:
         """All live workers state the same limits: a ring that keeps others takes them over."""

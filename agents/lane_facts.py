@@ -34,7 +34,7 @@ class Facts:
     delete_retention_s: float
     """Of the changelog: how long a tombstone stays."""
     topic_ids: dict[str, str]
-    """Of the input and the forward topic."""
+    """Kafka's own IDs of the input, the forward topic and the changelog."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -76,7 +76,12 @@ async def ask(
         *denied(),
     ]:
         raise LaneRefusedError("; ".join(faults))
-    topic_ids = await cluster.topic_ids([address.input_topic, wire.forward_topic(app_id, address.name)])
+    known = [
+        address.input_topic,
+        wire.forward_topic(app_id, address.name),
+        wire.changelog_topic(app_id, address.name),
+    ]
+    topic_ids = await cluster.topic_ids(known)
     outputs = Outputs(
         {name: topic.partitions for name, topic in existing.items()},
         {name: topic.message_bytes_max for name, topic in existing.items()},

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from agents.address_faults import AddressFaults, shown
 from agents.agreement import Agreement
@@ -250,6 +250,7 @@ class Lanes:
             lane.name: {
                 "state": shown[lane.name][0].value,
                 **({"reason": reason} if (reason := shown[lane.name][1]) else {}),
+                **({"note": lane.opening.note} if lane.opening.note else {}),
                 "next": lane.next,
                 "ring": {
                     "size": len(lane.opening.table.ring),
@@ -303,12 +304,22 @@ class Lanes:
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError):
             async with asyncio.timeout(QUESTION_LIMIT_S):
                 wrong = await self.faults.ask(metas)
+                topic_ids = await self._changelog_ids()
             for lane in self.lanes:
                 if faults := wrong.get(lane.opening.address.name):
                     lane.refuse(faults)
                 else:
                     lane.note_sizes(self.faults.bytes_max)
+                    lane.note_changelog(topic_ids.get(lane.opening.changelog))
         self._state_changed()
+
+    async def _changelog_ids(self) -> dict[str, str]:
+        """Return Kafka's own IDs of the changelogs that are there."""
+        found = {}
+        for topic in {lane.opening.changelog for lane in self.lanes}:
+            with contextlib.suppress(UnknownTopicOrPartitionError):
+                found[topic] = (await self._cluster.identity(topic)).topic_id
+        return found
 
     async def look_at_limits(self) -> None:
         """Ask whether live workers agree; rings that keep recorded limits take over what all state."""

@@ -18,6 +18,7 @@ from aiokafka import TopicPartition
 from agents import journal
 from agents.agreement import Agreement
 from agents.batch import FetchedBatch
+from agents.changelog_recovery import Changelog, Lost, describe, describe_unusable, find_lost, write_back
 from agents.cursor import Cursor
 from agents.emitter import Emitter, Outputs
 from agents.lane_facts import Facts, LaneRefusedError, ask
@@ -56,6 +57,10 @@ QUESTION_LIMIT_S: Final = 15.0
 
 class TopicChangedError(Exception):
     """A topic takes larger or smaller records than when the lane was opened: it must be opened anew to go by it."""
+
+
+class ChangelogRecreatedError(Exception):
+    """The changelog is another topic than when the lane was opened: the lane must reopen to write its IDs into it."""
 
 
 class LimitsAgreedError(Exception):
@@ -137,6 +142,8 @@ class Opening:
         self._targets = settings.transaction_targets(address)
         """Other addresses that parts of its transactions may go to."""
         self._rules = rules_of(address, self._targets)
+        self.note = ""
+        """IDs that are kept and forgotten since the changelog was deleted, for status; empty = it was not."""
         self.rules_fault = ""
         """How the lane's rules differ from this worker's; empty = they do not, or it is not known yet."""
         self._own_limits = limits_of(address)
@@ -200,7 +207,7 @@ class Opening:
             await producer.fence(FENCE_LIMIT_S)
             await reach("after-fence", self.name)
             await self._confirm(ownership)
-            bounds = await self._changelog_bounds(facts.delete_retention_s)
+            bounds = await self._recovered_bounds(producer, facts)
             await reach("restoring", self.name)
             epoch, restored = await self._open_table(bounds)
             await reach("after-restore", self.name)
@@ -245,6 +252,36 @@ class Opening:
             self._cluster,
             facts.outputs,
         )
+
+    async def _recovered_bounds(self, producer: TransactionalProducer, facts: Facts) -> ChangelogBounds:
+        """Return the bounds of the changelog, after RocksDB's IDs are back in one that was deleted."""
+        bounds = await self._changelog_bounds(facts.delete_retention_s)
+        topic_id = facts.topic_ids[self.changelog]
+        changelog = Changelog(self.changelog, self.partition, topic_id, bounds)
+        name = self.address.name
+        lost = await find_lost(self.table, changelog, self._readers, self.group_id, name)
+        if lost is None:
+            return bounds
+        if not lost.usable:
+            self.note = describe_unusable(self.name, changelog, lost)
+            return bounds
+        ids = lost.stored.meta.topic_ids
+        if ids.get(self.address.input_topic, "") not in {"", facts.topic_ids[self.address.input_topic]}:
+            return bounds  # the input is another one, too: somebody began anew
+        self._require_counts(facts, lost.stored.meta)
+        cursors = await self._cursors(facts, lost)
+        found = await write_back(
+            self.table,
+            lost,
+            changelog,
+            producer,
+            {topic: each.next for topic, each in cursors.items()},
+            facts.topic_ids,
+            self.address.input_topic,
+            self.group_id,
+        )
+        self.note = describe(self.name, changelog, found)
+        return await self._changelog_bounds(facts.delete_retention_s)
 
     async def _open_table(self, bounds: ChangelogBounds) -> tuple[int, Restored]:
         """Open the table with the limits in force. Before the meta record is read nobody knows the recorded ones."""
@@ -412,16 +449,22 @@ class Opening:
             )
             return ChangelogBounds(start, end, delete_retention_s)
 
-    async def _cursors(self, facts: Facts) -> dict[str, Cursor]:
+    async def _cursors(self, facts: Facts, lost: Lost | None = None) -> dict[str, Cursor]:
+        """Return where the lane continues; ``lost``: its changelog was deleted, and RocksDB is as far as it was."""
         topics = (self.address.input_topic, self.forward_topic)
-        found = await asyncio.gather(*(self._cursor(each, facts) for each in topics))
+        found = await asyncio.gather(*(self._cursor(each, facts, lost) for each in topics))
         return dict(zip(topics, found, strict=True))
 
-    async def _cursor(self, topic: str, facts: Facts) -> Cursor:
+    async def _cursor(self, topic: str, facts: Facts, lost: Lost | None) -> Cursor:
+        meta = self.table.meta if lost is None else lost.stored.meta
         async with asyncio.timeout(QUESTION_LIMIT_S):
             noted = await self._cluster.noted(topic, self.partition)
-            committed = await self._trusted(topic, noted)
-        next_offset = await self._next(topic, committed, facts)
+            committed = await self._trusted(topic, noted, meta)
+        if lost is not None and committed is not None:
+            # Only what is in the cluster says which outputs are there. RocksDB may be ahead of a cluster that lost its tail.
+            kept = {topic: committed} if lost.meta is None else lost.meta.next_offsets
+            meta = lost.stored.meta._replace(next_offsets=kept)
+        next_offset = await self._next(topic, committed, facts, meta)
         distrusts = noted is not None and committed != noted.offset
         topic_id = facts.topic_ids[topic]
         cursor = Cursor(
@@ -430,9 +473,8 @@ class Opening:
         cursor.distrusts = distrusts
         return cursor
 
-    async def _trusted(self, topic: str, noted: Committed | None) -> int | None:
+    async def _trusted(self, topic: str, noted: Committed | None, meta: Meta | None) -> int | None:
         """Return the group's offset. One that a foreign consumer committed is not followed: the changelog knows better."""
-        meta = self.table.meta
         recorded = meta.next_offsets.get(topic) if meta else None
         if noted is None or self._group_watch is None:
             return None if noted is None else noted.offset
@@ -459,6 +501,14 @@ class Opening:
             async with asyncio.timeout(QUESTION_LIMIT_S):
                 await producer.transact([], offsets, self.group_id)
 
+    def _note_empty(self, topic: str, committed: int, meta: Meta | None) -> None:
+        """Note for status that the changelog knows nothing of a lane that has processed messages."""
+        if meta is None and topic == self.address.input_topic and self.limits.persist_id_cache:
+            self.note = (
+                f"its changelog {self.changelog}/{self.partition} is empty, and the lane has processed {topic}/{self.partition} up to "
+                f"{committed}. The IDs from before are lost: a message that comes again is accepted again"
+            )
+
     def _beyond_the_end(self, topic: str, end: int, committed: int | None, recorded: int | None) -> str:
         """Return why the lane does not open, and what to do: the topic lost its tail, or somebody set the group's offset too far."""
         place = f"{topic}/{self.partition}"
@@ -473,9 +523,8 @@ class Opening:
             f"messages at those offsets would count as processed: restore the topic, or {BEGIN_ANEW}"
         )
 
-    async def _next(self, topic: str, committed: int | None, facts: Facts) -> int:
+    async def _next(self, topic: str, committed: int | None, facts: Facts, meta: Meta | None) -> int:
         """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
-        meta = self.table.meta
         recorded = meta.next_offsets.get(topic) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):
             start, end = await asyncio.gather(
@@ -495,6 +544,7 @@ class Opening:
             if next_offset > end:
                 raise LaneRefusedError(self._beyond_the_end(topic, end, committed, recorded))
             if committed is not None and committed > (recorded or 0):
+                self._note_empty(topic, committed, meta)
                 log.warning(
                     "lane %s: the group has committed %s/%d up to %d, %s knows it up to %d: it lost its tail, or somebody "
                     "moved the group's offset; resends of what lies between are accepted",

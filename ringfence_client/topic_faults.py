@@ -3,7 +3,7 @@
 `ringfence topics check` and a consumer say the same of the same fault, by these functions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ringfence_kafka.config.settings import AddressSettings
@@ -22,6 +22,22 @@ def progress_faults(topic: TopicDescription) -> Iterable[str]:
             f"{topic.name} (progress of consumer groups) has cleanup.policy={topic.policy_words}, and "
             f"retention would delete what consumers have finished: {alter(topic.name, 'cleanup.policy', 'compact')}"
         )
+
+
+def progress_deleted(name: str, letters: Sequence[str]) -> list[str]:
+    """Return the fault of a progress topic that does not exist, if dead-letter topics do: the first consumer makes both.
+
+    Args:
+        name: Of the progress topic.
+        letters: Names of the dead-letter topics that exist.
+    """
+    if not letters:
+        return []
+    text = (
+        f"{name} (progress of consumer groups) does not exist, and {letters[0]} does: somebody deleted it. Consumers wait until it is "
+        "there again, and then continue where they were: run 'ringfence topics create'"
+    )
+    return [text]
 
 
 def small(topic: TopicDescription) -> str:

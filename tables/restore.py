@@ -16,6 +16,8 @@ from tables.store import Store, StoredState, Writes
 
 FLUSH_RECORDS: Final = 5_000
 """RocksDB is written in WriteBatches of about so many records, ..."""
+MARKER: Final = 1
+"""Offsets of the marker that ends a transaction. Nothing else lies right behind a meta record."""
 FLUSH_INDEXED: Final = 1_000
 """... and of so many where it has the index: each of them is looked up, and nobody else runs meanwhile."""
 
@@ -46,7 +48,7 @@ class ChangelogBounds(NamedTuple):
 def trusted_start(state: StoredState | None, bounds: ChangelogBounds, *, indexed: bool) -> int:
     """The changelog offset from which records are missing in RocksDB.
 
-    One record before the position is read again: it is the meta record that the position follows. A changelog that
+    One record before the position is read again, unless it is deleted: it is the meta record that the position follows. A changelog that
     lost its tail and grew again does not hold the same one there. Where compaction has removed it, a newer one exists
     in a later segment, RocksDB is far behind, and rebuilding it costs little more than catching up.
 
@@ -59,7 +61,7 @@ def trusted_start(state: StoredState | None, bounds: ChangelogBounds, *, indexed
         raise UntrustedError(
             f"its position {state.position} lies beyond the changelog's end {bounds.high_watermark}"
         )
-    if state.position < bounds.start:
+    if state.position + MARKER < bounds.start:
         raise UntrustedError(
             f"its position {state.position} lies before the changelog's start {bounds.start}"
         )
@@ -87,12 +89,13 @@ class Restore:
         check: Callable[[Meta], None] = lambda _: None,
         behind: bool = False,
         gathering: Gathering | None = None,
+        start: int = 0,
     ) -> None:
         """Without a store nothing is written: a look at the changelog, used to show rings.
 
         ``check`` is given each meta record that is read, and raises what keeps this restore from going on. ``behind``: what the store
         holds is in memory elsewhere, only what comes behind it is gathered here. ``gathering``: takes the ring records, and there are
-        no :attr:`occupants`.
+        no :attr:`occupants`. ``start``: the first offset that is read.
         """
         self.store = store
         self.gathering = gathering
@@ -103,7 +106,8 @@ class Restore:
         self.position = state.position if state else 0
         """Behind the last meta record that was applied: slots behind it are applied again by the next restore."""
         self._known = state
-        self._verified = state is None
+        # Where the record before the position is deleted, the meta records that follow are still compared.
+        self._verified = state is None or start >= state.position
         self._epoch = epoch
         self._resident = resident
         self._behind = behind

@@ -8,7 +8,7 @@ one after it leaves RocksDB behind, and the changelog repairs it.
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -188,6 +188,32 @@ class LaneTable:
             return restore
         return await self._rebuild(kafka, topic, partition, bounds, in_python=True)
 
+    def stored(self) -> StoredState | None:
+        """Return what RocksDB reflects; None = it is empty, or cannot be read.
+
+        Raises:
+            PrerequisiteError: the folder cannot be used.
+        """
+        try:
+            self._store = self._sound_store()
+            return self._store.state()
+        except (UntrustedError, FormatError, DamagedStoreError):
+            return None
+
+    def stored_slots(self) -> Iterator[tuple[bytes, bytes]]:
+        """Return the slots in RocksDB; see :meth:`tables.store.Store.slots`."""
+        return self._opened().slots()
+
+    def stored_hops(self) -> Iterator[tuple[bytes, bytes]]:
+        """Return the hops records in RocksDB; see :meth:`tables.store.Store.hops`."""
+        return self._opened().hops()
+
+    def begin_afresh(self) -> None:
+        """Empty RocksDB: the next opening restores everything from the changelog."""
+        self._whole = False
+        self.close()
+        self._store = Store.create_afresh(self._path, indexed=not self._resident)
+
     def _in_memory(self, state: StoredState | None) -> bool:
         """Whether all that RocksDB holds is in memory too, and only what the changelog has behind it is to be read."""
         return (
@@ -250,6 +276,7 @@ class LaneTable:
             check=check,
             behind=behind,
             gathering=gathering,
+            start=start,
         )
 
         async def consume(records: Sequence[Any]) -> None:

@@ -12,10 +12,13 @@ from app.status.lanes import ask, memory
 from app.status.model import Consumers, Share
 from app.verbs import consumers as leases
 from app.verbs.consumers import LeaseRow
+from app.verbs.topic_rules import existing_letters
 from ringfence_client import group_names
 from ringfence_client.record import RELEASED
+from ringfence_client.topic_faults import progress_deleted
 from ringfence_client.unheard import Unheard
 from ringfence_kafka import heads, wire
+from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
 
@@ -66,6 +69,17 @@ async def read(
         foreign = found.foreign.get(name, [])
         shown.append(_consumers(name, own, (group.state, sorted(group.members)), said, oldest, foreign))
     return shown, [each for each in found.faults if not _is_ignored(each, ignored)]
+
+
+async def deleted(settings: Settings, cluster: Cluster) -> list[str]:
+    """Return a line for a progress topic that is missing although consumers have run. It keeps all consumers from their work."""
+    kept = wire.progress_topic(settings.app.id)
+    letters = [wire.dead_letter_topic(each.name) for each in settings.addresses]
+    try:
+        counts = await cluster.partition_counts([kept, *letters])
+    except TopicAuthorizationFailedError:
+        return []
+    return [] if kept in counts else progress_deleted(kept, existing_letters(settings, counts))
 
 
 def _is_ignored(fault: str, ignored: Iterable[str]) -> bool:

@@ -21,6 +21,7 @@ COVERS_LITTLE_S: Final = 60.0
 _OPENING: Final = frozenset({"opening", "suspended", "closed"})
 _STATUS: Final = "ringfence status"
 _CHECK: Final = "ringfence topics check"
+_CREATE: Final = "ringfence topics create"
 _LOOK_AGAIN: Final = ("look again in 15 seconds", _STATUS)
 
 
@@ -30,6 +31,9 @@ def findings(status: Status) -> list[Finding]:
     found += _workers(status)
     for address in status.addresses:
         found += _address(status, address)
+    found += [
+        Finding(f"consumers of {status.app}", each, "", _CREATE, stands=True) for each in status.deleted
+    ]
     for consumers in status.consumers:
         found += _consumers(consumers)
     for bridge in status.bridges:
@@ -85,7 +89,7 @@ def _worker(worker: Worker) -> Iterator[Finding]:
 
 def _address(status: Status, address: Address) -> Iterator[Finding]:
     for fault in address.faults:
-        command = "ringfence topics create" if "does not exist" in fault else _CHECK
+        command = _CREATE if "does not exist" in fault else _CHECK
         yield Finding(f"address {address.address}", fault, "", command, stands=True)
     told: dict[_Told, list[Lane]] = {}
     for lane in address.lanes:
@@ -121,6 +125,9 @@ class _Told(NamedTuple):
 
 
 def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
+    if lane.note:
+        do = "compare the next reconciliation run; forbid deleting Ringfence's topics: docs/security.md"
+        yield _Told(lane.note, do, "", stands=False)
     if lane.state == model.NOBODY:
         if status.workers and "Rebalance" not in status.workers_state:
             what = "no worker has it, though workers run"

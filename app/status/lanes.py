@@ -186,12 +186,12 @@ def _lane(
     if not ring and meta is not None:
         size, capacity = meta.head - max(meta.floor, meta.head - meta.capacity, 0), meta.capacity
     state = said.get("state", model.UNKNOWN) if worker is not None else model.NOBODY
-    counts = [
+    accepted, duplicates, unchecked, quarantined = (
         said.get(each, 0) if ring else None for each in ("accepted", "duplicates", "unchecked", "quarantined")
-    ]
+    )
     return Lane(
         name, partition, str(state), said.get("reason"), worker, lag, head, undecided, rate,
-        size, capacity, ring.get("seconds_covered"), *counts,
+        size, capacity, ring.get("seconds_covered"), accepted, duplicates, unchecked, quarantined, said.get("note"),
     )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ class Lane:
     duplicates: int | None
     unchecked: int | None
     quarantined: int | None
+    note: str | None = None
+    """IDs that are kept and forgotten since its changelog was deleted; None = it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,5 +248,7 @@ class Status:
     faults: list[str] = field(default_factory=list)
     """What could not be asked."""
     left_bridges: list[LeftBridge] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    """Faults of topics of consumers that somebody deleted."""
     foreign: list[str] = field(default_factory=list)
     """A line for each member of the workers' group that is not a worker."""

@@ -51,10 +51,11 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
             if settings.addresses
             else (Members("Dead", ()), [], {})
         )
-        foreign, addresses, (consumers, faults), linked, (left, untold) = await asyncio.gather(
+        foreign, addresses, (consumers, faults), deleted, linked, (left, untold) = await asyncio.gather(
             lanes.foreign(settings, cluster),
             lanes.addresses(settings, cluster, group, told),
             consuming.read(settings, session, ignored),
+            consuming.deleted(settings, cluster),
             _bridges(settings),
             left_bridges.read(settings),
         )
@@ -72,6 +73,7 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
             LeftBridge(each.bridge, each.what, each.do, stands=each.read_by is None) for each in left
         ],
         foreign=foreign,
+        deleted=deleted,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from agents import topic_faults
@@ -103,26 +104,39 @@ def required(settings: Settings) -> list[str]:
     return [*topics, wire.journal_topic(settings.app.id)] if topics else []
 
 
-def missing(settings: Settings, existing: Mapping[str, TopicDescription], brokers: int) -> list[TopicPlan]:
-    """What to create so that all topics are there; existing ones stay as they are.
+def missing(
+    settings: Settings,
+    existing: Mapping[str, TopicDescription],
+    brokers: int,
+    recorded: Mapping[str, int] = MappingProxyType({}),
+) -> list[TopicPlan]:
+    """Return what to create so that all topics are there; existing ones stay as they are.
 
     The changelog has a partition for each lane, and the input topic as it *is* decides how many lanes there are. Where it is there,
-    outputs are like it: as many partitions, kept as long, and with room for its largest message and our headers.
+    outputs are like it: as many partitions, kept as long, and with room for its largest message and our headers. A topic that was deleted
+    gets the partitions that its lanes have recorded. An accepted topic may have fewer than an input that has grown. The progress topic is
+    the consumers': it is created if it was deleted.
+
+    Args:
+        settings: The addresses.
+        existing: The topics that are there.
+        brokers: Number of brokers.
+        recorded: Partition counts that lanes have recorded, by topic.
     """
     plans: list[TopicPlan] = []
     for address in settings.addresses:
         present = existing.get(address.input_topic)
-        lanes = present.partitions if present else address.partitions
+        lanes = present.partitions if present else recorded.get(address.input_topic, address.partitions)
         replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
         room = _room(present)
         own: dict[str, tuple[int, Mapping[str, str]]] = {
             "changelog": (lanes, CHANGELOG_CONFIG),
             "forward topic": (lanes, _larger(FORWARD_CONFIG, room)),
-            "input topic": (address.partitions, {}),
+            "input topic": (lanes, {}),
         }
         output = (lanes, {**OUTPUT_CONFIG, **room, **_kept(present)})
         plans += [
-            TopicPlan(topic, partitions, replicas, config)
+            TopicPlan(topic, recorded.get(topic, partitions), replicas, config)
             for role, topic in address.topics(settings.app.id).items()
             for partitions, config in [own.get(role, output)]
         ]
@@ -130,6 +144,12 @@ def missing(settings: Settings, existing: Mapping[str, TopicDescription], broker
         defaults = settings.address_defaults.replication_factor
         replicas = defaults or min(REPLICAS_MAX, brokers)
         plans.append(TopicPlan(wire.journal_topic(settings.app.id), 1, replicas, JOURNAL_CONFIG))
+        if existing_letters(settings, existing):
+            plans.append(
+                TopicPlan(
+                    wire.progress_topic(settings.app.id), progress.PARTITIONS, replicas, progress.TOPIC_CONFIG
+                )
+            )
     return [plan for plan in plans if plan.name not in existing]
 
 
@@ -179,7 +199,16 @@ def compare(settings: Settings, described: Described) -> Findings:
         findings.notes += _progress_notes(progress_topic)
         for address in settings.addresses:
             _compare_letters(findings, address, described)
+    elif wire.progress_topic(app_id) not in described.refused:
+        findings.consumers += consumer_faults.progress_deleted(
+            wire.progress_topic(app_id), existing_letters(settings, existing)
+        )
     return findings
+
+
+def existing_letters(settings: Settings, existing: Iterable[str]) -> list[str]:
+    """Return the names of the dead-letter topics that exist."""
+    return sorted({wire.dead_letter_topic(each.name) for each in settings.addresses}.intersection(existing))
 
 
 def _compare_letters(findings: Findings, address: AddressSettings, described: Described) -> None:

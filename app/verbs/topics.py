@@ -23,7 +23,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from agents.state_faults import state_faults
+from agents.state_faults import newest_meta, state_faults
 from app.verbs import rights
 from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, required
 from ringfence_kafka import broker_limits, passing, wire
@@ -33,6 +33,7 @@ from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.describe import appeared, broker_settings, describe
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 from ringfence_kafka.refusals import nobody, readable
+from ringfence_kafka.topics import TopicDescription
 
 _APPEAR_LIMIT_S: Final = 10.0
 _REQUEST_TIMEOUT_MS: Final = 5_000
@@ -51,6 +52,8 @@ class Outcome:
     """Of what is created."""
     config: Mapping[str, str] = field(default_factory=dict)
     """The same: what is not as the cluster has it."""
+    recorded: bool = False
+    """It was deleted, and has the partitions that its lanes have recorded."""
 
 
 def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) -> int:
@@ -70,6 +73,8 @@ def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) 
     done = "would create" if dry_run else "created"
     for each in outcomes:
         line = f"{done if each.created else 'exists':{len(done)}}  {each.name}  {each.partitions} partitions"
+        if each.recorded:
+            line += ", as its lanes have recorded"
         if dry_run and each.created:
             told = " ".join(f"{key}={value}" for key, value in sorted(each.config.items()))
             line += f"  {each.replication_factor} replicas  {told}"
@@ -130,12 +135,8 @@ async def examine(settings: Settings) -> Findings:
     Raises:
         BrokerUnavailableError: nobody answers.
     """
-    of_consumers = [
-        wire.progress_topic(settings.app.id),
-        *(wire.dead_letter_topic(each.name) for each in settings.addresses),
-    ]
     async with _connected(settings.kafka) as admin:
-        described = await describe(admin, [*required(settings), *of_consumers])
+        described = await describe(admin, [*required(settings), *_of_consumers(settings)])
     findings = compare(settings, described)
     findings.notes += readable(settings.kafka)
     # What topics lack, or a state of other topics, comes first: the rest can wait until that is repaired.
@@ -143,6 +144,29 @@ async def examine(settings: Settings) -> Findings:
     async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
         findings.by_address |= await state_faults(cluster, settings, sound, described.topics)
     return findings
+
+
+def _of_consumers(settings: Settings) -> list[str]:
+    """Return the names of the topics that consumers make."""
+    letters = (wire.dead_letter_topic(each.name) for each in settings.addresses)
+    return [wire.progress_topic(settings.app.id), *letters]
+
+
+async def _recorded(settings: Settings, existing: Mapping[str, TopicDescription]) -> dict[str, int]:
+    """Return the partition counts that lanes have recorded, where an input or accepted topic is missing."""
+    app_id = settings.app.id
+    counts: dict[str, int] = {}
+    async with _answered(settings.kafka), Cluster(settings.kafka, app_id) as cluster:
+        for address in settings.addresses:
+            changelog = wire.changelog_topic(app_id, address.name)
+            wanted = {address.input_topic, address.accepted_topic} - existing.keys()
+            if not wanted or changelog not in existing:
+                continue
+            for number in range(existing[changelog].partitions):
+                meta = await newest_meta(cluster, changelog, number)
+                found = meta.partition_counts if meta is not None else {}
+                counts |= {topic: found[topic] for topic in wanted & found.keys()}
+    return counts
 
 
 async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
@@ -153,10 +177,12 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         TopicError: the cluster refused a topic; those that it accepted exist.
     """
     async with _connected(settings.kafka) as admin:
-        names = required(settings)
-        existing = (await describe(admin, names)).topics
+        of_consumers = _of_consumers(settings)
+        existing = (await describe(admin, [*required(settings), *of_consumers])).topics
         brokers = len((await admin.describe_cluster())["brokers"])
-        plans = missing(settings, existing, brokers)
+        recorded = await _recorded(settings, existing)
+        plans = missing(settings, existing, brokers, recorded)
+        names = [*required(settings), *(plan.name for plan in plans if plan.name in of_consumers)]
         created = {plan.name for plan in plans} if dry_run else await _create(admin, plans, brokers)
         if plans and not dry_run:
             shown = await appeared(admin, {plan.name for plan in plans}, _APPEAR_LIMIT_S)
@@ -169,6 +195,7 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
             created=True,
             replication_factor=plan.replication_factor,
             config=plan.config,
+            recorded=plan.name in recorded,
         )
         for plan in plans
         if plan.name in created

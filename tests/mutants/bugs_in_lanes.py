@@ -54,7 +54,7 @@ MUTANTS: Final = (
             *_ROCKSDB_FIRST,
             Patch(
                 "tables/restore.py",
-                "        self._verified = state is None\n",
+                "        self._verified = state is None or start >= state.position\n",
                 "        self._verified = True\n",
             ),
         ),

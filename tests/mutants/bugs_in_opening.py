@@ -14,7 +14,7 @@ _FENCE: Final = """\
             await reach("after-fence", self.name)
             await self._confirm(ownership)
 """
-_BOUNDS: Final = "            bounds = await self._changelog_bounds(facts.delete_retention_s)\n"
+_BOUNDS: Final = "            bounds = await self._recovered_bounds(producer, facts)\n"
 _BEGUN: Final = "            await self._begin(cursors, ownership)\n"
 _CURSORS_MADE: Final = f"{_BEGUN}        except BaseException as error:\n"
 _KNOWN: Final = "            known = [each for each in (committed, recorded) if each is not None]\n"

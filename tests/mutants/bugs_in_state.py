@@ -239,7 +239,11 @@ MUTANTS: Final = (
     Mutant(
         "trusted-before-the-start",
         "RocksDB that missed what was deleted from the changelog's start is believed.",
-        (Patch(_RESTORE, "    if state.position < bounds.start:\n", "    if state.position < 0:\n"),),
+        (
+            Patch(
+                _RESTORE, "    if state.position + MARKER < bounds.start:\n", "    if state.position < 0:\n"
+            ),
+        ),
         f"{_RESTORE_TESTS}::test_position_before_the_start",
     ),
     Mutant(

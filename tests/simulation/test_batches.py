@@ -1,6 +1,7 @@
 """Seeds that are tried in processes of their own: all of them, in order, and the first that fails is told."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,8 @@ def test_first_that_fails(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> No
     """Its number is that of the schedule among all that were tried, whatever process tried it."""
     correct = Opening._next
 
-    async def mistaken(self: Opening, topic: str, committed: int | None, facts: object) -> int:
-        return await correct(self, topic, None, facts) + 1  # type: ignore[arg-type]
+    async def mistaken(self: Opening, topic: str, committed: int | None, facts: object, meta: Any) -> int:
+        return await correct(self, topic, None, facts, meta) + 1  # type: ignore[arg-type]
 
     def failing(seeds: Sequence[int]) -> int:
         return next(seed for seed in seeds if runner.run(WORLDS["lanes"](seed)).faults)

@@ -69,12 +69,8 @@ def test_finds_a_bug_and_makes_it_short(runner: Runner, monkeypatch: pytest.Monk
     """Where the group's offset is what counts, and not the changelog's, what was processed is repeated once the group's expires."""
     correct = Opening._next
 
-    async def mistaken(self: Opening, topic: str, committed: int | None, facts: object) -> int:
-        known, self.table.meta = self.table.meta, None
-        try:
-            return await correct(self, topic, committed, facts)  # type: ignore[arg-type]
-        finally:
-            self.table.meta = known
+    async def mistaken(self: Opening, topic: str, committed: int | None, facts: object, _: object) -> int:
+        return await correct(self, topic, committed, facts, None)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Opening, "_next", mistaken)
     plan = next(

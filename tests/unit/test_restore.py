@@ -404,8 +404,14 @@ def test_position_beyond_the_end() -> None:
 
 def test_position_before_the_start() -> None:
     """A store that is behind the changelog's start has missed what was deleted there."""
-    with pytest.raises(UntrustedError, match="position 39 lies before the changelog's start 40"):
-        trusted_start(_state(39), ChangelogBounds(40, 90, DAY_S), indexed=False)
+    with pytest.raises(UntrustedError, match="position 38 lies before the changelog's start 40"):
+        trusted_start(_state(38), ChangelogBounds(40, 90, DAY_S), indexed=False)
+
+
+@pytest.mark.parametrize("position", [39, 40])
+def test_only_a_marker_before_the_start(position: int) -> None:
+    """The marker of a transaction follows its meta record: a store behind that record has missed nothing."""
+    assert trusted_start(_state(position), ChangelogBounds(40, 90, DAY_S), indexed=False) == 40
 
 
 def test_age() -> None:

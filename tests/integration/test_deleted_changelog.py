@@ -1,0 +1,204 @@
+"""A changelog that somebody deletes: RocksDB has the IDs, and each of them was accepted once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from agents import changelog, changelog_recovery
+from agents.lane import Lane, LaneState
+from ringfence_kafka.producer import Outgoing
+from tests.support import kafka
+from tests.support.lanes import LIMIT_S, Bench, Group, bench, ids, until
+
+
+def _recreate(lanes: Bench) -> None:
+    kafka.delete_topics(lanes.bootstrap, [lanes.changelog])
+    kafka.create_topics(lanes.bootstrap, {lanes.changelog: (1, {"cleanup.policy": "compact"})})
+
+
+async def _resent(lanes: Bench, lane: Lane, first: int, last: int) -> None:
+    """Send these IDs, and wait until the lane has judged them."""
+    begin = lane.next
+    lanes.send(*ids(first, last))
+    await lanes.feed(lane, begin, begin + last - first)
+
+
+async def _knows(lanes: Bench, folder: str, count: int) -> bool:
+    """Return whether a worker with this folder drops all IDs below ``count``."""
+    before = len(lanes.output())
+    lane = await lanes.opened(folder)
+    await _resent(lanes, lane, 0, count)
+    await lane.dispose()
+    return len(lanes.output()) == before
+
+
+async def _look_at_changelog(lanes: Bench, lane: Lane) -> None:
+    """Do what a worker does every ten seconds, and wait until the lane is open again."""
+    lane.note_changelog((await lanes.cluster.identity(lanes.changelog)).topic_id)
+    await until(
+        lambda: lane.state is LaneState.OPEN and bool(lane.opening.note),
+        lambda: f"{lane.state}: {lane.reason}",
+    )
+
+
+async def test_beneath_a_running_lane(bootstrap: str, tmp_path: Path) -> None:
+    """The lane writes its IDs into the new changelog, from which another worker knows them."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+        _recreate(lanes)
+        await _look_at_changelog(lanes, lane)
+        await _resent(lanes, lane, 0, 12)
+        note = lane.opening.note
+        await lane.dispose()
+
+        assert "10 IDs are kept" in note
+        assert len(lanes.output()) == 12
+        assert await _knows(lanes, "another disk", 12)
+
+
+async def test_written_before_anybody_noticed(bootstrap: str, tmp_path: Path) -> None:
+    """The lane has written into the new changelog already: older and newer IDs are in it afterwards."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+        _recreate(lanes)
+        await _resent(lanes, lane, 10, 20)
+        await lane.dispose()
+
+        assert await _knows(lanes, "disk", 20)
+        assert await _knows(lanes, "another disk", 20)
+
+
+@pytest.mark.parametrize("resident_ids_max", [1_000_000, 0])
+async def test_while_no_worker_runs(bootstrap: str, tmp_path: Path, resident_ids_max: int) -> None:
+    """The next start finds an empty changelog. A worker without the folder says that the IDs are lost."""
+    async with bench(bootstrap, tmp_path, id_cache_size=7) as lanes:
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+        await lane.dispose()
+        _recreate(lanes)
+        lane = lanes.lane("disk", resident_ids_max=resident_ids_max)
+        await _opened(lane)
+        kept = lane.opening.note
+        await _resent(lanes, lane, 3, 10)
+        await lane.dispose()
+        _recreate(lanes)
+        new = await lanes.opened("new disk")
+
+        assert "7 IDs are kept" in kept, "as many as the ring has"
+        assert len(lanes.output()) == 10
+        assert "IDs from before are lost" in new.opening.note
+
+
+async def _opened(lane: Lane) -> None:
+    lane.start(Group())
+    await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+
+
+async def test_what_is_read_again_is_forgotten(bootstrap: str, tmp_path: Path) -> None:
+    """The group's offset went back with the changelog, so the outputs may be lost too: these messages are accepted again."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+        await lane.dispose()
+        _recreate(lanes)
+        kafka.commit(bootstrap, lanes.app_id, lanes.name, 6)
+        lane = await lanes.opened("disk")
+
+        assert lane.next == 6
+        assert "6 IDs are kept" in lane.opening.note
+        assert "4 IDs of messages that are read again are forgotten" in lane.opening.note
+        await lanes.feed(lane, 6, 10)
+        await _resent(lanes, lane, 0, 10)
+        assert lanes.accepted_ids() == [b"%d" % each for each in [*range(10), *range(6, 10)]]
+
+
+async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path) -> None:
+    """RocksDB says where the lane was. Nothing is accepted twice."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+        await lane.dispose()
+        _recreate(lanes)
+        lanes.delete_group()
+        lane = await lanes.opened("disk")
+
+        assert lane.next == 10
+        assert "10 IDs are kept" in lane.opening.note
+
+
+async def test_another_worker_began_anew(bootstrap: str, tmp_path: Path, caplog: Any) -> None:
+    """A ring that another worker has begun is not mixed with an older one; the log counts what is forgotten."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+        await lane.dispose()
+        _recreate(lanes)
+        other = await lanes.opened("another disk")
+        await _resent(lanes, other, 20, 25)
+        await other.dispose()
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 20, 25)
+
+        assert "another worker began a new ring in it. Up to 10 IDs from before are forgotten" in caplog.text
+        assert len(lanes.output()) == 15
+
+
+async def test_died_while_it_wrote(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some IDs are in the new changelog and no meta record is: the next opening writes all of them."""
+    monkeypatch.setattr(changelog_recovery, "SLOTS_PER_TRANSACTION", 3)
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+        await lane.dispose()
+        _recreate(lanes)
+        batches_of = changelog.batches_of
+        calls: list[None] = []
+
+        def dies(*given: Any) -> list[Outgoing]:
+            calls.append(None)
+            if len(calls) == 3:
+                raise OSError("died")
+            return batches_of(*given)
+
+        monkeypatch.setattr(changelog_recovery, "batches_of", dies)
+        lane = await lanes.opened("disk")
+
+        assert len(calls) == 3 + 5, "all are written again, and the meta record"
+        assert "10 IDs are kept" in lane.opening.note
+        await lane.dispose()
+        assert await _knows(lanes, "another disk", 10)
+
+
+async def test_records_deleted_up_to_a_marker(bootstrap: str, tmp_path: Path) -> None:
+    """All records are deleted, and RocksDB has them: they are written again."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+        await lane.dispose()
+        kafka.alter_topic(bootstrap, lanes.changelog, "cleanup.policy", "delete")
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for future in admin.delete_records([TopicPartition(lanes.changelog, 0, -1)]).values():
+            future.result(LIMIT_S)
+        kafka.alter_topic(bootstrap, lanes.changelog, "cleanup.policy", "compact")
+
+        assert await _knows(lanes, "disk", 10)
+        assert await _knows(lanes, "another disk", 10)
+
+
+async def test_input_is_another_one_too(bootstrap: str, tmp_path: Path) -> None:
+    """Somebody begins anew: what RocksDB has is of messages that are gone."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+        await lane.dispose()
+        _recreate(lanes)
+        kafka.recreate_topic(bootstrap, lanes.name)
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 0, 10)
+
+        assert len(lanes.output()) == 20
