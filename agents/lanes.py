@@ -252,6 +252,7 @@ class Lanes:
                 **({"reason": reason} if (reason := shown[lane.name][1]) else {}),
                 **({"note": lane.opening.note} if lane.opening.note else {}),
                 "next": lane.next,
+                "rate": self.lags.rate(place),
                 "ring": {
                     "size": len(lane.opening.table.ring),
                     "capacity": lane.opening.table.ring.capacity,
@@ -260,7 +261,7 @@ class Lanes:
                 **lane.counts,
                 **({"parts": dict(parts)} if (parts := lane.transactions.parts) else {}),
             }
-            for lane in self._lanes.values()
+            for place, lane in self._lanes.items()
         }
 
     async def _dismiss(self, partition: Partition) -> None:

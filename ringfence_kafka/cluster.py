@@ -263,14 +263,6 @@ class Cluster:
         """
         return await members.fetch(self._admin, self.group_id, self.kafka.instance_of)
 
-    async def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """The first record of that time or later; None = there is none.
-
-        For who asks once: each time that is asked for is remembered.
-        """
-        found = await self._offsets.ask(TopicPartition(topic, partition), timestamp_ms)
-        return None if found < 0 else found
-
     async def foreign_members(self, is_ours: IsOurs, group: str | None = None) -> list[ForeignMember]:
         """See :func:`ringfence_kafka.foreign_members.ask`; of our group, or of another one."""
         prefix = f"{self.kafka.client_id_of('')}-"

@@ -25,7 +25,6 @@ from tables.codec import META_KEY, FormatError, Meta, decode_meta
 
 ANSWER_LIMIT_S: Final = 3.0
 """For a worker's or a consumer's web server."""
-RATE_OVER_S: Final = 60
 
 _MEMORY: Final = {"buffered_bytes": "buffered_bytes", "buffer_limit_bytes": "limit_bytes"}
 Place = tuple[str, int]
@@ -131,11 +130,7 @@ async def _address(
         return Address(
             address.name, topic, [], [f"topic {topic}: this user may not see it: allow Describe on it"]
         )
-    since = round((time.time() - RATE_OVER_S) * 1000)
-    recent, metas = await asyncio.gather(
-        _each(lambda name, number: cluster.offset_at(name, number, since), places),
-        _metas(settings, address, cluster, numbers),
-    )
+    metas = await _metas(settings, address, cluster, numbers)
     done = {}
     for place in places:
         meta, start = metas.get(place[1]), starts[place] or 0
@@ -161,7 +156,6 @@ async def _address(
                 lag=None if ends[place] is None else max(0, (ends[place] or 0) - done[place]),
                 head=_age(oldest.get(place)),
                 undecided=_age(undecided.get(place)),
-                rate=_rate(recent[place], ends[place]),
             )
             for place in places
         ],
@@ -178,7 +172,6 @@ def _lane(
     lag: int | None,
     head: float | None,
     undecided: float | None,
-    rate: float | None,
 ) -> Lane:
     said: Mapping[str, Any] = told.get(name) or {}
     ring: Mapping[str, Any] = said.get("ring") or {}
@@ -190,7 +183,7 @@ def _lane(
         said.get(each, 0) if ring else None for each in ("accepted", "duplicates", "unchecked", "quarantined")
     )
     return Lane(
-        name, partition, str(state), said.get("reason"), worker, lag, head, undecided, rate,
+        name, partition, str(state), said.get("reason"), worker, lag, head, undecided, said.get("rate"),
         size, capacity, ring.get("seconds_covered"), accepted, duplicates, unchecked, quarantined, said.get("note"),
     )  # fmt: skip
 
@@ -226,13 +219,6 @@ async def _each(question: Any, places: Iterable[Place]) -> dict[Place, int | Non
 
     places = list(places)
     return dict(zip(places, await asyncio.gather(*map(one, places)), strict=True))
-
-
-def _rate(recent: int | None, end: int | None) -> float | None:
-    """``recent``: the first offset of the last minute; None = nothing came."""
-    if end is None:
-        return None
-    return 0.0 if recent is None else max(0, end - recent) / RATE_OVER_S
 
 
 def _age(record: Any) -> float | None:

@@ -29,7 +29,7 @@ class Lane:
     undecided_seconds: float | None
     """How old the first record of the input is that waits for its producer to commit; None = none does."""
     rate: float | None
-    """Messages a second that came in, of the last minute by their timestamps."""
+    """Messages a second that came into the input in the last minute, as its worker measures; None = no worker tells it yet."""
     ring_size: int | None
     ring_capacity: int | None
     seconds_covered: float | None

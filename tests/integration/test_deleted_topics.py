@@ -40,7 +40,8 @@ async def test_progress_topic(bootstrap: str) -> None:
         bench.send(Sent(None, b"20"))
         await bench.until_next(successor, 21)
 
-    (fault,) = findings.consumers
+    assert len(findings.consumers) == 1
+    fault = findings.consumers[0]
     assert fault.startswith(
         f"{kept} (progress of consumer groups) does not exist, and {bench.dead_letters} does"
     )

@@ -8,7 +8,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 
 from agents.cursor import Cursor
-from agents.lags import Lags, Partition
+from agents.lags import Growth, Lags, Partition
 from agents.lane import Lane, LaneState
 
 INPUT, FORWARD = "orders", "app-orders-forward"
@@ -179,3 +179,19 @@ async def test_open_lanes_have_a_lag_without_a_coordinator() -> None:
 
     assert [lags.of((INPUT, number)) for number in range(2)] == [2, 0]
     assert [each.compared for each in lanes] == [0, 1]
+
+
+def test_rate_of_the_last_minute() -> None:
+    """Two measurements make a rate; what is older than a minute does not count, nor what another topic of the name had."""
+    growth = Growth()
+    assert growth.per_second is None
+    growth.note(0.0, 1_000)
+    assert growth.per_second is None
+    growth.note(5.0, 1_050)
+    assert growth.per_second == 10.0
+    for second in range(10, 70, 5):
+        growth.note(float(second), 1_050)
+    assert growth.per_second == 0.0
+    growth.note(70.0, 3)
+    growth.note(75.0, 8)
+    assert growth.per_second == 1.0
