@@ -104,6 +104,7 @@ class Attempts:
         """Whether something must happen before its first message is attempted; if so, the turn rests until then."""
         held, window, offset = turn.held, turn.held.window, turn.offsets[0]
         if self._waits(turn):
+            self.suspects.withdraw(turn)
             return True
         window.resident.recall(offset)
         record = window.record(offset)
@@ -114,6 +115,7 @@ class Attempts:
         dropped = offset in turn.given_up
         if dropped or (not turn.attempt and self._policy.died_of_it(attempts, failures)):
             turn.given_up -= {offset}
+            self.suspects.withdraw(turn)
             park = False if dropped else None
             self._bury(turn, record, DROPPED if dropped else KILLED, park=park)
             return True
@@ -123,8 +125,8 @@ class Attempts:
             suspect = offset < window.suspect_below
             if suspect:
                 last = self._policy.last_before_death(attempts, failures)
-                if (other := self.suspects.begin(turn, last=last)) is not None:
-                    self._resting.until(turn, other, lambda _: self._resting.go_on(turn))
+                if (admitted := self.suspects.begin(turn, last=last)) is not None:
+                    self._resting.until(turn, admitted, lambda _: self._resting.go_on(turn))
                     return True
             turn.begin()
             unsafe = offset >= window.reserved or suspect

@@ -110,6 +110,7 @@ class Dispatcher:
         with contextlib.suppress(ValueError):
             self._partitions.remove(held)
         self._resting.suspend(held)
+        self._attempts.suspects.look()
 
     def resume(self, held: HeldPartition) -> None:
         """Hand out again what is suspended."""

@@ -86,6 +86,30 @@ async def test_hung_suspects(bootstrap: str) -> None:
         assert await bench.letters() == []
 
 
+async def test_a_death_counts_for_no_more_than_handlers(bootstrap: str) -> None:
+    """Many messages may have run when the last process died. No more than can run are written down as begun, so others lose no attempt."""
+    handlers, count = 4, 200
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(0.02 if message.value == b"" else LIMIT_S)
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        first = await bench.start(Recorder())
+        await first.stop()
+        bench.send(hanging(b"suspect"), *(Sent(None, b"other-%d" % each, b"") for each in range(count)))
+        async with Outsider(bench) as outsider:
+            await outsider.write(delivered=1, reserved=10_000, running=1, attempts={0: 1}, commit=True)
+            bench.launch(handler, max_attempts=2, concurrency=handlers)
+            written = []
+            while len(handler.done) < count:
+                progress = await bench.progress()
+                written.append(0 if progress is None else len(progress.attempts))
+
+        assert max(written) <= 1 + handlers
+        assert {attempt for _, offset, attempt in handler.begun if offset} == {1}
+
+
 @pytest.mark.parametrize("kind", ["async", "stubborn"])
 async def test_time_limit(bootstrap: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     """A run that takes too long is a failed attempt, and its place is another's; after the last one it is a dead letter."""

@@ -38,19 +38,19 @@ _WAITING: Final = (
     Mutant(
         "suspects-tried-together",
         "Innocent messages become dead letters with the one that kills its process.",
-        (Patch(_SUSPECTS, "            if last or is_last:\n", "            if False:\n"),),
+        (Patch(_SUSPECTS, "due and not self._alone and", "due and"),),
         "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
     ),
     Mutant(
         "last-attempt-beside-a-lesser-suspect",
         "One that kills its process, and of which a death is not known, takes an innocent message with it for good.",
-        (Patch(_SUSPECTS, "            if last or is_last:\n", "            if last and is_last:\n"),),
+        (Patch(_SUSPECTS, "due and not self._alone and", "due and not any(self._alone.values()) and"),),
         "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
     ),
     Mutant(
         "a-hung-last-attempt-holds-up-all",
         "After a crash one message that hangs stops its partition.",
-        (Patch(_SUSPECTS, "loop.call_later(ISOLATION_S, outlived)", "loop.call_later(3_600, outlived)"),),
+        (Patch(_SUSPECTS, ".call_later(ISOLATION_S, outlived)", ".call_later(3_600, outlived)"),),
         "tests/integration/test_group_lease.py::test_a_hung_last_attempt_holds_up_nobody",
     ),
     Mutant(

@@ -1,0 +1,145 @@
+"""Which attempts begin beside one another after a crash."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ringfence_client import suspects
+from ringfence_client.suspects import Suspects
+from ringfence_client.turns import Turn
+
+
+class _Turn:
+    """A turn as :class:`Suspects` uses it."""
+
+    def __init__(self, number: int, held: Any) -> None:
+        self.offsets = [number]
+        self.held = held
+        self.trial: asyncio.Future[None] | None = None
+        self.counted = True
+
+    def end(self) -> None:
+        assert self.trial is not None
+        self.trial.set_result(None)
+
+
+class _Scene:
+    """A consumer with so many handlers, and turns that ask until they may begin."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.suspects = Suspects(concurrency)
+        self.held = SimpleNamespace(draining=False, window=SimpleNamespace(closed=False))
+        self.begun: list[int] = []
+        self.turns: dict[int, _Turn] = {}
+
+    async def ask(self, number: int, *, last: bool = False) -> None:
+        turn = self.turns[number] = _Turn(number, self.held)
+        self._ask(turn, last)
+        await self.settle()
+
+    def _ask(self, turn: _Turn, last: bool) -> None:
+        admitted = self.suspects.begin(cast("Turn", turn), last=last)
+        if admitted is None:
+            self.begun.append(turn.offsets[0])
+        else:
+            admitted.add_done_callback(lambda _: self._ask(turn, last))
+
+    async def end(self, number: int) -> None:
+        self.turns[number].end()
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+async def test_no_more_are_begun_than_there_are_handlers() -> None:
+    """An attempt counts when it begins: a death must not count for a thousand messages that wait."""
+    scene = _Scene(3)
+    for number in range(1_000):
+        await scene.ask(number)
+    assert scene.begun == [0, 1, 2]
+    for number in range(10):
+        await scene.end(number)
+    assert scene.begun == list(range(13))
+
+
+async def test_a_last_attempt_is_alone() -> None:
+    """It waits for those that run, and those that come wait for it."""
+    scene = _Scene(3)
+    await scene.ask(0)
+    await scene.ask(1, last=True)
+    await scene.ask(2)
+    assert scene.begun == [0]
+    await scene.end(0)
+    assert scene.begun == [0, 1]
+    await scene.end(1)
+    assert scene.begun == [0, 1, 2]
+
+
+async def test_both_lines_move() -> None:
+    """Many last attempts and many others: after each of the first as many of the second begin as there are handlers."""
+    scene = _Scene(2)
+    for number in range(100, 104):
+        await scene.ask(number, last=True)
+    for number in range(8):
+        await scene.ask(number)
+    order: list[int] = []
+    while len(order) < 12:
+        for number in [each for each in scene.begun if each not in order]:
+            order.append(number)
+            await scene.end(number)
+
+    assert order == [100, 0, 1, 101, 2, 3, 102, 4, 5, 103, 6, 7]
+
+
+async def test_isolation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A last attempt that hangs holds up others for so long, and no more; the next one beside it is not counted."""
+    monkeypatch.setattr(suspects, "ISOLATION_S", 0.05)
+    scene = _Scene(3)
+    await scene.ask(0, last=True)
+    await scene.ask(1)
+    await scene.ask(2, last=True)
+    assert scene.begun == [0]
+    assert list(scene.suspects.faults())
+    await asyncio.sleep(0.06)
+    await scene.settle()
+    assert scene.begun == [0, 1]
+    await scene.end(1)
+
+    assert scene.begun == [0, 1, 2]
+    assert (scene.turns[0].counted, scene.turns[2].counted) == (True, False)
+
+
+async def test_suspended_turns_keep_nobody_waiting() -> None:
+    """A partition goes to another consumer while its turns wait, and one of them was told to begin."""
+    scene, away = _Scene(1), SimpleNamespace(draining=False, window=SimpleNamespace(closed=False))
+    await scene.ask(0)
+    for number in (1, 2):
+        turn = scene.turns[number] = _Turn(number, away)
+        assert scene.suspects.begin(cast("Turn", turn), last=number == 1) is not None
+    await scene.ask(3)
+    await scene.end(0)
+    assert scene.begun == [0]
+    away.draining = True
+    scene.suspects.look()
+    await scene.settle()
+
+    assert scene.begun == [0, 3]
+
+
+async def test_one_that_does_something_else_first() -> None:
+    """It was told to begin, and an operator has dropped its message: its place goes to the next one."""
+    scene = _Scene(1)
+    await scene.ask(0)
+    turn = _Turn(1, scene.held)
+    assert scene.suspects.begin(cast("Turn", turn), last=False) is not None
+    await scene.ask(2)
+    await scene.end(0)
+    assert scene.begun == [0]
+    scene.suspects.withdraw(cast("Turn", turn))
+    await scene.settle()
+
+    assert scene.begun == [0, 2]
