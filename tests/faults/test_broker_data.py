@@ -173,10 +173,7 @@ def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Pat
 
 
 def test_changelog_made_again(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
-    """A changelog made again under a running worker: it says so and goes on with what it knows, restarted too.
-
-    Another worker, whose disk knows nothing, accepts resends of what the changelog no longer holds.
-    """
+    """A changelog made again under a running worker: it writes what it knows into the new one, from which another worker knows it too."""
     (flow,), config = _prepare(disturbed, tmp_path, "a")
     changelog = f"{flow.app_id}-{flow.address}-changelog"
     nemesis = RecreatedTopic(flow.bootstrap, changelog, 1, {"cleanup.policy": "compact"})
@@ -199,9 +196,9 @@ def test_changelog_made_again(disturbed: EmbeddedBroker, tmp_path: Path) -> None
         elsewhere = flow.settle(other)
 
     assert nemesis.struck == 1
-    assert "lost its tail and the input did not" in log
+    assert "lost its tail and the input did not" in log or "IDs are kept" in log
     assert wrong(restarted, flow.due) == EXACT
-    assert elsewhere == [*flow.due, *flow.due[:FEW]]
+    assert wrong(elsewhere, flow.due) == EXACT
     assert "Traceback" not in log
 
 

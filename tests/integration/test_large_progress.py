@@ -187,7 +187,7 @@ async def test_refused_progress_is_named(bootstrap: str, caplog: pytest.LogCaptu
         held = running.consumer.partitions[0]
         topic = f"{bench.name}-app-progress"
         bench.send(*_messages(40))
-        await until(lambda: len(handler.offsets) == 4, lambda: str(handler.offsets))
+        await until(lambda: len(handler.begun) == 4, lambda: str(handler.begun))
         kafka.alter_topic(bootstrap, topic, "max.message.bytes", "100")
         await until(
             lambda: f"{topic} has max.message.bytes=100" in held.writer.fault, lambda: held.writer.fault

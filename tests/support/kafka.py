@@ -239,10 +239,10 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> li
         consumer.close()
 
 
-def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0, note: str = "") -> None:
-    """Set the offset of a group without members, as ``kafka-consumer-groups --reset-offsets`` does; that commits no note."""
+def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
+    """Set the offset of a group without members, as ``kafka-consumer-groups --reset-offsets`` does."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset, metadata=note)])
+    request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
     for future in admin.alter_consumer_group_offsets([request]).values():
         future.result(WAIT_S)
 
