@@ -106,7 +106,7 @@ def plan(demand: Demand) -> Plan:
         partitions=partitions,
         lanes=lanes,
         lanes_by=lanes_by,
-        id_cache_size=math.ceil(demand.ids / partitions),
+        id_cache_size=math.ceil(math.ceil(demand.ids) / partitions),
         workers=workers,
         lane_share=lane_share(demand, partitions),
         worker_share=share,
