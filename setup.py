@@ -1,6 +1,7 @@
 """The native core is built where a C compiler is. Elsewhere it is left out with a line, and the distribution is pure."""
 
 import os
+import runpy
 import shlex
 import subprocess
 import sys
@@ -11,10 +12,13 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 PROBE = "#include <Python.h>\nint main(void) { return Py_IsInitialized(); }\n"
+SOURCES = Path("native/src")
+DIGEST = runpy.run_path("native/sources.py")["digest"](SOURCES)
 CORE = Extension(
     "native._core",
-    sorted(str(each) for each in Path("native/src").glob("*.c")),
-    depends=sorted(str(each) for each in Path("native/src").glob("*.h")),
+    sorted(str(each) for each in SOURCES.glob("*.c")),
+    depends=["setup.py", *sorted(str(each) for each in SOURCES.glob("*.h"))],
+    define_macros=[("SOURCES", f'"{DIGEST}"')],
     # No debugging information: it has the folder's name in it, and the same commit is to give the same bytes.
     extra_compile_args=["-O2", "-g0", "-std=c11", "-Wall", "-Wextra", "-Wno-missing-field-initializers"],
     optional=True,

@@ -14,7 +14,7 @@ from native.records import RawRecords
 
 log: Final = logging.getLogger("ringfence.lane")
 
-Decompress = Callable[[int, bytes], bytes | None]
+Decompress = Callable[[int, bytes], bytes | bool | None]
 
 
 class Part(NamedTuple):
@@ -25,6 +25,8 @@ class Part(NamedTuple):
     """Where the next part, or the next fetch, begins."""
     more: bool
     """There is a next part."""
+    large_at: int = -1
+    """Where the batch begins in the fetch that the next part begins with, if it is too large for one part; the records are none."""
 
 
 def parse(
@@ -44,7 +46,7 @@ def parse(
         data: Record batches as the broker sent them.
         begin: Where the fetch began: nothing below is wanted.
         aborted: Producer and first offset of each aborted transaction, in order of the offsets.
-        decompress: Codec and bytes → the bytes; None = somebody else is to say what is wrong with them.
+        decompress: Codec and bytes → the bytes; None = somebody else is to say what is wrong with them; False = they are too many.
         committed: False: what was aborted, and what is not decided, is wanted too.
         start: Where the part before this one ended; None = there is none.
         records_max: So many are enough.
@@ -63,7 +65,7 @@ def parse(
     except Exception:
         log.exception("the native core failed: this fetch is read in Python; internal error, please report")
         return None
-    return None if found is None else Part(RawRecords(found[0]), found[1], found[2])
+    return None if found is None else Part(RawRecords(found[0]), *found[1:])
 
 
 def joined(first: Sequence[Record], later: Sequence[Record]) -> Sequence[Record]:

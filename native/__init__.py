@@ -6,12 +6,17 @@ leaves to it, everything where there is no core, and everything with ``RINGFENCE
 
 import importlib
 import os
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from native.sources import digest
+
 VARIABLE: Final = "RINGFENCE_NATIVE"
-_INTERFACE: Final = 3
+_INTERFACE: Final = 4
 """As in src/module.c: what an earlier build has left may be another."""
+_SOURCES: Final = Path(__file__).parent / "src"
+"""There are none where a wheel is installed: its core is of the same build as its Python."""
 _VALUES: Final = {"": True, "on": True, "off": False}
 
 
@@ -27,6 +32,8 @@ def _load() -> tuple[ModuleType | None, str]:
         )
     if getattr(_core, "INTERFACE", None) != _INTERFACE:
         return None, "Python: the native core is of another version"
+    if (sources := digest(_SOURCES)) and getattr(_core, "SOURCES", "") != sources:
+        return None, "Python: the native core was built from other sources"
     return _core, "native core"
 
 

@@ -38,11 +38,13 @@ def parse(
     start: int,
     aborted: list[tuple[int, int]],
     committed: bool,
-    decompress: Callable[[int, bytes], bytes | None],
+    decompress: Callable[[int, bytes], bytes | bool | None],
     records_max: int,
     bytes_max: int,
     /,
-) -> tuple[Records, int, bool] | None: ...
+) -> tuple[Records, int, bool, int] | None: ...
+def cut(data: bytes, most: int, limit: int, /) -> tuple[int, int]: ...
+def stretch(header: bytes, data: bytes, count: int, begin: int, /) -> Records | None: ...
 def plan(
     records: Records,
     rules: tuple[object, ...],
@@ -68,3 +70,4 @@ def seal(
 def crc32c(data: bytes, by_table: bool, /) -> int: ...
 
 INTERFACE: int
+SOURCES: str

@@ -7,6 +7,8 @@ three quarters of all, and many that are read from their beginning, one after th
 
 from typing import Any, Final, Protocol
 
+from ringfence_kafka.batch_parts import HEADER_BYTES
+
 FETCHING_PART: Final = 4
 """This part of the memory is for what was fetched and not taken yet; the rest for what is kept."""
 RESPONSE_PART: Final = 16
@@ -19,7 +21,6 @@ PARTITION_BYTES_MIN: Final = 2**16
 
 RECORD_BYTES: Final = 200
 """Of a record that is kept, beside the lengths of its parts and what every message costs."""
-HEADER_BYTES: Final = 170
 MESSAGE_BYTES: Final = 450
 """Of each message that is not finished, kept or not: ledger, watermark, offsets."""
 WAITING_BYTES: Final = 1_200

@@ -1,19 +1,20 @@
 """What aiokafka has fetched of a partition, for who reads its bytes otherwise. Knows aiokafka's fetcher as :mod:`ringfence_kafka.records` does."""
 
-import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
-from aiokafka import TopicPartition, codec
+from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
+from ringfence_kafka.batch_parts import BATCH_HEADER_BYTES, PART_BYTES, RecordBytes, batch_end, end_offset
+from ringfence_kafka.decompression import whole
 from ringfence_kafka.records import TolerantRecords
 
-log: Final = logging.getLogger("ringfence.worker")
-
-_DECODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
-    1: codec.gzip_decode, 2: codec.snappy_decode, 3: codec.lz4_decode, 4: codec.zstd_decode,
-}  # fmt: skip
+Cut = Callable[[bytes, int, int], tuple[int, int]]
+"""The core's."""
+Stretch = Callable[[bytes, bytes, int, int], Any]
+"""The core's."""
 
 
 def readable(fetcher: Any, tp: TopicPartition) -> tuple[Any, TolerantRecords] | None:
@@ -35,10 +36,71 @@ def drop(fetcher: Any, tp: TopicPartition) -> None:
     fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
 
 
-def decompress(number: int, data: bytes) -> bytes | None:
-    """A batch's records, by Kafka's number of their compression; None = aiokafka's own reader is to say what is wrong with it."""
+def decompress(number: int, data: bytes) -> bytes | bool | None:
+    """Return a batch's records, by Kafka's number of their codec.
+
+    Returns:
+        None = they are damaged, and aiokafka's reader names the damage. False = they are too many for one part: see :class:`LargeBatch`.
+    """
+    if len(data) > PART_BYTES:
+        return False
     try:
-        return bytes(_DECODERS[number](data))
-    except Exception as error:  # noqa: BLE001 - each library has its own
-        log.debug("a record batch cannot be decompressed: %r", error)
+        found = whole(number, data, PART_BYTES)
+    except (CorruptRecordException, UnsupportedCodecError):
         return None
+    return False if found is None else found
+
+
+class LargeBatch:
+    """A compressed batch that the core reads in parts."""
+
+    def __init__(self, data: bytes, at: int, cut: Cut, stretch: Stretch) -> None:
+        """Decompress nothing yet.
+
+        Args:
+            data: Of the fetch.
+            at: Where the batch begins in it.
+            cut: Finds the ends of records.
+            stretch: Makes records of the bytes between them.
+
+        Raises:
+            CorruptRecordException: the batch cannot be decompressed.
+            UnsupportedCodecError: Kafka has no such codec.
+        """
+        self._header = data[at : at + BATCH_HEADER_BYTES]
+        self._bytes = RecordBytes(self._header, data[at + BATCH_HEADER_BYTES : batch_end(data, at)], cut)
+        self._stretch = stretch
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that this keeps between two parts, about."""
+        return self._bytes.size
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no other part."""
+        return not self._bytes.left
+
+    def next(self, start: int, records_max: int, bytes_max: int) -> tuple[Any, int] | None:
+        """Return the core's records of the next part, from an offset on, and where what follows begins.
+
+        There are none only at the end of the batch.
+
+        Returns:
+            None = it is for aiokafka to read.
+        """
+        try:
+            while not self.ended:
+                data, count = self._bytes.next(bytes_max, records_max)
+                records = self._stretch(self._header, data, count, start)
+                if records is None:
+                    return None
+                if self.ended:
+                    break
+                if len(records):
+                    return records, records.offset(len(records) - 1) + 1
+            else:
+                return self._stretch(self._header, b"", 0, start), end_offset(self._header)
+        except CorruptRecordException:
+            return None
+        return records, end_offset(self._header)

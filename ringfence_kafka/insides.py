@@ -27,7 +27,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 
-from ringfence_kafka import followers, old_formats, rebootstrap
+from ringfence_kafka import batch_parts, followers, old_formats, rebootstrap
 from ringfence_kafka.together import Together
 
 log = logging.getLogger("ringfence.kafka")
@@ -45,6 +45,7 @@ def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
 
 
 PartitionRecords._contains_abort_marker = _contains_abort_marker  # noqa: SLF001
+batch_parts.install()
 old_formats.install()
 followers.install()
 rebootstrap.install()
@@ -206,7 +207,7 @@ def lying(fetcher: Any) -> dict[TopicPartition, int]:
     return {
         tp: 0
         if (found := getattr(each, "_partition_records", None)) is None
-        else found._records.size_in_bytes()  # noqa: SLF001
+        else getattr(found, "size_in_bytes", found._records.size_in_bytes)()  # noqa: SLF001
         for tp, each in fetcher._records.items()  # noqa: SLF001
     }
 

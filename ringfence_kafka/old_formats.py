@@ -4,18 +4,16 @@ Where a fetch begins with such, aiokafka takes all of it for the format of its f
 0 it passes over what is in it, in silence; at a record batch of today it stops.
 """
 
-import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords
-from aiokafka.record.memory_records import MemoryRecords
 
+from ringfence_kafka.batch_parts import LOG_OVERHEAD, Parse, PartedRecords, batch_end
 from ringfence_kafka.wire import NO_TIMESTAMP
 
-_LENGTH: Final = struct.Struct(">8xi")
 _FORMAT_AT: Final = 16
 _FORMAT_OF_TODAY: Final = 2
 
@@ -23,21 +21,24 @@ _FORMAT_OF_TODAY: Final = 2
 class OldRecords:
     """What a fetch brought that begins with an old format: each message, or record batch, by its own."""
 
+    leniently: Parse | None = None
+
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._at = 0
+        self._reading: PartedRecords | None = None
 
     def size_in_bytes(self) -> int:
-        """Of all."""
-        return len(self.data)
+        """Bytes of memory: of the fetch, and of what is decompressed of it."""
+        reading = self._reading
+        return len(self.data) + (0 if reading is None else reading.size_in_bytes() - len(reading.data))
 
     def _end(self) -> int:
-        (length,) = _LENGTH.unpack_from(self.data, self._at)
-        return self._at + _LENGTH.size + max(0, int(length))
+        return batch_end(self.data, self._at)
 
     def has_next(self) -> bool:
         """Whether one is left, and is whole: brokers cut off the last."""
-        return self._at + _LENGTH.size <= len(self.data) and self._end() <= len(self.data)
+        return self._at + LOG_OVERHEAD <= len(self.data) and self._end() <= len(self.data)
 
     def next_batch(self) -> Any:
         """That one.
@@ -46,7 +47,9 @@ class OldRecords:
             CorruptRecordException: it cannot be read.
         """
         begin, self._at = self._at, self._end()
-        return MemoryRecords(self.data[begin : self._at]).next_batch()
+        self._reading = PartedRecords(self.data[begin : self._at])
+        self._reading.leniently = self.leniently
+        return self._reading.next_batch()
 
 
 def begins_old(data: bytes) -> bool:
@@ -55,7 +58,7 @@ def begins_old(data: bytes) -> bool:
 
 
 def _memory_records(data: bytes) -> Any:
-    return OldRecords(data) if begins_old(data) else MemoryRecords(data)
+    return OldRecords(data) if begins_old(data) else PartedRecords(data)
 
 
 _made: Final[Callable[..., Any]] = PartitionRecords._consumer_record  # noqa: SLF001

@@ -5,14 +5,16 @@ had read before. Here the record batch that holds it is read once more, by aioka
 names escaped; what lies before and behind it is read as ever. Until one is met nothing is done that aiokafka does not do.
 """
 
+from functools import partial
 from typing import Any, Final
 
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchPy
-from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
+from aiokafka.record.memory_records import _MemoryRecordsPy
 
+from ringfence_kafka.batch_parts import TAKEN_BYTES, PartedRecords
 from ringfence_kafka.old_formats import OldRecords, begins_old
 from ringfence_kafka.printing import printable
 
@@ -26,17 +28,9 @@ def install() -> None:
     fetcher.PartitionRecords = TolerantRecords
 
 
-class KeptRecords(MemoryRecords):  # type: ignore[misc]
-    """The record batches of a fetch, whose bytes can be had once more."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self.data = data
-
-
-def kept(data: bytes) -> KeptRecords | OldRecords:
-    """The same of any format."""
-    return OldRecords(data) if begins_old(data) else KeptRecords(data)
+def kept(data: bytes) -> PartedRecords | OldRecords:
+    """The record batches of a fetch, of any format, whose bytes can be had once more."""
+    return OldRecords(data) if begins_old(data) else PartedRecords(data)
 
 
 class TolerantRecords(PartitionRecords):  # type: ignore[misc]
@@ -51,8 +45,17 @@ class TolerantRecords(PartitionRecords):  # type: ignore[misc]
         """Offset → what is wrong, of the malformed records that were met."""
         self.raw: Any = None
         """For who reads the bytes otherwise: what it has made of them."""
+        self.bytes_max = TAKEN_BYTES
+        """So much of it is taken at once, or one record."""
         self._fetched_at = self.next_fetch_offset
         self._fetched = self._records
+        if isinstance(self._records, PartedRecords | OldRecords):
+            self._records.leniently = partial(_LenientBatch, malformed=self.malformed)
+
+    def size_in_bytes(self) -> int:
+        """Bytes of memory: of the fetch, and of what reading on takes."""
+        beside = getattr(self.raw, "size", 0)
+        return int(self._records.size_in_bytes()) + int(beside)
 
     @property
     def data(self) -> bytes:
@@ -115,7 +118,7 @@ class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
 
     _buffer: Any
 
-    def __init__(self, buffer: memoryview, malformed: dict[int, str]) -> None:
+    def __init__(self, buffer: bytes | memoryview, malformed: dict[int, str]) -> None:
         super().__init__(buffer)
         self._malformed = malformed
 

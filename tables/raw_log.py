@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from aiokafka import TopicPartition
+from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
 import native
 from native.records import RawRecords
 from ringfence_kafka import fetched
+from ringfence_kafka.fetched import LargeBatch
 from ringfence_kafka.records import TolerantRecords
 
 log: Final = logging.getLogger("ringfence.table")
@@ -33,12 +35,44 @@ def below(records: Sequence[Any], offset: int) -> Sequence[Any]:
 class _Unread:
     """How reading a fetch goes on."""
 
-    __slots__ = ("aborted", "begin", "end", "more")
+    __slots__ = ("aborted", "begin", "end", "large", "more")
 
     def __init__(self, parsed: TolerantRecords) -> None:
         self.begin = self.end = parsed.next_fetch_offset
         self.aborted = list(parsed._aborted_transactions)  # noqa: SLF001
         self.more = True
+        self.large: LargeBatch | None = None
+        """A batch that is read in parts, and has others."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that reading on takes, beside the fetch."""
+        return 0 if self.large is None else self.large.size
+
+    def next(self, data: bytes) -> Any:
+        """The next of the core's records; None = they are for aiokafka to read."""
+        core = native.core
+        if core is None:
+            return None
+        if self.large is None:
+            found = core.parse(
+                data, self.begin, self.end, self.aborted, True, fetched.decompress, RECORDS_AT_ONCE, BYTES_AT_ONCE
+            )  # fmt: skip
+            if found is None or found[3] < 0:
+                if found is not None:
+                    self.end, self.more = found[1:3]
+                return None if found is None else found[0]
+            self.large = LargeBatch(data, found[3], core.cut, core.stretch)
+            start = found[1]
+        else:
+            start = self.end
+        part = self.large.next(start, RECORDS_AT_ONCE, BYTES_AT_ONCE)
+        if part is None or self.large.ended:
+            self.large = None
+        if part is None:
+            return None
+        self.end, self.more = part[1], True
+        return part[0]
 
 
 def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
@@ -55,13 +89,13 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
         parsed.raw = _Unread(parsed)
     unread: _Unread = parsed.raw
     try:
-        found = native.core.parse(
-            parsed.data, unread.begin, unread.end, unread.aborted, True, fetched.decompress, RECORDS_AT_ONCE, BYTES_AT_ONCE
-        )  # fmt: skip
+        core = unread.next(parsed.data)
+    except (CorruptRecordException, UnsupportedCodecError):
+        core = None
     except Exception:
         log.exception("the native core failed: this fetch is read in Python; internal error, please report")
-        found = None
-    if found is None:
+        core = None
+    if core is None:
         if unread.end == unread.begin:
             parsed.raw = False
         else:  # aiokafka reads a fetch from its beginning: what is left comes again in one of its own
@@ -69,7 +103,6 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
         return None
     # Nobody runs it to its end, which is where aiokafka breaks this cycle.
     parsed._records_iterator = None  # noqa: SLF001
-    core, unread.end, unread.more = found
     parsed.next_fetch_offset = unread.end
     result._update_position()  # noqa: SLF001
     if not unread.more:

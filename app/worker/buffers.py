@@ -21,8 +21,10 @@ from agents.batch import BATCH_RECORDS_MAX, Record
 from agents.batch import Held as AnyHeld
 from app.worker import raw_fetch
 from app.worker.raw_fetch import Limits
-from ringfence_client.memory import FETCHING_PART, HEADER_BYTES, Memory
+from ringfence_client.memory import FETCHING_PART, Memory
 from ringfence_kafka import insides
+from ringfence_kafka.batch_parts import HEADER_BYTES
+from ringfence_kafka.records import TolerantRecords
 
 RECORD_BYTES: Final = 900
 """Of a record with its verdict, its slot and what is made of it, beside the lengths of its parts. Measured, with CPython 3.11."""
@@ -244,6 +246,9 @@ class Buffers:
         count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS
         while left > 0 and len(records) < BATCH_RECORDS_MAX:
             count = min(max(1, count), STEP_RECORDS, BATCH_RECORDS_MAX - len(records))
+            parsed = getattr(fetcher._records.get(tp), "_partition_records", None)  # noqa: SLF001
+            if isinstance(parsed, TolerantRecords):
+                parsed.bytes_max = max(1, left // COPIES)
             more = (await fetcher.fetched_records({tp}, timeout=0, max_records=count)).get(tp, [])
             if not more:
                 break

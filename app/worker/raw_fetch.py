@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import READ_COMMITTED
+from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
+import native
 from agents import raw
 from agents.batch import Held
 from agents.raw import Part
 from native.records import RawRecords
 from ringfence_kafka import fetched
+from ringfence_kafka.fetched import LargeBatch
 from ringfence_kafka.records import TolerantRecords
 
 
@@ -43,13 +46,20 @@ class Taken(NamedTuple):
 class _Unread:
     """What the core has read of a fetch and nobody has taken, and how it goes on."""
 
-    __slots__ = ("aborted", "begin", "held", "part")
+    __slots__ = ("aborted", "begin", "held", "large", "part")
 
     def __init__(self, parsed: TolerantRecords) -> None:
         self.begin = parsed.next_fetch_offset
         self.aborted = list(parsed._aborted_transactions)  # noqa: SLF001
         self.part: Part | None = None
         self.held: Held | None = None
+        self.large: LargeBatch | None = None
+        """A batch that is read in parts, and has others."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that reading on takes, beside the fetch."""
+        return 0 if self.large is None else self.large.size
 
 
 def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int], Held]) -> Taken | None:
@@ -83,21 +93,46 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
 
 
 def _next(parsed: TolerantRecords, unread: _Unread, limits: Limits) -> Part | None:
-    """The part behind what was taken."""
-    committed = parsed._isolation_level == READ_COMMITTED  # noqa: SLF001
-    part = raw.parse(
-        parsed.data,
-        unread.begin,
-        unread.aborted,
-        fetched.decompress,
-        committed=committed,
-        start=None if unread.part is None else unread.part.end,
-        records_max=limits.records_max,
-        bytes_max=max(1, limits.bytes_max // limits.copies),
-    )
+    """The part behind what was taken. No more is decompressed than there is room for, or one record."""
+    start = unread.begin if unread.part is None else unread.part.end
+    bytes_max = max(1, limits.bytes_max // limits.copies)
+    if unread.large is not None:
+        part = _of_large(unread, start, limits.records_max, bytes_max)
+    else:
+        part = raw.parse(
+            parsed.data,
+            unread.begin,
+            unread.aborted,
+            fetched.decompress,
+            committed=parsed._isolation_level == READ_COMMITTED,  # noqa: SLF001
+            start=start,
+            records_max=limits.records_max,
+            bytes_max=bytes_max,
+        )
+        if part is not None and part.large_at >= 0:
+            unread.large = _large(parsed.data, part.large_at)
+            part = _of_large(unread, part.end, limits.records_max, bytes_max)
     if unread.part is not None:
         parsed.next_fetch_offset = unread.part.end
     return part
+
+
+def _large(data: bytes, at: int) -> LargeBatch | None:
+    """Return the batch that begins there, to be read in parts; None = it is for aiokafka to read."""
+    if native.core is None:
+        return None
+    try:
+        return LargeBatch(data, at, native.core.cut, native.core.stretch)
+    except (CorruptRecordException, UnsupportedCodecError):
+        return None
+
+
+def _of_large(unread: _Unread, start: int, records_max: int, bytes_max: int) -> Part | None:
+    """The next part of a batch that is too large to be one."""
+    found = None if unread.large is None else unread.large.next(start, records_max, bytes_max)
+    if found is None or unread.large is None or unread.large.ended:
+        unread.large = None
+    return None if found is None else Part(RawRecords(found[0]), found[1], more=True)
 
 
 def _taken(fetcher: Any, tp: TopicPartition, unread: _Unread, part: Part, limits: Limits) -> Taken:

@@ -47,6 +47,8 @@ typedef struct {
 extern PyTypeObject RecordsType;
 Records *records_new(PyObject *buffers, Record *records, Py_ssize_t count);
 PyObject *parse(PyObject *module, PyObject *args);
+PyObject *cut(PyObject *module, PyObject *args);
+PyObject *stretch(PyObject *module, PyObject *args);
 
 /* Bytes that grow. After a failed growth `failed` is set, and whatever is written is dropped. */
 typedef struct {

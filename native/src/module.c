@@ -2,7 +2,7 @@
 #include "core.h"
 
 /* Of this interface: native/__init__.py uses no other. To be raised with each change of a function's arguments or result. */
-enum { INTERFACE = 3 };
+enum { INTERFACE = 4 };
 
 /* crc32c(bytes, by_table): by the table also where the processor has an instruction for it. */
 static PyObject *checksum(PyObject *module, PyObject *args) {
@@ -17,6 +17,8 @@ static PyObject *checksum(PyObject *module, PyObject *args) {
 
 static PyMethodDef functions[] = {
     {"parse", parse, METH_VARARGS, "Records of a fetch from an offset on, and where the next fetch begins; None = ask aiokafka."},
+    {"cut", cut, METH_VARARGS, "Where the whole records among the first bytes end, and how many there are."},
+    {"stretch", stretch, METH_VARARGS, "Records of a part of a batch, from an offset on; None = ask aiokafka."},
     {"plan", plan, METH_VARARGS, "Verdicts and record batches for records; None = ask the path in Python."},
     {"seal", seal, METH_VARARGS, "Write a record batch's header in front of it."},
     {"crc32c", checksum, METH_VARARGS, "CRC-32C of bytes."},
@@ -36,6 +38,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     if (PyType_Ready(&RecordsType) < 0 || PyType_Ready(&IdsType) < 0) return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);
+    if (module != NULL && PyModule_AddStringConstant(module, "SOURCES", SOURCES) < 0) Py_CLEAR(module);
     if (module != NULL && PyModule_AddObjectRef(module, "Records", (PyObject *)&RecordsType) < 0) Py_CLEAR(module);
     if (module != NULL && PyModule_AddObjectRef(module, "Ids", (PyObject *)&IdsType) < 0) Py_CLEAR(module);
     return module;

@@ -96,6 +96,7 @@ typedef struct {
     int64_t *aborted;
     size_t count, room, aborted_count, aborted_room;
     Py_ssize_t records_count;
+    Py_ssize_t large_at; /* where the batch begins in the fetch that is too large for one part; -1 = none does */
 } Found;
 
 /* How much one part may have: it ends with the batch that reaches one of the two. */
@@ -172,7 +173,7 @@ static void end_abort(Found *found, int64_t producer) {
         if (found->aborted[i] == producer) found->aborted[i--] = found->aborted[--found->aborted_count];
 }
 
-/* The buffer of a stretch: the fetch itself, or what its bytes are when they are decompressed. */
+/* The buffer of a stretch: the fetch itself, or what its bytes are when they are decompressed. 2 = they are too many for one part. */
 static int open_stretch(Stretch *stretch, const uint8_t *batch, size_t length, PyObject *buffers, PyObject *decompress) {
     int codec = load_be16(batch + AT_ATTRIBUTES) & CODEC_MASK;
     const uint8_t *records = batch + HEADER_BYTES;
@@ -180,6 +181,10 @@ static int open_stretch(Stretch *stretch, const uint8_t *batch, size_t length, P
     if (crc32c(batch + AT_ATTRIBUTES, length - AT_ATTRIBUTES) != load_be32(batch + AT_CRC)) return 0;
     PyObject *plain = PyObject_CallFunction(decompress, "iy#", codec, records, (Py_ssize_t)(length - HEADER_BYTES));
     if (plain == NULL) return -1;
+    if (plain == Py_False) {
+        Py_DECREF(plain);
+        return 2;
+    }
     if (plain == Py_None || !PyBytes_CheckExact(plain) || PyBytes_GET_SIZE(plain) > INT32_MAX) {
         Py_DECREF(plain);
         return 0;
@@ -241,7 +246,6 @@ static int survey(Found *found, const uint8_t *data, size_t size, PyObject *abor
             *more = 1;
             break;
         }
-        *end = next;
         if (!skip) {
             outcome = -1;
             if (!grown((void **)&found->stretches, &found->room, found->count, sizeof(Stretch))) goto memory;
@@ -252,6 +256,11 @@ static int survey(Found *found, const uint8_t *data, size_t size, PyObject *abor
                                  .begin = at + HEADER_BYTES, .end = at + length, .crc_at = (int32_t)at};
             outcome = open_stretch(stretch, batch, length, buffers, decompress);
             if (outcome <= 0) goto done;
+            if (outcome == 2) { /* a part of its own, or several */
+                *more = 1;
+                if (found->count == 0) found->large_at = (Py_ssize_t)at;
+                break;
+            }
             outcome = 0;
             if ((size_t)count > (stretch->end - stretch->begin) / RECORD_BYTES_MIN) goto done;
             found->count++;
@@ -260,6 +269,7 @@ static int survey(Found *found, const uint8_t *data, size_t size, PyObject *abor
         } else if (!(attributes & CONTROL)) { /* an aborted one is damaged as any other */
             if (crc32c(batch + AT_ATTRIBUTES, length - AT_ATTRIBUTES) != load_be32(batch + AT_CRC)) goto done;
         }
+        *end = next;
         at += length;
     }
     outcome = 1;
@@ -306,7 +316,63 @@ static int read_found(Found *found, PyObject *buffers, const uint8_t *data, int6
     return outcome;
 }
 
-/* parse(data, begin, from, aborted, committed, decompress, records, bytes) -> (Records, end, more) | None */
+/* What read_found() has read, as Records. */
+static Records *records_of(Found *found, PyObject *buffers) {
+    PyObject *kept = PyList_AsTuple(buffers);
+    Records *records = kept == NULL ? NULL : records_new(kept, found->records, found->records_count);
+    Py_XDECREF(kept);
+    if (records != NULL) found->records = NULL;
+    return records;
+}
+
+/* cut(bytes, records, limit) -> (end, count): how many whole records, at most so many, stand within so many of the first bytes. */
+PyObject *cut(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *data;
+    Py_ssize_t most, limit, count = 0;
+    if (!PyArg_ParseTuple(args, "Snn", &data, &most, &limit)) return NULL;
+    const uint8_t *begin = (const uint8_t *)PyBytes_AS_STRING(data), *end = begin;
+    if (limit > PyBytes_GET_SIZE(data)) limit = PyBytes_GET_SIZE(data);
+    Reader reader = {begin, begin, begin + (limit < 0 ? 0 : limit)};
+    for (; count < most; count++) {
+        int ok = 1;
+        int64_t length = next_varint(&reader, &ok);
+        if (!ok || length < 0 || length > reader.end - reader.at) break;
+        end = reader.at += length;
+    }
+    return Py_BuildValue("nn", (Py_ssize_t)(end - begin), count);
+}
+
+/* stretch(header, bytes, count, from) -> Records | None: the records of one batch that these bytes hold, and nothing else. The bytes are
+ * decompressed, and the checksum of the batch was looked at. */
+PyObject *stretch(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *header, *data, *result = NULL, *buffers = NULL;
+    long long from;
+    int count;
+    if (!PyArg_ParseTuple(args, "SSiL", &header, &data, &count, &from)) return NULL;
+    Py_ssize_t size = PyBytes_GET_SIZE(data);
+    const uint8_t *batch = (const uint8_t *)PyBytes_AS_STRING(header);
+    if (PyBytes_GET_SIZE(header) != HEADER_BYTES || size > INT32_MAX || count < 0 || count > size / RECORD_BYTES_MIN)
+        Py_RETURN_NONE;
+    int64_t base = load_be64(batch), next = from;
+    int32_t last = (int32_t)load_be32(batch + AT_LAST_DELTA);
+    if (base < 0 || base > INT64_MAX / 2 || last < 0) Py_RETURN_NONE;
+    Stretch only = {.base_offset = base, .first_time = load_be64(batch + AT_FIRST_TIME),
+                    .max_time = load_be64(batch + AT_MAX_TIME),
+                    .append_time = (load_be16(batch + AT_ATTRIBUTES) & LOG_APPEND_TIME) != 0, .count = count, .last = last,
+                    .end = (size_t)size, .crc_at = -1};
+    Found found = {.stretches = &only, .count = 1};
+    if ((buffers = Py_BuildValue("[O]", data)) == NULL) return NULL;
+    int outcome = read_found(&found, buffers, batch, &next);
+    if (outcome == 0) result = Py_NewRef(Py_None);
+    else if (outcome > 0) result = (PyObject *)records_of(&found, buffers);
+    free(found.records);
+    Py_DECREF(buffers);
+    return result;
+}
+
+/* parse(data, begin, from, aborted, committed, decompress, records, bytes) -> (Records, end, more, large) | None */
 PyObject *parse(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *data, *aborted, *decompress, *result = NULL, *buffers = NULL;
@@ -317,7 +383,7 @@ PyObject *parse(PyObject *module, PyObject *args) {
                           &bounds.records, &bounds.bytes))
         return NULL;
     if (PyBytes_GET_SIZE(data) > INT32_MAX) Py_RETURN_NONE;
-    Found found = {0};
+    Found found = {.large_at = -1};
     const uint8_t *bytes = (const uint8_t *)PyBytes_AS_STRING(data);
     size_t size = (size_t)PyBytes_GET_SIZE(data);
     int64_t next = from, end = begin;
@@ -330,13 +396,9 @@ PyObject *parse(PyObject *module, PyObject *args) {
     if (outcome == 0) {
         result = Py_NewRef(Py_None);
     } else if (outcome > 0) {
-        PyObject *kept = PyList_AsTuple(buffers);
-        Records *records = kept == NULL ? NULL : records_new(kept, found.records, found.records_count);
-        Py_XDECREF(kept);
-        if (records != NULL) {
-            found.records = NULL;
-            result = Py_BuildValue("NLO", records, (long long)end, more ? Py_True : Py_False);
-        }
+        Records *records = records_of(&found, buffers);
+        if (records != NULL)
+            result = Py_BuildValue("NLOn", records, (long long)end, more ? Py_True : Py_False, found.large_at);
     }
     free(found.stretches);
     free(found.records);

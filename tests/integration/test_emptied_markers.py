@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 
 import native
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka import log_reader, records
+from ringfence_kafka import batch_parts, log_reader, records
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import Outgoing, TransactionalProducer
@@ -61,7 +61,7 @@ async def test_read_over(cleaning: EmbeddedBroker, monkeypatch: pytest.MonkeyPat
     assert _emptied(log)
     assert (await _by_reader(settings, topic))[-1:] == ["last"]
     assert (await _by_consumer(cleaning.bootstrap_servers, topic))[-1:] == ["last"]
-    monkeypatch.setattr(fetcher, "MemoryRecords", records.KeptRecords)
+    monkeypatch.setattr(fetcher, "MemoryRecords", batch_parts.PartedRecords)
     monkeypatch.setattr(fetcher, "PartitionRecords", records.TolerantRecords)
     assert (await _by_reader(settings, topic))[-1:] == ["last"]
     if native.core is not None:

@@ -37,7 +37,7 @@ def stored(
     """One record batch; ``end``: the next batch's first offset, where that is not the one after the last record."""
     base = records[0].offset
     transactional = int(bool(more_attributes & TRANSACTIONAL))
-    builder = DefaultRecordBatchBuilder(2, codec, transactional, producer_id, 0, 0, 2**24)
+    builder = DefaultRecordBatchBuilder(2, codec, transactional, producer_id, 0, 0, 2**30)
     for each in records:
         builder.append(each.offset - base, each.timestamp, each.key, each.value, list(each.headers))
     batch = bytearray(builder.build())

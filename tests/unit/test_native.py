@@ -72,3 +72,18 @@ def test_checksums() -> None:
         data = random.Random(length).randbytes(length)
 
         assert {native.core.crc32c(data, each) for each in (False, True)} == {calc_crc32c(data)}
+
+
+def test_a_build_of_other_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A rule of the core changes without its interface: an older build would decide by the older rule."""
+    if native.core is None:
+        pytest.skip(native.spoken)
+    for each in (ROOT / "native" / "src").iterdir():
+        (tmp_path / each.name).write_bytes(each.read_bytes())
+    monkeypatch.setattr(native, "_SOURCES", tmp_path)
+    same = native._load()
+    changed = tmp_path / "plan.c"
+    changed.write_bytes(changed.read_bytes() + b"/* another rule */")
+
+    assert same == (native.core, "native core")
+    assert native._load() == (None, "Python: the native core was built from other sources")

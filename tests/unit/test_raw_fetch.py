@@ -22,8 +22,8 @@ from app.worker.buffers import (
     Held,
 )
 from native.records import RawRecords
-from ringfence_client.memory import HEADER_BYTES
-from ringfence_kafka.records import KeptRecords, TolerantRecords
+from ringfence_kafka.batch_parts import HEADER_BYTES, PartedRecords
+from ringfence_kafka.records import TolerantRecords
 from tests.support.malformed import Latin1, Raw, batch
 from tests.support.raw import Stored, marker, stored
 
@@ -49,7 +49,7 @@ class Fetched(Fetcher):  # type: ignore[misc]
     def answer(self, data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> None:
         """A fetch from the position on."""
         records = TolerantRecords(
-            TP, KeptRecords(data), list(aborted), self.position, None, None, True, READ_COMMITTED
+            TP, PartedRecords(data), list(aborted), self.position, None, None, True, READ_COMMITTED
         )
         self._records[TP] = FetchResult(TP, assignment=self.assignment, partition_records=records, backoff=0)
 

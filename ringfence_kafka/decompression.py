@@ -1,0 +1,277 @@
+"""Decompresses the records of a batch in parts. No I/O.
+
+A record batch that is small while it is compressed may have any size afterwards: 25 kB of zstd hold half a gigabyte of legal records.
+Nobody here decompresses more than they ask for. Two codecs have a block that comes at once: a block of lz4 has 4 MiB at most, and one
+of snappy 22 times its compressed bytes. The window of zstd is as large as its frame says, up to 128 MiB.
+"""
+
+import struct
+import threading
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import cramjam
+import lz4.frame
+import zstandard
+from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
+
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+"""Kafka's numbers, in the attributes of a record batch."""
+INPUT_BYTES: Final = 2**16
+"""Compressed bytes that a library is given at once: it keeps a copy of what it does not need yet."""
+SNAPPY_GROWTH_MAX: Final = 32
+"""Above the format's own limit: the densest element copies 64 bytes by 3. A block that claims more is damaged."""
+LARGE_WINDOW_BYTES: Final = 8 * 2**20
+"""A process keeps one window above this size at a time."""
+
+_GZIP_WINDOW: Final = 31
+_GZIP_BYTES: Final = 2**16
+_XERIAL: Final = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+_BLOCK_LENGTH: Final = struct.Struct(">i")
+_T = TypeVar("_T")
+
+
+class _Reader(Protocol):
+    """One library, with a batch to decompress."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, at most so many; none at the end."""
+        ...
+
+
+class _Gzip:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self._input = b""
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+
+    def read(self, size: int) -> bytes:
+        while True:
+            if self._member.eof and not self._next_member():
+                return b""
+            if not self._input:
+                self._input = self._data[self._at : self._at + INPUT_BYTES]
+                self._at += len(self._input)
+            ends = not self._input
+            found = self._member.decompress(self._input, size)
+            self._input = self._member.unconsumed_tail
+            if found:
+                return found
+            if ends and not self._member.eof:
+                raise EOFError("the compressed bytes end before their stream does")
+
+    def _next_member(self) -> bool:
+        """Begin the next stream of the same bytes. Zeros may stand between the two."""
+        self._at -= len(self._member.unused_data)
+        self._input = b""
+        while self._data[self._at : self._at + 1] == b"\x00":
+            self._at += 1
+        if self._at >= len(self._data):
+            return False
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        return True
+
+
+class _Snappy:
+    def __init__(self, data: bytes) -> None:
+        self._blocks = _snappy_blocks(data)
+        self._block = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        while not self._block:
+            block = next(self._blocks, None)
+            if block is None:
+                return b""
+            claimed = cramjam.snappy.decompress_raw_len(block)
+            if claimed > SNAPPY_GROWTH_MAX * len(block):
+                raise ValueError(f"a snappy block of {len(block)} bytes claims to have {claimed}")
+            self._block = memoryview(cast("Any", cramjam.snappy.decompress_raw(block)))
+        found, self._block = self._block[:size], self._block[size:]
+        return bytes(found)
+
+
+def _snappy_blocks(data: bytes) -> Iterator[memoryview]:
+    """Yield each compressed block: Java's library frames them, others send one without a frame."""
+    view = memoryview(data)
+    if not data.startswith(_XERIAL):
+        yield view
+        return
+    at = len(_XERIAL)
+    while at < len(data):
+        (length,) = _BLOCK_LENGTH.unpack_from(data, at)
+        at += _BLOCK_LENGTH.size
+        if not 0 <= length <= len(data) - at:
+            raise ValueError(f"a snappy block of {length} bytes stands where {len(data) - at} are left")
+        yield view[at : at + length]
+        at += length
+
+
+class _Lz4:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self._frame: Any = lz4.frame.LZ4FrameDecompressor()
+
+    def read(self, size: int) -> bytes:
+        while not self._frame.eof:
+            given = b""
+            if self._frame.needs_input:
+                given = self._data[self._at : self._at + INPUT_BYTES]
+                self._at += len(given)
+                if not given:
+                    raise EOFError("the compressed bytes end before their frame does")
+            found: bytes = self._frame.decompress(given, size)
+            if found:
+                return found
+        return b""
+
+
+def _zstd(data: bytes) -> Any:
+    return zstandard.ZstdDecompressor().stream_reader(data, read_size=INPUT_BYTES, read_across_frames=True)
+
+
+_READERS: Final[Mapping[int, Callable[[bytes], _Reader]]] = {
+    GZIP: _Gzip, SNAPPY: _Snappy, LZ4: _Lz4, ZSTD: _zstd,
+}  # fmt: skip
+
+
+def _window(codec: int, data: bytes) -> int:
+    """Return how many bytes a library keeps while it decompresses these."""
+    if codec == ZSTD:
+        return int(zstandard.get_frame_parameters(data).window_size)
+    if codec == SNAPPY:
+        return max((cramjam.snappy.decompress_raw_len(each) for each in _snappy_blocks(data)), default=0)
+    if codec == LZ4:  # a block as it came, and as it is decompressed
+        return 2 * int(lz4.frame.get_frame_info(data)["block_size"])
+    return _GZIP_BYTES
+
+
+class Stream:
+    """The decompressed bytes of one record batch, read in order."""
+
+    def __init__(self, codec: int, data: bytes) -> None:
+        """Decompress nothing yet.
+
+        Args:
+            codec: Kafka's number.
+            data: The records of the batch, as they are compressed.
+
+        Raises:
+            UnsupportedCodecError: Kafka has no such codec.
+            CorruptRecordException: the bytes do not begin as that codec does.
+        """
+        if codec not in _READERS:
+            raise UnsupportedCodecError(f"Unknown compression codec {codec:#04x}")
+        self._codec = codec
+        self._data = data
+        self._at = 0
+        self._reader: _Reader | None = None
+        self.window: int = _sound(lambda: _window(codec, data))
+        """Bytes that the library keeps between two calls, about."""
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes: so many, or fewer at the end.
+
+        Raises:
+            CorruptRecordException: the bytes are damaged.
+        """
+        if self.window <= LARGE_WINDOW_BYTES:
+            return self._filled(size)
+        with _turn.lock:
+            holder = _turn.holder()
+            if holder is not self:
+                if holder is not None:
+                    holder._reader = None  # noqa: SLF001 - it begins again when it is read again
+                _turn.holder = weakref.ref(self)
+            return self._filled(size)
+
+    def close(self) -> None:
+        """Give back the window; nothing more is read."""
+        self._reader = None
+
+    def _filled(self, size: int) -> bytes:
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = _sound(lambda: _READERS[self._codec](self._data))
+            skipped = 0
+            while skipped < self._at:  # another stream has taken its window meanwhile
+                again = min(INPUT_BYTES, self._at - skipped)
+                skipped += len(_sound(partial(reader.read, again)))
+        found = _sound(partial(reader.read, size))
+        if 0 < len(found) < size:
+            parts = [found]
+            left = size - len(found)
+            while left and (more := _sound(partial(reader.read, left))):
+                parts.append(more)
+                left -= len(more)
+            found = b"".join(parts)
+        self._at += len(found)
+        return found
+
+
+class _Turn:
+    """Which stream with a large window has it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.holder: Callable[[], Stream | None] = lambda: None
+
+
+_turn: Final = _Turn()
+
+
+def _sound(act: Callable[[], _T]) -> _T:
+    """Return what a library returns.
+
+    Raises:
+        CorruptRecordException: the library raises; each has its own errors.
+        MemoryError: the process has no memory left, which says nothing of the bytes.
+    """
+    try:
+        return act()
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise CorruptRecordException(f"the records cannot be decompressed: {error!r}") from error
+
+
+class _Local(threading.local):
+    """The decompressor of a thread: to make one costs more than a small batch."""
+
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_local: Final = _Local()
+
+
+def _zstd_at_once(data: bytes, most: int) -> bytes | None:
+    """Return the bytes of one small frame; None = a stream is to read it, and to name what is wrong with it."""
+    try:
+        frame = zstandard.get_frame_parameters(data)
+        claimed = 0 if frame.content_size == zstandard.CONTENTSIZE_UNKNOWN else frame.content_size
+        if claimed > most or frame.window_size > LARGE_WINDOW_BYTES:
+            return None
+        return _local.decompressor.decompress(data, max_output_size=most, allow_extra_data=False)
+    except zstandard.ZstdError:
+        return None
+
+
+def whole(codec: int, data: bytes, most: int) -> bytes | None:
+    """Return all decompressed bytes of a batch; None = they are more than so many.
+
+    Raises:
+        UnsupportedCodecError: Kafka has no such codec.
+        CorruptRecordException: the bytes are damaged.
+    """
+    if codec == ZSTD and (at_once := _zstd_at_once(data, most)) is not None:
+        return at_once
+    stream = Stream(codec, data)
+    if stream.window > LARGE_WINDOW_BYTES:
+        return None
+    found = stream.read(most + 1)
+    return None if len(found) > most else found

@@ -1,0 +1,55 @@
+"""A batch of a few kilobytes that holds hundreds of megabytes: worker, bridge and consumer read it in parts."""
+
+import asyncio
+from pathlib import Path
+
+from tests.support import kafka
+from tests.support.bridges import BridgeProcess, table
+from tests.support.consumers import ConsumerProcess
+from tests.support.large_batches import large_batch, send_batch
+from tests.support.worker import RingfenceProcess, configure, wait_for, worker
+
+MIB = 2**20
+COUNT, SIZE = 200, 900_000
+PEAK_BYTES_MAX = 220 * MIB
+"""Of a process with buffers of 128 MiB. Read at once, the batch alone takes twice its 172 MiB."""
+
+
+def _peak(process: RingfenceProcess) -> int:
+    """The largest resident size of a process, bytes."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return int(dict(line.split(":", 1) for line in lines)["VmHWM"].split()[0]) * 1024
+
+
+def test_memory_stays_bounded(bootstrap: str, tmp_path: Path) -> None:
+    """All records come once, in order. A second address goes on meanwhile."""
+    name = kafka.unique("large")
+    source, beside = f"{name}-source", f"{name}-beside"
+    config = configure(
+        tmp_path, bootstrap, name, [{"name": name, "partitions": 1}, {"name": beside, "partitions": 1}]
+    )
+    bridge = {"name": f"{name}-bridge", "source_topic": source, "target_address": name}
+    with config.open("a") as file:
+        file.write(table("[[bridges]]", bridge) + table("[bridges.target]", {"bootstrap_servers": bootstrap}))
+    kafka.create_topics(bootstrap, {source: (1, {})})
+    forwarding = BridgeProcess(config, f"{name}-bridge")
+    consumer = ConsumerProcess(config, f"{name}-consumer", name, f"{name}-group")
+    with worker(config, "w") as process:
+        try:
+            forwarding.start()
+            consumer.start()
+            consumer.wait_ready()
+            for topic, key in ((source, b"bridged"), (name, b"direct"), (f"{name}.accepted", b"planted")):
+                asyncio.run(send_batch(bootstrap, topic, large_batch(COUNT, SIZE, key)))
+            kafka.send(bootstrap, beside, [kafka.Sent(b"1", b"group", b"beside")])
+            kafka.wait_count(bootstrap, f"{beside}.accepted", 1)
+            wait_for(
+                lambda: consumer.health()[1].get("counts", {}).get("finished") == 3 * COUNT,
+                lambda: f"{process.health()}\n{consumer.health()}\n{forwarding.log()}",
+            )
+            peaks = {each.name: _peak(each) for each in (process, forwarding, consumer)}
+        finally:
+            consumer.destroy()
+            forwarding.destroy()
+
+    assert max(peaks.values()) < PEAK_BYTES_MAX, peaks

@@ -1,0 +1,193 @@
+"""No batch is decompressed beyond what is asked for, whatever its codec, its framing and its size."""
+
+import os
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+from aiokafka import codec
+from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
+
+from ringfence_kafka import decompression
+from ringfence_kafka.decompression import GZIP, LZ4, SNAPPY, ZSTD, Stream, whole
+
+MIB: Final = 2**20
+Compress = Callable[[bytes], bytes]
+
+
+def _linked(data: bytes) -> bytes:
+    return bytes(lz4.frame.compress(data, block_linked=True, content_checksum=True, store_size=True))
+
+
+def _two_frames(data: bytes) -> bytes:
+    half = len(data) // 2
+    return bytes(codec.zstd_encode(data[:half]) + codec.zstd_encode(data[half:]))
+
+
+def _two_members(data: bytes) -> bytes:
+    half = len(data) // 2
+    return bytes(codec.gzip_encode(data[:half]) + b"\0\0" + codec.gzip_encode(data[half:]) + b"\0")
+
+
+def _without_size(data: bytes) -> bytes:
+    """As Java's client compresses: the frame does not tell how much it holds."""
+    compressor = zstandard.ZstdCompressor().compressobj()
+    return bytes(compressor.compress(data) + compressor.flush())
+
+
+WAYS: Final[dict[str, tuple[int, Compress]]] = {
+    "gzip": (GZIP, codec.gzip_encode),
+    "gzip, two members": (GZIP, _two_members),
+    "snappy, framed": (SNAPPY, codec.snappy_encode),
+    "snappy, raw block": (SNAPPY, lambda data: bytes(codec.snappy_encode(data, xerial_compatible=False))),
+    "lz4": (LZ4, codec.lz4_encode),
+    "lz4, linked blocks": (LZ4, _linked),
+    "lz4, blocks of 4 MiB": (LZ4, lambda data: bytes(lz4.frame.compress(data, block_size=7))),
+    "zstd": (ZSTD, codec.zstd_encode),
+    "zstd, two frames": (ZSTD, _two_frames),
+    "zstd, size unknown": (ZSTD, _without_size),
+}
+ALL = pytest.mark.parametrize("way", WAYS)
+
+
+def _text(size: int) -> bytes:
+    return b"".join(random.Random(size).choice([b"group", b"value", b"\0\1\2"]) for _ in range(size // 4))
+
+
+@ALL
+@pytest.mark.parametrize("size", [0, 1, 100, 70_000, 300_000])
+def test_same_bytes(way: str, size: int) -> None:
+    """In steps of any size: what was compressed, and then nothing."""
+    number, compress = WAYS[way]
+    data = _text(size)
+    compressed = compress(data)
+    steps = random.Random(size)
+    stream, found = Stream(number, compressed), []
+    while part := stream.read(most := steps.choice([1, 7, 1_000, 40_000])):
+        assert len(part) <= most
+        found.append(part)
+
+    assert b"".join(found) == data
+    assert whole(number, compressed, len(data)) == data
+    assert not data or whole(number, compressed, len(data) - 1) is None
+
+
+@ALL
+def test_cut_off(way: str) -> None:
+    """Bytes that end too soon give what there is at most: never something else, and never without end."""
+    number, compress = WAYS[way]
+    data = _text(100_000)
+    compressed = compress(data)
+    for length in range(0, len(compressed), 1 + len(compressed) // 50):
+        try:
+            found = whole(number, compressed[:length], len(data))
+        except CorruptRecordException:
+            continue
+        assert found is not None
+        assert data.startswith(found)
+
+
+def test_damage_is_named() -> None:
+    """Every library has errors of its own; here they are one."""
+    for number, _ in WAYS.values():
+        with pytest.raises(CorruptRecordException, match="cannot be decompressed"):
+            whole(number, b"\xff" * 40, 1_000)
+    with pytest.raises(UnsupportedCodecError):
+        Stream(5, b"")
+
+
+def test_a_snappy_block_claims_too_much() -> None:
+    """A block of 20 bytes claims 4 GiB, which no block of that size holds: it is refused before memory is taken for it."""
+    claim = b"\xff\xff\xff\xff\x0f" + b"\0" * 15
+    for data in (claim, decompression._XERIAL + struct.pack(">i", len(claim)) + claim):
+        with pytest.raises(CorruptRecordException, match="claims to have"):
+            Stream(SNAPPY, data).read(10)
+
+
+@pytest.mark.parametrize(
+    "way", ["gzip", "snappy, framed", "lz4", "lz4, blocks of 4 MiB", "zstd, size unknown"]
+)
+def test_the_peak_is_small(way: str) -> None:
+    """A part of 64 KiB is read of 64 MiB: memory grows by the part and the library's window, and by no more."""
+    number, compress = WAYS[way]
+    compressed = compress(bytes(64 * MIB))
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        before = _peak()
+        stream = Stream(number, compressed)
+        for _ in range(20):
+            stream.read(2**16)
+        os.write(write, b"%d" % (_peak() - before))
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    grown = int(os.read(read, 100))
+    os.close(read)
+
+    assert grown < 24 * MIB
+
+
+def _peak() -> int:
+    """The largest resident size of this process from now on, in bytes: the mark is set back to the present size first."""
+    status = Path("/proc/self/status").read_text()
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    resident = int(fields["VmHWM"].split()[0]) * 1024
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident
+
+
+def test_one_large_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches whose frames ask for large windows are read by turns: only one has its window, and both come whole."""
+    monkeypatch.setattr(decompression, "LARGE_WINDOW_BYTES", 100)
+    texts = [_text(300_000), _text(200_000)]
+    streams = [Stream(ZSTD, _without_size(each)) for each in texts]
+    found: list[list[bytes]] = [[], []]
+    for number in [0, 1] * 8:
+        found[number].append(streams[number].read(30_000))
+        assert streams[1 - number]._reader is None
+
+    assert [b"".join(each) for each in found] == [each[:240_000] for each in texts]
+
+
+def test_a_stream_that_nobody_has_keeps_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is dropped in the middle of a batch is gone: the next one finds nobody who has the turn."""
+    monkeypatch.setattr(decompression, "LARGE_WINDOW_BYTES", 100)
+    stream = Stream(ZSTD, _without_size(_text(100_000)))
+    stream.read(10)
+    assert decompression._turn.holder() is stream
+    del stream
+
+    assert decompression._turn.holder() is None
+
+
+def test_no_memory_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process without memory does not say that the bytes are damaged."""
+
+    def without_memory(_: bytes) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr(cramjam.snappy, "decompress_raw", without_memory)
+    with pytest.raises(MemoryError):
+        whole(SNAPPY, codec.snappy_encode(b"text"), 100)
+
+
+def test_gzip_checks_its_sum() -> None:
+    """A sum that does not fit the bytes is damage."""
+    compressed = bytearray(codec.gzip_encode(b"text" * 100))
+    compressed[-8] ^= 1
+    with pytest.raises(CorruptRecordException):
+        whole(GZIP, bytes(compressed), 1_000)
+
+
+def test_small_ones_come_at_once() -> None:
+    """Within the limit all bytes come, above it none, whatever the frame says of its size; a second frame is read too."""
+    data = random.Random(1).randbytes(1_000) * 20
+    for number, compress in WAYS.values():
+        for most in (len(data) - 1, len(data), len(data) + 1):
+            assert decompression.whole(number, compress(data), most) == (data if most >= len(data) else None)
