@@ -6,7 +6,7 @@ uncompressed, which aiokafka reads as ever; the next part is decompressed when i
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException
@@ -14,6 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
 from ringfence_kafka.decompression import Stream
+from ringfence_kafka.oversized import replace
 
 PART_BYTES: Final = 2**19
 """Decompressed at once, but at least one record."""
@@ -65,16 +66,28 @@ def end_offset(header: bytes) -> int:
     return int(base) + int(last) + 1
 
 
+class Oversized(NamedTuple):
+    """Records that are too large to be read whole: see :mod:`ringfence_kafka.oversized`."""
+
+    limit: int
+    """Bytes that a record may have."""
+    malformed: dict[int, str]
+    """By offset, why a record was replaced."""
+
+
 class RecordBytes:
     """The bytes of a compressed batch's records, cut at the ends of records."""
 
-    def __init__(self, header: bytes, compressed: bytes, cut: Cut | None = None) -> None:
+    def __init__(
+        self, header: bytes, compressed: bytes, cut: Cut | None = None, oversized: "Oversized | None" = None
+    ) -> None:
         """Decompress nothing yet.
 
         Args:
             header: The batch's first 61 bytes.
             compressed: What stands behind them.
             cut: Does quickly what :func:`whole_records` does; None = that does it.
+            oversized: Takes notes of records that are replaced; None = records of any size are read whole.
 
         Raises:
             CorruptRecordException: the bytes do not begin as their codec does.
@@ -86,6 +99,8 @@ class RecordBytes:
         self._bytes = b""
         self._ended = False
         self._cut = cut or whole_records
+        self._begin: int = _OFFSETS.unpack_from(header)[0]
+        self._oversized = oversized
 
     @property
     def size(self) -> int:
@@ -109,18 +124,37 @@ class RecordBytes:
             return found, count
         end, count = self._cut(self._bytes, min(records_max, self.left), bytes_max)
         while not count:  # one record has more, or its length is cut off
-            before = len(self._bytes)
-            self._fill(record_end(self._bytes))
+            before, end = len(self._bytes), record_end(self._bytes)
+            if self._oversized is not None and end > max(self._oversized.limit, before + 1):
+                found = self._replaced(self._oversized)
+                self._end_well()
+                return found, 1
+            self._fill(end)
             end, count = self._cut(self._bytes, 1, len(self._bytes))
             if not count and len(self._bytes) == before:
                 raise CorruptRecordException(f"the batch ends {self.left} records before its header says")
         found, self._bytes = self._bytes[:end], self._bytes[end:]
         self.left -= count
+        self._end_well()
+        return found, count
+
+    def _replaced(self, oversized: "Oversized") -> bytes:
+        found = replace(self._pull, oversized.limit)
+        oversized.malformed[self._begin + found.offset_delta] = found.reason
+        self.left -= 1
+        return found.data
+
+    def _pull(self, size: int) -> bytes:
+        self._fill(size)
+        found, self._bytes = self._bytes[:size], self._bytes[size:]
+        return found
+
+    def _end_well(self) -> None:
+        """Make sure that nothing stands behind the last record."""
         if not self.left:
             self._fill(len(self._bytes) + 1)
             if self._bytes:
                 raise CorruptRecordException("bytes stand behind the last record of the batch")
-        return found, count
 
     def _fill(self, size: int) -> None:
         """Have so many bytes, or all that are left."""
@@ -188,15 +222,19 @@ def uncompressed(header: bytes, records: bytes, count: int) -> bytes:
 class PartedBatch:
     """A compressed batch as aiokafka's :class:`PartitionRecords` iterates over it."""
 
-    def __init__(self, batch: Any, data: bytes, leniently: Parse | None) -> None:
+    def __init__(
+        self, batch: Any, data: bytes, leniently: Parse | None, oversized: Oversized | None = None
+    ) -> None:
         """Decompress nothing yet.
 
         Args:
             batch: aiokafka's, which has not decompressed it.
             data: Its bytes.
             leniently: Makes a part's records where a header name is not UTF-8; None = that is an error.
+            oversized: Takes notes of records that are replaced; None = records of any size are read whole.
         """
         self._batch = batch
+        self._oversized = oversized
         self._header = data[:BATCH_HEADER_BYTES]
         self._data = data
         self._leniently = leniently
@@ -243,7 +281,9 @@ class PartedBatch:
         if self._records is None:
             if not count_of(self._header):  # the broker's cleaner has left none
                 return False
-            self._records = RecordBytes(self._header, self._data[BATCH_HEADER_BYTES:])
+            self._records = RecordBytes(
+                self._header, self._data[BATCH_HEADER_BYTES:], oversized=self._oversized
+            )
         if not self._records.left:
             self._part_bytes = b""
             return False
@@ -258,6 +298,7 @@ class PartedRecords(MemoryRecords):  # type: ignore[misc]
     """The record batches of a fetch, of which compressed ones are read in parts."""
 
     leniently: Parse | None = None
+    oversized: Oversized | None = None
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -277,7 +318,9 @@ class PartedRecords(MemoryRecords):  # type: ignore[misc]
         begin, self._at = self._at, batch_end(self.data, self._at)
         self._reading = None
         if codec_of(self.data, begin):
-            batch = self._reading = PartedBatch(batch, self.data[begin : self._at], self.leniently)
+            batch = self._reading = PartedBatch(
+                batch, self.data[begin : self._at], self.leniently, self.oversized
+            )
         return batch
 
     def size_in_bytes(self) -> int:

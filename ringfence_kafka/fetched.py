@@ -7,7 +7,14 @@ from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
-from ringfence_kafka.batch_parts import BATCH_HEADER_BYTES, PART_BYTES, RecordBytes, batch_end, end_offset
+from ringfence_kafka.batch_parts import (
+    BATCH_HEADER_BYTES,
+    PART_BYTES,
+    Oversized,
+    RecordBytes,
+    batch_end,
+    end_offset,
+)
 from ringfence_kafka.decompression import whole
 from ringfence_kafka.records import TolerantRecords
 
@@ -54,7 +61,9 @@ def decompress(number: int, data: bytes) -> bytes | bool | None:
 class LargeBatch:
     """A compressed batch that the core reads in parts."""
 
-    def __init__(self, data: bytes, at: int, cut: Cut, stretch: Stretch) -> None:
+    def __init__(
+        self, data: bytes, at: int, cut: Cut, stretch: Stretch, oversized: Oversized | None = None
+    ) -> None:
         """Decompress nothing yet.
 
         Args:
@@ -62,13 +71,16 @@ class LargeBatch:
             at: Where the batch begins in it.
             cut: Finds the ends of records.
             stretch: Makes records of the bytes between them.
+            oversized: Takes notes of records that are replaced; None = records of any size are read whole.
 
         Raises:
             CorruptRecordException: the batch cannot be decompressed.
             UnsupportedCodecError: Kafka has no such codec.
         """
         self._header = data[at : at + BATCH_HEADER_BYTES]
-        self._bytes = RecordBytes(self._header, data[at + BATCH_HEADER_BYTES : batch_end(data, at)], cut)
+        self._bytes = RecordBytes(
+            self._header, data[at + BATCH_HEADER_BYTES : batch_end(data, at)], cut, oversized
+        )
         self._stretch = stretch
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, Final
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords
 
-from ringfence_kafka.batch_parts import LOG_OVERHEAD, Parse, PartedRecords, batch_end
+from ringfence_kafka.batch_parts import LOG_OVERHEAD, Oversized, Parse, PartedRecords, batch_end
 from ringfence_kafka.wire import NO_TIMESTAMP
 
 _FORMAT_AT: Final = 16
@@ -22,6 +22,7 @@ class OldRecords:
     """What a fetch brought that begins with an old format: each message, or record batch, by its own."""
 
     leniently: Parse | None = None
+    oversized: Oversized | None = None
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -48,7 +49,7 @@ class OldRecords:
         """
         begin, self._at = self._at, self._end()
         self._reading = PartedRecords(self.data[begin : self._at])
-        self._reading.leniently = self.leniently
+        self._reading.leniently, self._reading.oversized = self.leniently, self.oversized
         return self._reading.next_batch()
 
 

@@ -14,8 +14,9 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
-from ringfence_kafka.batch_parts import TAKEN_BYTES, PartedRecords
+from ringfence_kafka.batch_parts import TAKEN_BYTES, Oversized, PartedRecords
 from ringfence_kafka.old_formats import OldRecords, begins_old
+from ringfence_kafka.oversized import RECORD_BYTES_MAX
 from ringfence_kafka.printing import printable
 
 NAME_SHOWN_MAX: Final = 100
@@ -36,6 +37,8 @@ def kept(data: bytes) -> PartedRecords | OldRecords:
 class TolerantRecords(PartitionRecords):  # type: ignore[misc]
     """The records of a fetch, those included that aiokafka cannot read."""
 
+    record_bytes_max = RECORD_BYTES_MAX
+    """A record of a compressed batch that has more is replaced by sizes and digests, and is malformed."""
     _records: Any
     _records_iterator: Any
 
@@ -47,10 +50,12 @@ class TolerantRecords(PartitionRecords):  # type: ignore[misc]
         """For who reads the bytes otherwise: what it has made of them."""
         self.bytes_max = TAKEN_BYTES
         """So much of it is taken at once, or one record."""
+        self.oversized = Oversized(self.record_bytes_max, self.malformed)
         self._fetched_at = self.next_fetch_offset
         self._fetched = self._records
         if isinstance(self._records, PartedRecords | OldRecords):
             self._records.leniently = partial(_LenientBatch, malformed=self.malformed)
+            self._records.oversized = self.oversized
 
     def size_in_bytes(self) -> int:
         """Bytes of memory: of the fetch, and of what reading on takes."""

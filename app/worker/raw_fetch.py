@@ -110,19 +110,19 @@ def _next(parsed: TolerantRecords, unread: _Unread, limits: Limits) -> Part | No
             bytes_max=bytes_max,
         )
         if part is not None and part.large_at >= 0:
-            unread.large = _large(parsed.data, part.large_at)
+            unread.large = _large(parsed, part.large_at)
             part = _of_large(unread, part.end, limits.records_max, bytes_max)
     if unread.part is not None:
         parsed.next_fetch_offset = unread.part.end
     return part
 
 
-def _large(data: bytes, at: int) -> LargeBatch | None:
+def _large(parsed: TolerantRecords, at: int) -> LargeBatch | None:
     """Return the batch that begins there, to be read in parts; None = it is for aiokafka to read."""
     if native.core is None:
         return None
     try:
-        return LargeBatch(data, at, native.core.cut, native.core.stretch)
+        return LargeBatch(parsed.data, at, native.core.cut, native.core.stretch, parsed.oversized)
     except (CorruptRecordException, UnsupportedCodecError):
         return None
 

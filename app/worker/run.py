@@ -27,7 +27,7 @@ from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
 from app.worker import membership, warming, web
 from app.worker.assignor import LaneAssignor
-from app.worker.buffers import Buffers
+from app.worker.buffers import COPIES, Buffers
 from app.worker.connecting import connected
 from app.worker.group import GroupOwnership, join_again, member_id
 from app.worker.metrics import Metrics
@@ -46,6 +46,8 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
 from ringfence_kafka.group_watch import GroupWatch
+from ringfence_kafka.oversized import RECORD_BYTES_MAX
+from ringfence_kafka.records import TolerantRecords
 from ringfence_kafka.security import ssl_context
 from ringfence_kafka.together import StoppedError
 from ringfence_kafka.transaction import feature
@@ -174,6 +176,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
     app.transport.buffers = Buffers(settings.app.buffer_bytes_max)
+    TolerantRecords.record_bytes_max = max(RECORD_BYTES_MAX, settings.app.buffer_bytes_max // COPIES)
     app.transport.spacing = Spacing(settings.app.latency_target_ms / 1000)
     app.transport.buffers.large = collector.give_back_large
     app.transport.passed = passing.for_aiokafka(settings.kafka, [*passing.ALL, *passing.CONSUMERS])

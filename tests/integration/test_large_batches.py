@@ -1,6 +1,7 @@
 """A batch of a few kilobytes that holds hundreds of megabytes: worker, bridge and consumer read it in parts."""
 
 import asyncio
+import json
 from pathlib import Path
 
 from tests.support import kafka
@@ -11,6 +12,8 @@ from tests.support.worker import RingfenceProcess, configure, wait_for, worker
 
 MIB = 2**20
 COUNT, SIZE = 200, 900_000
+OVERSIZED = 150_000_000
+"""Bytes of a single record, which is 5 kB on the wire. Read whole, it takes 500 MB."""
 PEAK_BYTES_MAX = 220 * MIB
 """Of a process with buffers of 128 MiB. Read at once, the batch alone takes twice its 172 MiB."""
 
@@ -22,7 +25,7 @@ def _peak(process: RingfenceProcess) -> int:
 
 
 def test_memory_stays_bounded(bootstrap: str, tmp_path: Path) -> None:
-    """All records come once, in order. A second address goes on meanwhile."""
+    """All records come once. One that no memory is for goes to quarantine, with its size and digest. A second address goes on meanwhile."""
     name = kafka.unique("large")
     source, beside = f"{name}-source", f"{name}-beside"
     config = configure(
@@ -47,9 +50,16 @@ def test_memory_stays_bounded(bootstrap: str, tmp_path: Path) -> None:
                 lambda: consumer.health()[1].get("counts", {}).get("finished") == 3 * COUNT,
                 lambda: f"{process.health()}\n{consumer.health()}\n{forwarding.log()}",
             )
+            for topic in (source, name):
+                asyncio.run(send_batch(bootstrap, topic, large_batch(1, OVERSIZED, b"oversized")))
+            refused = [
+                kafka.wait_count(bootstrap, f"{each}.quarantine", 1)[0] for each in (name, f"{name}-bridge")
+            ]
             peaks = {each.name: _peak(each) for each in (process, forwarding, consumer)}
         finally:
             consumer.destroy()
             forwarding.destroy()
 
     assert max(peaks.values()) < PEAK_BYTES_MAX, peaks
+    assert {json.loads(each.value or b"")["bytes"] for each in refused} == {OVERSIZED}
+    assert all(b"is not read whole" in (dict(each.headers)["_RF_REASON"] or b"") for each in refused)

@@ -21,6 +21,12 @@ MUTANTS: Final = (
         f"{_PARTS_TESTS}::test_who_asks_for_all_gets_a_part",
     ),
     Mutant(
+        "oversized-records-read-whole",
+        "One record of a few kilobytes on the wire takes any amount of memory.",
+        (Patch(_PARTS, "end > max(self._oversized.limit, before + 1)", "end > 2**40"),),
+        f"{_PARTS_TESTS}::test_a_record_that_no_memory_is_for",
+    ),
+    Mutant(
         "windows-not-counted",
         "Many partitions that each read a part keep more memory than the bound allows.",
         (

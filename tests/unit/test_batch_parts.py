@@ -1,8 +1,10 @@
 """A compressed batch of any size is read in parts: by the core, by aiokafka, and by whoever asks a consumer for all it has."""
 
 import gzip
+import json
 import tracemalloc
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any, Final
 
 import pytest
@@ -162,6 +164,42 @@ async def test_a_record_that_is_larger_than_a_part(read: bool) -> None:
     found, _ = await _all(buffers, Fetched(stored(records, 4)))
 
     assert [(each[0], each[3]) for each in found] == [(0, 5), (1, 5 * MIB), (2, 5)]
+
+
+async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read piece by piece: sizes and digests stand for it, and it is malformed. Those before and behind it come as ever."""
+    monkeypatch.setattr(TolerantRecords, "record_bytes_max", 3 * MIB)
+    large = b"v" * 5 * MIB
+    records = [
+        Stored(700),
+        Stored(701, key=b"k", value=large, headers=[("h", b"x")]),
+        Stored(702, key=b"k" * 4 * MIB, value=b"v"),
+        Stored(703, headers=[("h", b"x" * 4 * MIB)]),
+        Stored(704, value=b"v" * 2 * MIB),
+    ]
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    fetched = Fetched(stored(records, 4))
+    parsed = fetched._records[TP]._partition_records
+    found: dict[int, Any] = {}
+    while TP in fetched._records:
+        batch, held = await buffers.read(fetched, TP)
+        found |= {each.offset: (each.key, each.value, list(each.headers)) for each in batch}
+        if held is not None:
+            held.free()
+    digests = [json.loads(text) for text in (found[701][1], found[702][0])]
+
+    assert sorted(found) == [700, 701, 702, 703, 704]
+    assert sorted(parsed.malformed) == [701, 702, 703]
+    assert digests[0] == {"bytes": len(large), "blake2b_256": blake2b(large, digest_size=32).hexdigest()}
+    assert digests[1]["bytes"] == 4 * MIB
+    assert (found[701][0], found[701][2]) == (b"k", [("h", b"x")])
+    assert (found[702][1], found[703][2]) == (b"v", [])
+    assert len(found[704][1]) == 2 * MIB
+    assert (
+        "more than 3,145,728 bytes is not read whole: size and digest stand for its value"
+        in parsed.malformed[701]
+    )
 
 
 async def test_a_name_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
