@@ -187,10 +187,12 @@ async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.Mo
         found |= {each.offset: (each.key, each.value, list(each.headers)) for each in batch}
         if held is not None:
             held.free()
-    digests = [json.loads(text) for text in (found[701][1], found[702][0])]
 
     assert sorted(found) == [700, 701, 702, 703, 704]
     assert sorted(parsed.malformed) == [701, 702, 703]
+
+    digests = [json.loads(text) for text in (found[701][1], found[702][0])]
+
     assert digests[0] == {"bytes": len(large), "blake2b_256": blake2b(large, digest_size=32).hexdigest()}
     assert digests[1]["bytes"] == 4 * MIB
     assert (found[701][0], found[701][2]) == (b"k", [("h", b"x")])
