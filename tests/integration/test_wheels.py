@@ -138,7 +138,8 @@ def test_native_core(wheels: dict[str, Path], tmp_path: Path) -> None:
     with zipfile.ZipFile(pure) as opened:
         without = {each for each in opened.namelist() if each.startswith("native/")}
 
-    assert without == {"native/__init__.py", "native/__main__.py", "native/_core.pyi", "native/records.py"}
+    names = {"__init__.py", "__main__.py", "_core.pyi", "records.py", "sources.py"}
+    assert without == {f"native/{each}" for each in names}
     assert pure.name.endswith("-py3-none-any.whl")
     assert wheels["ringfence_client"].name.endswith("-py3-none-any.whl")
     if native.core is None:
