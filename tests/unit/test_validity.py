@@ -28,6 +28,7 @@ def _issued(folder: Path, begins: datetime, ends: datetime) -> Path:
         (-10 * DAY, -DAY, f"expired on {NOW - DAY:%Y-%m-%d %H:%M} UTC"),
         (DAY, 2 * DAY, f"is valid only from {NOW + DAY:%Y-%m-%d %H:%M} UTC on"),
     ],
+    ids=["valid", "expired", "not yet valid"],
 )
 def test_validity(tmp_path: Path, begins: timedelta, ends: timedelta, expected: str) -> None:
     """Of the first certificate of the file, whatever stands before it."""
