@@ -85,19 +85,24 @@ async def _write(producer: TransactionalProducer, topic: str, value: str) -> Non
 
 
 def _emptied(log: Path) -> bool:
-    """Whether a control batch without records is there."""
-    for file in log.glob("*.log"):
-        data, at = file.read_bytes(), 0
-        while len(data) - at >= HEADER_BYTES:
-            length, attributes, count = (
-                struct.unpack_from(form, data, at + place)[0]
-                for form, place in ((">i", 8), (">h", 21), (">i", 57))
-            )
-            if length <= 0:
-                break
-            if attributes & CONTROL and count == 0:
-                return True
-            at += 12 + length
+    """Whether a control batch without records is there. The broker's cleaner may replace a file meanwhile: then all are read again."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return any(_has_emptied(each.read_bytes()) for each in sorted(log.glob("*.log")))
+
+
+def _has_emptied(data: bytes) -> bool:
+    at = 0
+    while len(data) - at >= HEADER_BYTES:
+        length, attributes, count = (
+            struct.unpack_from(form, data, at + place)[0]
+            for form, place in ((">i", 8), (">h", 21), (">i", 57))
+        )
+        if length <= 0:
+            break
+        if attributes & CONTROL and count == 0:
+            return True
+        at += 12 + length
     return False
 
 
