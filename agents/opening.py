@@ -459,11 +459,16 @@ class Opening:
         meta = self.table.meta if lost is None else lost.stored.meta
         async with asyncio.timeout(QUESTION_LIMIT_S):
             noted = await self._cluster.noted(topic, self.partition)
-            committed = await self._trusted(topic, noted, meta)
-        if lost is not None and committed is not None:
-            # Only what is in the cluster says which outputs are there. RocksDB may be ahead of a cluster that lost its tail.
-            kept = {topic: committed} if lost.meta is None else lost.meta.next_offsets
-            meta = lost.stored.meta._replace(next_offsets=kept)
+            ahead = (
+                lost is None or noted is None or noted.offset > lost.stored.meta.next_offsets.get(topic, 0)
+            )
+            # RocksDB may be ahead of a cluster that was restored from a copy: only the cluster says which outputs are there.
+            committed = await self._trusted(topic, noted, meta) if ahead or noted is None else noted.offset
+        if lost is not None:
+            own = {} if committed is None else {topic: committed}
+            meta = lost.stored.meta._replace(
+                next_offsets=own if lost.meta is None else lost.meta.next_offsets
+            )
         next_offset = await self._next(topic, committed, facts, meta)
         distrusts = noted is not None and committed != noted.offset
         topic_id = facts.topic_ids[topic]

@@ -4,6 +4,11 @@
 /* Of this interface: native/__init__.py uses no other. To be raised with each change of a function's arguments or result. */
 enum { INTERFACE = 4 };
 
+/* The digest of these sources, by setup.py. Without it native/__init__.py does not load the core. */
+#ifndef SOURCES
+#define SOURCES ""
+#endif
+
 /* crc32c(bytes, by_table): by the table also where the processor has an instruction for it. */
 static PyObject *checksum(PyObject *module, PyObject *args) {
     (void)module;

@@ -118,7 +118,7 @@ async def test_what_is_read_again_is_forgotten(bootstrap: str, tmp_path: Path) -
 
 
 async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path) -> None:
-    """RocksDB says where the lane was. Nothing is accepted twice."""
+    """The cluster was restored from a copy that is older than the lane, so the outputs are gone too: the lane begins at the start."""
     async with bench(bootstrap, tmp_path) as lanes:
         lane = await lanes.opened("disk")
         await _resent(lanes, lane, 0, 10)
@@ -127,8 +127,10 @@ async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path)
         lanes.delete_group()
         lane = await lanes.opened("disk")
 
-        assert lane.next == 10
-        assert "10 IDs are kept" in lane.opening.note
+        assert lane.next == 0
+        assert "0 IDs are kept" in lane.opening.note
+        await lanes.feed(lane, 0, 10)
+        assert len(lanes.output()) == 20
 
 
 async def test_another_worker_began_anew(bootstrap: str, tmp_path: Path, caplog: Any) -> None:
