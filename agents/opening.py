@@ -146,6 +146,8 @@ class Opening:
         """IDs that are kept and forgotten since the changelog was deleted, for status; empty = it was not."""
         self.rules_fault = ""
         """How the lane's rules differ from this worker's; empty = they do not, or it is not known yet."""
+        self._held: Mapping[str, Cursor] = {}
+        """The cursors of the last opening, which say what this process committed last."""
         self._own_limits = limits_of(address)
         self._agreement = agreement or Agreement(settings)
         self._group_watch = group_watch
@@ -223,6 +225,7 @@ class Opening:
             if isinstance(error, FormatError | ForeignChangelogError):
                 raise self._unusable(error) from error
             raise
+        self._held = cursors
         self._doubtful = False
         self._say_open(restored, cursors[self.address.input_topic].next)
         accepted = [each.accepted_topic for each in (self.address, *self._targets)]
@@ -483,6 +486,9 @@ class Opening:
         recorded = meta.next_offsets.get(topic) if meta else None
         if noted is None or self._group_watch is None:
             return None if noted is None else noted.offset
+        held = self._held.get(topic)
+        if held is not None and noted.offset == held.next:
+            return noted.offset  # this process committed it, also where the changelog has lost its tail
         why = await self._group_watch.distrust(topic, self.partition, noted, recorded)
         if not why:
             return noted.offset
