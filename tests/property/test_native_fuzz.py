@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 import native
+from native.sources import digest
 
 ROOT: Final = Path(__file__).parents[2]
 SECONDS: Final = 30
@@ -49,7 +50,8 @@ def test_with_sanitizers(tmp_path: Path) -> None:
         pytest.skip("gcc is not there")
     sources = map(str, sorted((ROOT / "native/src").glob("*.c")))
     built = tmp_path / "_core.so"
-    command = [compiler, *FLAGS, f"-I{sysconfig.get_path('include')}", *sources, "-o", str(built)]
+    carried = f'-DSOURCES="{digest(ROOT / "native/src")}"'
+    command = [compiler, *FLAGS, carried, f"-I{sysconfig.get_path('include')}", *sources, "-o", str(built)]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if "libasan" in made.stderr and made.returncode:
         pytest.skip("gcc has no sanitizers here")
