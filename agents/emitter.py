@@ -1,12 +1,10 @@
 """Builds the record batches of a transaction: every output of a lane, and its changelog."""
 
 import functools
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import chain, compress
 from typing import Final
 
@@ -21,6 +19,7 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer import Builder, NewBuilder, Outgoing
 from ringfence_kafka.topics import too_small
+from ringfence_kafka.value_digest import stand_in_of
 from ringfence_kafka.wire import NO_TIMESTAMP
 from tables.ring import Verdict
 
@@ -323,7 +322,7 @@ class Emitter:
             batches.add(partition, record, record.key, record.value, _with(record, ours))
             if not too_large:
                 continue
-            digest = _digest(record)
+            digest = stand_in_of(record.value or b"")
             bare: Headers = list(ours.items())
             for key, headers in ((record.key, _with(record, ours)), (None, bare)):
                 too_large.clear()
@@ -349,10 +348,3 @@ def _with(record: Record, ours: dict[str, bytes | None] | dict[str, bytes]) -> H
     headers: Headers = [header for header in record.headers if header[0] not in ours]
     headers.extend(ours.items())
     return headers
-
-
-def _digest(record: Record) -> bytes:
-    """What stands for a value that is too large."""
-    value = record.value or b""
-    digest = blake2b(value, digest_size=32).hexdigest()
-    return json.dumps({"bytes": len(value), "blake2b_256": digest}).encode()

@@ -462,11 +462,15 @@ class Opening:
         meta = self.table.meta if lost is None else lost.stored.meta
         async with asyncio.timeout(QUESTION_LIMIT_S):
             noted = await self._cluster.noted(topic, self.partition)
-            ahead = (
-                lost is None or noted is None or noted.offset > lost.stored.meta.next_offsets.get(topic, 0)
-            )
-            # RocksDB may be ahead of a cluster that was restored from a copy: only the cluster says which outputs are there.
-            committed = await self._trusted(topic, noted, meta) if ahead or noted is None else noted.offset
+            if (
+                lost is not None
+                and noted is not None
+                and noted.offset <= lost.stored.meta.next_offsets.get(topic, 0)
+            ):
+                # RocksDB may be ahead of a cluster that was restored from a copy: only the cluster says which outputs are there.
+                committed: int | None = noted.offset
+            else:
+                committed = await self._trusted(topic, noted, meta)
         if lost is not None:
             own = {} if committed is None else {topic: committed}
             meta = lost.stored.meta._replace(

@@ -8,8 +8,8 @@ from aiokafka import codec
 from aiokafka.record.util import encode_varint
 
 import native
-from ringfence_kafka.compressed import HEADER_BYTES
 from ringfence_kafka.producer import BatchForm
+from ringfence_kafka.record_batch import BATCH_HEADER_BYTES
 
 _TRANSACTIONAL: Final = 0x10
 _NULL: Final = b"\x01"
@@ -35,7 +35,7 @@ class RawBatch:
     def __init__(self, form: BatchForm, filled: Filled | None = None) -> None:
         """With what is in it already."""
         _, self._buffer, self._count, self._first, self._max = filled or Filled(
-            0, bytearray(HEADER_BYTES), 0, 0, 0
+            0, bytearray(BATCH_HEADER_BYTES), 0, 0, 0
         )
         self._form = form
         self._state = (-1, -1, 0)
@@ -104,9 +104,9 @@ class RawBatch:
             self._built = True
             compression = self._form.compression
             if compression:
-                encoded = _ENCODERS[compression](bytes(self._buffer[HEADER_BYTES:]))
-                if HEADER_BYTES + len(encoded) < len(self._buffer):
-                    self._buffer[HEADER_BYTES:] = encoded
+                encoded = _ENCODERS[compression](bytes(self._buffer[BATCH_HEADER_BYTES:]))
+                if BATCH_HEADER_BYTES + len(encoded) < len(self._buffer):
+                    self._buffer[BATCH_HEADER_BYTES:] = encoded
                 else:
                     compression = 0
             assert native.core is not None  # noqa: S101 - it has filled this

@@ -18,7 +18,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from bench.errors import BenchError
 from ringfence_client import ConsumerOptions, record
 from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
-from ringfence_client.group import watch_of
+from ringfence_client.foreign_members import watch_of
 from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
 from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic

@@ -23,7 +23,7 @@ from ringfence_client import one_app, terms, topics
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
 from ringfence_client.dispatcher import Dispatcher
-from ringfence_client.group import watch_of
+from ringfence_client.foreign_members import watch_of
 from ringfence_client.handler import Handler
 from ringfence_client.handler import check as check_handler
 from ringfence_client.held_partition import HeldPartition

@@ -1,11 +1,9 @@
 """What a handler could not do goes to ``<address>.dlq``, in the transaction that counts it as finished."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from aiokafka.partitioner import murmur2
@@ -13,6 +11,7 @@ from aiokafka.partitioner import murmur2
 from ringfence_kafka import wire
 from ringfence_kafka.errors import named
 from ringfence_kafka.producer import Builder, Outgoing, TransactionalProducer
+from ringfence_kafka.value_digest import stand_in_of
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -132,7 +131,7 @@ class DeadLetters:
             own.append((wire.HEADER_REDRIVEN, b"%d" % letter.redriven))
         partition = record.partition if record.key is None else murmur2(record.key) & 0x7FFFFFFF
         headers = [*record.headers, *own]
-        digest = _digest(record.value or b"")
+        digest = stand_in_of(record.value or b"")
         for key, value, carried in (
             (record.key, record.value, headers),
             (record.key, digest, headers),
@@ -272,9 +271,3 @@ class PendingLetters:
 def _append(builder: Builder, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
     """Whether it had room."""
     return builder.append(timestamp=None, key=key, value=value, headers=headers) is not None
-
-
-def _digest(value: bytes) -> bytes:
-    return json.dumps(
-        {"bytes": len(value), "blake2b_256": blake2b(value, digest_size=32).hexdigest()}
-    ).encode()

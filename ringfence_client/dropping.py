@@ -5,7 +5,7 @@ from typing import Final
 
 from ringfence_client import topics
 from ringfence_client.dead_letters import DeadLetters
-from ringfence_client.group import watch_of
+from ringfence_client.foreign_members import watch_of
 from ringfence_client.lease import LostError
 from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory

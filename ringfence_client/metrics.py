@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ringfence_client.consumer import GroupConsumer
-from ringfence_client.group import foreign_metric
+from ringfence_client.foreign_members import foreign_metric
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.measuring import Measuring
 

@@ -4,7 +4,6 @@ aiokafka decompresses a batch at once, and ``getmany`` returns all its records. 
 uncompressed, which aiokafka reads as ever; the next part is decompressed when its turn comes. A part ends at the end of a record.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Self
 
@@ -15,6 +14,16 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from ringfence_kafka.decompression import Stream
 from ringfence_kafka.oversized import replace
+from ringfence_kafka.record_batch import (
+    BATCH_HEADER_BYTES,
+    base_offset,
+    batch_end,
+    codec_of,
+    count_of,
+    record_end,
+    uncompressed,
+    whole_records,
+)
 
 PART_BYTES: Final = 2**19
 """Decompressed at once, but at least one record."""
@@ -23,47 +32,9 @@ TAKEN_BYTES: Final = 2**20
 HEADER_BYTES: Final = 170
 """What a header of a record costs beside its name and value, as an object. Measured, with CPython 3.11."""
 
-BATCH_HEADER_BYTES: Final = 61
-LOG_OVERHEAD: Final = 12
-CODECS: Final = 0x07
-"""Of a batch's attributes."""
-_LENGTH: Final = struct.Struct(">8xi")
-_FORMAT_AT: Final = 16
-_ATTRIBUTES: Final = struct.Struct(">h")
-_ATTRIBUTES_AT: Final = 21
-_INT: Final = struct.Struct(">i")
-_LENGTH_AT: Final = 8
-_COUNT_AT: Final = 57
-_OFFSETS: Final = struct.Struct(">q15xi")
-_VARINT_BITS_MAX: Final = 35
-
 Cut = Callable[[bytes, int, int], tuple[int, int]]
 Parse = Callable[[bytes], Any]
 """Makes of an uncompressed batch an iterator over its records."""
-
-
-def batch_end(data: bytes | memoryview, at: int) -> int:
-    """Return where the batch that begins there ends."""
-    (length,) = _LENGTH.unpack_from(data, at)
-    return at + LOG_OVERHEAD + max(0, int(length))
-
-
-def codec_of(data: bytes | memoryview, at: int) -> int:
-    """Return Kafka's number of the codec of the batch that begins there; 0 = none, or its format is an old one."""
-    if len(data) - at < BATCH_HEADER_BYTES or data[at + _FORMAT_AT] < 2:  # noqa: PLR2004 - the format of today
-        return 0
-    return int(_ATTRIBUTES.unpack_from(data, at + _ATTRIBUTES_AT)[0]) & CODECS
-
-
-def count_of(header: bytes) -> int:
-    """Return how many records a batch has, by its header."""
-    return int(_INT.unpack_from(header, _COUNT_AT)[0])
-
-
-def end_offset(header: bytes) -> int:
-    """Return the offset behind the last one that a batch has, by its header."""
-    base, last = _OFFSETS.unpack_from(header)
-    return int(base) + int(last) + 1
 
 
 class Oversized(NamedTuple):
@@ -79,7 +50,7 @@ class RecordBytes:
     """The bytes of a compressed batch's records, cut at the ends of records."""
 
     def __init__(
-        self, header: bytes, compressed: bytes, cut: Cut | None = None, oversized: "Oversized | None" = None
+        self, header: bytes, compressed: bytes, cut: Cut | None = None, oversized: Oversized | None = None
     ) -> None:
         """Decompress nothing yet.
 
@@ -99,7 +70,7 @@ class RecordBytes:
         self._bytes = b""
         self._ended = False
         self._cut = cut or whole_records
-        self._begin: int = _OFFSETS.unpack_from(header)[0]
+        self._begin = base_offset(header)
         self._oversized = oversized
 
     @property
@@ -138,7 +109,7 @@ class RecordBytes:
         self._end_well()
         return found, count
 
-    def _replaced(self, oversized: "Oversized") -> bytes:
+    def _replaced(self, oversized: Oversized) -> bytes:
         found = replace(self._pull, oversized.limit)
         oversized.malformed[self._begin + found.offset_delta] = found.reason
         self.left -= 1
@@ -165,58 +136,6 @@ class RecordBytes:
             self._ended = True
             self.stream.close()
         self._bytes = self._bytes + more if self._bytes else more
-
-    def close(self) -> None:
-        """Give back all memory; nothing more is read."""
-        self.stream.close()
-        self._bytes, self._ended, self.left = b"", True, 0
-
-
-def whole_records(data: bytes, most: int, bytes_max: int) -> tuple[int, int]:
-    """Return where the last whole record among the first so many bytes ends, and how many there are."""
-    at = count = 0
-    limit = min(len(data), bytes_max)
-    while count < most and at < limit:
-        end = record_end(data, at)
-        if end > limit:
-            break
-        at = end
-        count += 1
-    return at, count
-
-
-def record_end(data: bytes, at: int = 0) -> int:
-    """Return where the record that begins there ends, also behind these bytes; one more than these where its length is cut off.
-
-    Raises:
-        CorruptRecordException: its length is none.
-    """
-    value = shift = 0
-    while at < len(data):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the last byte of a number
-            length = (value >> 1) ^ -(value & 1)
-            if length < 0:
-                break
-            return at + length
-        shift += 7
-        if shift >= _VARINT_BITS_MAX:
-            break
-    else:
-        return len(data) + 1
-    raise CorruptRecordException("a record has no valid length")
-
-
-def uncompressed(header: bytes, records: bytes, count: int) -> bytes:
-    """Return a batch of these records alone, with the header of the batch that they come from. Its checksum is none."""
-    made = bytearray(header)
-    (attributes,) = _ATTRIBUTES.unpack_from(made, _ATTRIBUTES_AT)
-    _ATTRIBUTES.pack_into(made, _ATTRIBUTES_AT, attributes & ~CODECS)
-    _INT.pack_into(made, _LENGTH_AT, min(2**31 - 1, BATCH_HEADER_BYTES - LOG_OVERHEAD + len(records)))
-    _INT.pack_into(made, _COUNT_AT, count)
-    return bytes(made) + records
 
 
 class PartedBatch:

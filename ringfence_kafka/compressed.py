@@ -11,14 +11,15 @@ from aiokafka import AIOKafkaProducer, codec
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-HEADER_BYTES: Final = 61
-CODECS: Final = 0x07
-"""Of a batch's attributes."""
-_LENGTH_AT: Final = 8
-_COUNTED_FROM: Final = 12
-_CRC_AT: Final = 17
-_ATTRIBUTES_AT: Final = 21
-"""The checksum is of all from there on."""
+from ringfence_kafka.record_batch import (
+    ATTRIBUTES_AT,
+    BATCH_HEADER_BYTES,
+    CODECS,
+    CRC_AT,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+)
+
 _DECODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
     1: codec.gzip_decode, 2: codec.snappy_decode, 3: codec.lz4_decode, 4: codec.zstd_decode,
 }  # fmt: skip
@@ -39,11 +40,11 @@ class CompressedBatch(BatchBuilder):  # type: ignore[misc]
 
 def plain(batch: bytearray) -> bytearray:
     """The same records as they were before they were compressed."""
-    (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_AT)
-    found = batch[:HEADER_BYTES] + _DECODERS[attributes & CODECS](bytes(batch[HEADER_BYTES:]))
-    struct.pack_into(">i", found, _LENGTH_AT, len(found) - _COUNTED_FROM)
-    struct.pack_into(">h", found, _ATTRIBUTES_AT, attributes & ~CODECS)
-    struct.pack_into(">I", found, _CRC_AT, calc_crc32c(bytes(found[_ATTRIBUTES_AT:])))
+    (attributes,) = struct.unpack_from(">h", batch, ATTRIBUTES_AT)
+    found = batch[:BATCH_HEADER_BYTES] + _DECODERS[attributes & CODECS](bytes(batch[BATCH_HEADER_BYTES:]))
+    struct.pack_into(">i", found, LENGTH_AT, len(found) - LOG_OVERHEAD)
+    struct.pack_into(">h", found, ATTRIBUTES_AT, attributes & ~CODECS)
+    struct.pack_into(">I", found, CRC_AT, calc_crc32c(bytes(found[ATTRIBUTES_AT:])))
     return found
 
 

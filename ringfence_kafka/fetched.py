@@ -7,19 +7,11 @@ from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
-from ringfence_kafka.batch_parts import (
-    BATCH_HEADER_BYTES,
-    PART_BYTES,
-    Oversized,
-    RecordBytes,
-    batch_end,
-    end_offset,
-)
+from ringfence_kafka.batch_parts import PART_BYTES, Cut, Oversized, RecordBytes
 from ringfence_kafka.decompression import whole
+from ringfence_kafka.record_batch import BATCH_HEADER_BYTES, batch_end, end_offset
 from ringfence_kafka.records import TolerantRecords
 
-Cut = Callable[[bytes, int, int], tuple[int, int]]
-"""The core's."""
 Stretch = Callable[[bytes, bytes, int, int], Any]
 """The core's."""
 

@@ -21,6 +21,7 @@ CONSUMER: Final = "consumer"
 """KIP-848, ``group.protocol=consumer``."""
 SHARE: Final = "share"
 """KIP-932."""
+WAY_OUT: Final = "stop it, or give it another group.id; ACLs keep others out: docs/security.md"
 
 _DESCRIBE_CONSUMER_GROUP: Final = 69
 _DESCRIBE_SHARE_GROUP: Final = 77

@@ -11,11 +11,9 @@ from typing import Any, Final
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords
 
-from ringfence_kafka.batch_parts import LOG_OVERHEAD, Oversized, Parse, PartedRecords, batch_end
+from ringfence_kafka.batch_parts import Oversized, Parse, PartedRecords
+from ringfence_kafka.record_batch import FORMAT, FORMAT_AT, LOG_OVERHEAD, batch_end
 from ringfence_kafka.wire import NO_TIMESTAMP
-
-_FORMAT_AT: Final = 16
-_FORMAT_OF_TODAY: Final = 2
 
 
 class OldRecords:
@@ -55,7 +53,7 @@ class OldRecords:
 
 def begins_old(data: bytes) -> bool:
     """Whether a fetch begins with a message of an old format."""
-    return len(data) > _FORMAT_AT and data[_FORMAT_AT] < _FORMAT_OF_TODAY
+    return len(data) > FORMAT_AT and data[FORMAT_AT] < FORMAT
 
 
 def _memory_records(data: bytes) -> Any:

@@ -4,12 +4,13 @@ Brokers compare the size of a compressed batch with ``max.message.bytes``, so a 
 wire.
 """
 
-import json
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from aiokafka.errors import CorruptRecordException
+
+from ringfence_kafka import value_digest
+from ringfence_kafka.record_batch import varint
 
 RECORD_BYTES_MAX: Final = 32 * 2**20
 """Larger records of compressed batches are replaced, unless a process has memory for larger ones."""
@@ -71,16 +72,6 @@ def replace(pull: Callable[[int], bytes], limit: int) -> Replaced:
     )
 
 
-def varint(number: int) -> bytes:
-    """Return a number as records have it."""
-    number = number << 1 if number >= 0 else (-number << 1) - 1
-    found = bytearray()
-    while number >= 0x80:  # noqa: PLR2004 - more than seven bits
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
-
-
 class _Reader:
     def __init__(self, pull: Callable[[int], bytes]) -> None:
         self._pull = pull
@@ -103,9 +94,9 @@ class _Reader:
         raise CorruptRecordException("a number of a record has no end")
 
     def digest(self, size: int) -> bytes:
-        found, left = blake2b(digest_size=32), size
+        found, left = value_digest.new(), size
         while left:
             piece = self.take(min(left, _PIECE_BYTES))
             found.update(piece)
             left -= len(piece)
-        return json.dumps({"bytes": size, "blake2b_256": found.hexdigest()}).encode()
+        return value_digest.stand_in(size, found)

@@ -1,9 +1,7 @@
 """Makes of what was read the record batches of one cycle. Pure but for the builders, which are aiokafka's."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Final
 
 from agents.batch import Record
@@ -18,6 +16,7 @@ from agents.verdict import Reader, is_envelope
 from ringfence_kafka import clock, wire
 from ringfence_kafka.hop import NO_IDS, OFFSET_MAX, Source, encode_at, encode_source
 from ringfence_kafka.producer import Builder, NewBuilder
+from ringfence_kafka.value_digest import stand_in_of
 from ringfence_kafka.wire import NO_TIMESTAMP
 
 QUARANTINE_PARTITION: Final = 0
@@ -286,8 +285,8 @@ class Loader:
         whole = [*headers, *ours]
         forms: Sequence[tuple[bytes | None, bytes | None, list[Header]]] = (
             (record.key, record.value, whole),
-            (record.key, _digest(record), whole),
-            (None, _digest(record), [*ours, (wire.HEADER_HOP, hop)]),
+            (record.key, stand_in_of(record.value or b""), whole),
+            (None, stand_in_of(record.value or b""), [*ours, (wire.HEADER_HOP, hop)]),
         )
         for key, value, carried in forms:
             builder = self._new()
@@ -298,11 +297,3 @@ class Loader:
                 )
         way_out = f"raise its max.message.bytes = {bytes_max}" if bytes_max else "create it at the target"
         raise RefusedError(record.offset, f"{refused}: {way_out}, or let {self._plan.target_topic} take it")
-
-
-def _digest(record: Record) -> bytes:
-    """What stands for a value that is too large."""
-    value = record.value or b""
-    return json.dumps(
-        {"bytes": len(value), "blake2b_256": blake2b(value, digest_size=32).hexdigest()}
-    ).encode()

@@ -11,6 +11,7 @@ from agents.lane_rules import OWN_FILE
 from app.status import model
 from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
 from app.status.wording import age, count
+from ringfence_kafka.foreign_members import WAY_OUT
 
 PASSES_S: Final = 60.0
 """Rebalances, openings, leases that run out and first attempts are over by then."""
@@ -44,13 +45,10 @@ def findings(status: Status) -> list[Finding]:
     return sorted(found, key=lambda each: not each.stands)
 
 
-FOREIGN: Final = "stop it, or give it another group.id; ACLs keep others out: docs/security.md"
-
-
 def _workers(status: Status) -> Iterator[Finding]:
     for fault in status.foreign:
         what = f"{fault}: messages that it reads are not accepted until it has left"
-        yield Finding(f"workers of {status.app}", what, FOREIGN, "", stands=True)
+        yield Finding(f"workers of {status.app}", what, WAY_OUT, "", stands=True)
     if not status.addresses:
         return
     where = f"workers of {status.app}"
@@ -195,7 +193,7 @@ def _consumers(consumers: Consumers) -> Iterator[Finding]:
         )
         return
     for fault in consumers.faults:
-        do = FOREIGN if "foreign member" in fault else ""
+        do = WAY_OUT if "foreign member" in fault else ""
         yield Finding(where, fault, do, _who(consumers), stands=True)
     if consumers.left_behind:
         what = f"{count(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them"

@@ -23,7 +23,7 @@ from ringfence_client.assignor import is_ours
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
-from ringfence_kafka.foreign_members import fault
+from ringfence_kafka.foreign_members import WAY_OUT, fault
 from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.hop import as_printed
 from ringfence_kafka.printing import printable
@@ -35,7 +35,6 @@ BEGIN_LIMIT_S: Final = 3.0
 """A bridge commits where it begins, before it sends anything; this is ample time for it."""
 NOT_BEGUN: Final = "its bridge has the partition and cannot commit where it begins, so it forwards nothing: see the log of the bridge"
 NOT_OURS: Final = "a foreign consumer committed the offset {offset} here: the bridge does not follow it, and continues where it was"
-KEEP_OUT: Final = "stop it, or give it another group.id; ACLs keep others out: docs/security.md"
 NOT_TOLD: Final = "its brokers do not tell where it ends: is its leader away?"
 
 
@@ -266,7 +265,7 @@ def standing(shown: Shown) -> list[str]:
     """What somebody has to look at, each once for all partitions that it concerns."""
     told: dict[str, list[int]] = {}
     foreign = [
-        f"FAULT: {each}: messages that it reads are not forwarded until it has left: {KEEP_OUT}"
+        f"FAULT: {each}: messages that it reads are not forwarded until it has left: {WAY_OUT}"
         for each in shown.foreign
     ]
     for row in shown.partitions:

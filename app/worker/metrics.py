@@ -13,7 +13,7 @@ from agents.lane import LaneState
 from agents.lanes import Lanes
 from app.worker.buffers import Buffers
 from app.worker.spacing import Spacing
-from ringfence_client.group import foreign_metric
+from ringfence_client.foreign_members import foreign_metric
 from ringfence_kafka.watch import BrokerWatch
 
 _COUNTERS: Final = {

@@ -26,6 +26,13 @@ async def _resent(lanes: Bench, lane: Lane, first: int, last: int) -> None:
     await lanes.feed(lane, begin, begin + last - first)
 
 
+async def _filled(lanes: Bench) -> None:
+    """Have a worker with the folder "disk" accept ten IDs, and end."""
+    lane = await lanes.opened("disk")
+    await _resent(lanes, lane, 0, 10)
+    await lane.dispose()
+
+
 async def _knows(lanes: Bench, folder: str, count: int) -> bool:
     """Return whether a worker with this folder drops all IDs below ``count``."""
     before = len(lanes.output())
@@ -77,9 +84,7 @@ async def test_written_before_anybody_noticed(bootstrap: str, tmp_path: Path) ->
 async def test_while_no_worker_runs(bootstrap: str, tmp_path: Path, resident_ids_max: int) -> None:
     """The next start finds an empty changelog. A worker without the folder says that the IDs are lost."""
     async with bench(bootstrap, tmp_path, id_cache_size=7) as lanes:
-        lane = await lanes.opened("disk")
-        await _resent(lanes, lane, 0, 10)
-        await lane.dispose()
+        await _filled(lanes)
         _recreate(lanes)
         lane = lanes.lane("disk", resident_ids_max=resident_ids_max)
         await _opened(lane)
@@ -102,9 +107,7 @@ async def _opened(lane: Lane) -> None:
 async def test_what_is_read_again_is_forgotten(bootstrap: str, tmp_path: Path) -> None:
     """The group's offset went back with the changelog, so the outputs may be lost too: these messages are accepted again."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lane = await lanes.opened("disk")
-        await _resent(lanes, lane, 0, 10)
-        await lane.dispose()
+        await _filled(lanes)
         _recreate(lanes)
         kafka.commit(bootstrap, lanes.app_id, lanes.name, 6)
         lane = await lanes.opened("disk")
@@ -120,9 +123,7 @@ async def test_what_is_read_again_is_forgotten(bootstrap: str, tmp_path: Path) -
 async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path) -> None:
     """The cluster was restored from a copy that is older than the lane, so the outputs are gone too: the lane begins at the start."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lane = await lanes.opened("disk")
-        await _resent(lanes, lane, 0, 10)
-        await lane.dispose()
+        await _filled(lanes)
         _recreate(lanes)
         lanes.delete_group()
         lane = await lanes.opened("disk")
@@ -136,9 +137,7 @@ async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path)
 async def test_another_worker_began_anew(bootstrap: str, tmp_path: Path, caplog: Any) -> None:
     """A ring that another worker has begun is not mixed with an older one; the log counts what is forgotten."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lane = await lanes.opened("disk")
-        await _resent(lanes, lane, 0, 10)
-        await lane.dispose()
+        await _filled(lanes)
         _recreate(lanes)
         other = await lanes.opened("another disk")
         await _resent(lanes, other, 20, 25)
@@ -154,9 +153,7 @@ async def test_died_while_it_wrote(bootstrap: str, tmp_path: Path, monkeypatch: 
     """Some IDs are in the new changelog and no meta record is: the next opening writes all of them."""
     monkeypatch.setattr(changelog_recovery, "SLOTS_PER_TRANSACTION", 3)
     async with bench(bootstrap, tmp_path) as lanes:
-        lane = await lanes.opened("disk")
-        await _resent(lanes, lane, 0, 10)
-        await lane.dispose()
+        await _filled(lanes)
         _recreate(lanes)
         batches_of = changelog.batches_of
         calls: list[None] = []
@@ -179,9 +176,7 @@ async def test_died_while_it_wrote(bootstrap: str, tmp_path: Path, monkeypatch: 
 async def test_records_deleted_up_to_a_marker(bootstrap: str, tmp_path: Path) -> None:
     """All records are deleted, and RocksDB has them: they are written again."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lane = await lanes.opened("disk")
-        await _resent(lanes, lane, 0, 10)
-        await lane.dispose()
+        await _filled(lanes)
         kafka.alter_topic(bootstrap, lanes.changelog, "cleanup.policy", "delete")
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for future in admin.delete_records([TopicPartition(lanes.changelog, 0, -1)]).values():
@@ -195,9 +190,7 @@ async def test_records_deleted_up_to_a_marker(bootstrap: str, tmp_path: Path) ->
 async def test_input_is_another_one_too(bootstrap: str, tmp_path: Path) -> None:
     """Somebody begins anew: what RocksDB has is of messages that are gone."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lane = await lanes.opened("disk")
-        await _resent(lanes, lane, 0, 10)
-        await lane.dispose()
+        await _filled(lanes)
         _recreate(lanes)
         kafka.recreate_topic(bootstrap, lanes.name)
         lane = await lanes.opened("disk")

@@ -7,21 +7,14 @@ import zstandard
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
 
+from ringfence_kafka.record_batch import varint
+
 ZSTD = 4
 ID_HEADER = b"_AMQ_DUPL_ID"
 
 
-def _varint(number: int) -> bytes:
-    number = (number << 1) ^ (number >> 63)
-    found = bytearray()
-    while number >= 0x80:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
-
-
 def _sized(data: bytes) -> bytes:
-    return _varint(len(data)) + data
+    return varint(len(data)) + data
 
 
 def large_batch(count: int, size: int, key: bytes) -> bytes:
@@ -30,8 +23,8 @@ def large_batch(count: int, size: int, key: bytes) -> bytes:
     parts = []
     for number in range(count):
         value = b"%06d" % number + b"x" * (size - 6)
-        header = _varint(1) + _sized(ID_HEADER) + _sized(b"%b-%d" % (key, number))
-        body = b"\0" + _varint(0) + _varint(number) + _sized(key) + _sized(value) + header
+        header = varint(1) + _sized(ID_HEADER) + _sized(b"%b-%d" % (key, number))
+        body = b"\0" + varint(0) + varint(number) + _sized(key) + _sized(value) + header
         parts.append(compressor.compress(_sized(body)))
     parts.append(compressor.flush())
     now = round(time.time() * 1000)

@@ -16,14 +16,9 @@ from agents import raw
 from app.worker.buffers import Buffers
 from native.records import RawRecords
 from ringfence_kafka import batch_parts, fetched, insides
-from ringfence_kafka.batch_parts import (
-    BATCH_HEADER_BYTES,
-    PartedRecords,
-    RecordBytes,
-    uncompressed,
-    whole_records,
-)
+from ringfence_kafka.batch_parts import PartedRecords, RecordBytes
 from ringfence_kafka.old_formats import OldRecords
+from ringfence_kafka.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
 from ringfence_kafka.records import TolerantRecords
 from tables import raw_log
 from tests.support.malformed import Latin1, Raw, batch
@@ -392,7 +387,7 @@ def test_a_part_is_a_batch() -> None:
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 def test_small_ones_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a batch is no larger than a part nothing changes: the core reads several at once."""
+    """The core still reads several batches at once if each is smaller than a part."""
     data = _large(50, 1_000, 4) + _large(50, 1_000, 3, first=50)
     part = raw.parse(data, 0, [], fetched.decompress)
 

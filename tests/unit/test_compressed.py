@@ -8,8 +8,9 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from agents.raw_batch import Filled, RawBatch
-from ringfence_kafka.compressed import HEADER_BYTES, CompressedBatch
+from ringfence_kafka.compressed import CompressedBatch
 from ringfence_kafka.producer import BatchForm
+from ringfence_kafka.record_batch import BATCH_HEADER_BYTES
 
 CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 VALUES = {
@@ -51,7 +52,7 @@ def test_the_core_too(codec: int, kind: str) -> None:
     native = pytest.importorskip("native._core")
     assert native
     value = VALUES[kind]
-    raw = _filled(RawBatch(BatchForm(2**20, codec), Filled(0, bytearray(HEADER_BYTES), 0, 0, 0)), value)
+    raw = _filled(RawBatch(BatchForm(2**20, codec), Filled(0, bytearray(BATCH_HEADER_BYTES), 0, 0, 0)), value)
     expected = _filled(CompressedBatch(2**20, codec, is_transactional=1), value)
 
     assert bytes(raw._build()) == bytes(expected._build())

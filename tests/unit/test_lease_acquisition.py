@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ringfence_client import lease_acquisition as module
-from ringfence_client.group import watch_of
+from ringfence_client.foreign_members import watch_of
 from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions

@@ -7,7 +7,7 @@ import pytest
 from aiokafka.errors import GroupLoadInProgressError
 
 from ringfence_client.assignor import KeepingAssignor, is_ours
-from ringfence_client.group import log
+from ringfence_client.foreign_members import log
 from ringfence_kafka.foreign_members import CONSUMER, ForeignMember
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.group_watch import GroupWatch

@@ -1,4 +1,4 @@
-"""The watch over the group of a consumer: see :mod:`ringfence_kafka.group_watch`."""
+"""Foreign members of a group: the watch of a consumer, and the metric. See :mod:`ringfence_kafka.group_watch`."""
 
 import logging
 from collections.abc import Callable, Iterable

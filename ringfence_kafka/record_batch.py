@@ -1,0 +1,111 @@
+"""Layout of a record batch, format 2, as https://kafka.apache.org/documentation/#recordbatch has it. Pure."""
+
+import struct
+from typing import Final
+
+from aiokafka.errors import CorruptRecordException
+
+BATCH_HEADER_BYTES: Final = 61
+LOG_OVERHEAD: Final = 12
+"""Bytes of base offset and length, which the length does not count."""
+CODECS: Final = 0x07
+"""Bits of the attributes that name the codec."""
+LENGTH_AT: Final = 8
+FORMAT_AT: Final = 16
+FORMAT: Final = 2
+"""Batches of a lower format are of Kafka before 0.11."""
+CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21
+"""The checksum is of all from there on."""
+_LENGTH: Final = struct.Struct(">8xi")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_INT: Final = struct.Struct(">i")
+_COUNT_AT: Final = 57
+_OFFSETS: Final = struct.Struct(">q15xi")
+_VARINT_BITS_MAX: Final = 35
+
+
+def batch_end(data: bytes | memoryview, at: int) -> int:
+    """Return where the batch that begins there ends."""
+    (length,) = _LENGTH.unpack_from(data, at)
+    return at + LOG_OVERHEAD + max(0, int(length))
+
+
+def codec_of(data: bytes | memoryview, at: int) -> int:
+    """Return Kafka's number of the codec of the batch that begins there; 0 = none, or its format is an old one."""
+    if len(data) - at < BATCH_HEADER_BYTES or data[at + FORMAT_AT] < FORMAT:
+        return 0
+    return int(_ATTRIBUTES.unpack_from(data, at + ATTRIBUTES_AT)[0]) & CODECS
+
+
+def count_of(header: bytes) -> int:
+    """Return how many records a batch has, by its header."""
+    return int(_INT.unpack_from(header, _COUNT_AT)[0])
+
+
+def base_offset(header: bytes) -> int:
+    """Return the offset of the first record that a batch had when it was written, by its header."""
+    return int(_OFFSETS.unpack_from(header)[0])
+
+
+def end_offset(header: bytes) -> int:
+    """Return the offset behind the last one that a batch has, by its header."""
+    base, last = _OFFSETS.unpack_from(header)
+    return int(base) + int(last) + 1
+
+
+def whole_records(data: bytes, most: int, bytes_max: int) -> tuple[int, int]:
+    """Return where the last whole record among the first so many bytes ends, and how many there are."""
+    at = count = 0
+    limit = min(len(data), bytes_max)
+    while count < most and at < limit:
+        end = record_end(data, at)
+        if end > limit:
+            break
+        at = end
+        count += 1
+    return at, count
+
+
+def record_end(data: bytes, at: int = 0) -> int:
+    """Return where the record that begins there ends, also behind these bytes; one more than these where its length is cut off.
+
+    Raises:
+        CorruptRecordException: its length is none.
+    """
+    value = shift = 0
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the last byte of a number
+            length = (value >> 1) ^ -(value & 1)
+            if length < 0:
+                break
+            return at + length
+        shift += 7
+        if shift >= _VARINT_BITS_MAX:
+            break
+    else:
+        return len(data) + 1
+    raise CorruptRecordException("a record has no valid length")
+
+
+def uncompressed(header: bytes, records: bytes, count: int) -> bytes:
+    """Return a batch of these records alone, with the header of the batch that they come from. Its checksum is none."""
+    made = bytearray(header)
+    (attributes,) = _ATTRIBUTES.unpack_from(made, ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(made, ATTRIBUTES_AT, attributes & ~CODECS)
+    _INT.pack_into(made, LENGTH_AT, min(2**31 - 1, BATCH_HEADER_BYTES - LOG_OVERHEAD + len(records)))
+    _INT.pack_into(made, _COUNT_AT, count)
+    return bytes(made) + records
+
+
+def varint(number: int) -> bytes:
+    """Return a number as records have it."""
+    number = number << 1 if number >= 0 else (-number << 1) - 1
+    found = bytearray()
+    while number >= 0x80:  # noqa: PLR2004 - more than seven bits
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
