@@ -36,6 +36,8 @@ OURS: Final = frozenset(
     }
 )  # fmt: skip
 """Replaced or left out on what is accepted, if they were there."""
+OURS_IN_A_CHAIN: Final = OURS - {wire.HEADER_HOPS}
+"""The same where the input is another address's accepted topic: bridges behind the chain must see what a message has passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,13 @@ class Emitter:
         forward_topic: str,
         outputs: Outputs,
         others: Iterable[AddressSettings] = (),
+        *,
+        chained: bool = False,
     ) -> None:
-        """``others``: the addresses that parts of its envelopes may go to, beside its own."""
+        """``others``: the addresses that parts of its envelopes may go to, beside its own. ``chained``: another address feeds it."""
         self._address = address
+        self.replaced = OURS_IN_A_CHAIN if chained else OURS
+        """Names of headers that are not taken over from the input."""
         self._forward_topic = forward_topic
         self._outputs = outputs
         self._targets = {each.name: _Target(each, outputs) for each in (address, *others)}
@@ -225,7 +231,7 @@ class Emitter:
         self._spread += 1
         spread = self._spread % self._targets[self._address.name].count
         home, duplicate, units, crossings = self._home, Verdict.DUPLICATE, outcome.units, outcome.crossings
-        batches = accepted[self._address.name]
+        batches, replaced = accepted[self._address.name], self.replaced
         for record, verdict, group, source in zip(
             outcome.records, outcome.checked.verdicts, outcome.groups, outcome.sources, strict=True
         ):
@@ -234,8 +240,9 @@ class Emitter:
             if units and (unit := units.get(record.offset)) is not None:
                 self._accept_parts(record, source, unit, outcome, accepted)
                 continue
-            headers = [header for header in record.headers if header[0] not in OURS]
+            headers = [header for header in record.headers if header[0] not in replaced]
             if crossings and record.offset in crossings:
+                headers = [each for each in headers if each[0] != wire.HEADER_HOPS]
                 headers += crossings[record.offset].kept
             headers.append((wire.HEADER_SOURCE, source))
             if record.key != group:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast
 import native
 from agents import raw
 from agents.batch import FetchedBatch, Record
-from agents.emitter import OURS, Emitter, Outputs
+from agents.emitter import Emitter, Outputs
 from agents.path import Outcome
 from agents.raw_batch import Filled, RawBatch
 from ringfence_kafka import wire
@@ -67,7 +67,7 @@ class NativePath:
             _encoded(address.duplicate_id_headers if address.duplicate_id_from == "header" else ()),
             address.group_header.encode() or None,
             address.default_group.encode(),
-            _encoded(sorted(OURS)),
+            _encoded(sorted(emitter.replaced)),
             _encoded(_LEFT_TO_PYTHON),
             wire.HEADER_SOURCE.encode(),
             wire.HEADER_KEY.encode(),

@@ -141,6 +141,7 @@ class Opening:
         self.forward_topic = wire.forward_topic(app_id, address.name)
         self._targets = settings.transaction_targets(address)
         """Other addresses that parts of its transactions may go to."""
+        self._chained = settings.feeder(address) is not None
         self._rules = rules_of(address, self._targets)
         self.note = ""
         """IDs that are kept and forgotten since the changelog was deleted, for status; empty = it was not."""
@@ -238,7 +239,7 @@ class Opening:
             self.forward_topic,
             self._targets,
         )
-        emitter = Emitter(address, self.forward_topic, facts.outputs, self._targets)
+        emitter = Emitter(address, self.forward_topic, facts.outputs, self._targets, chained=self._chained)
         native_path = NativePath(
             address, self.partition, counts, self.changelog, facts.outputs, emitter, producer.form()
         )

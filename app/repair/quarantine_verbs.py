@@ -77,12 +77,14 @@ def redrive(
         0 all of it is, or would be; 1 there is none, or some was left.
 
     Raises:
-        ConfigurationError: unknown address or bridge.
+        ConfigurationError: unknown address or bridge, or another address feeds it.
         MissingTopicError: the input is missing.
         RepairError: another redrive has begun, or something cannot be written.
         BrokerUnavailableError: nobody answers.
     """
     quarantine = find(settings, name, bridge=bridge)
+    if not quarantine.bridged:
+        settings.require_own_input(quarantine.address, "nothing was redriven")
     wanted = _wanted(settings, quarantine, selection, limit=limit)
     return asyncio.run(
         _redrive(settings, quarantine, wanted, Pace(rate), dry_run=dry_run, most=most, force=force)

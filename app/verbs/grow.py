@@ -76,6 +76,11 @@ def grow(
     """
     failpoints.install_from_environment()
     address = settings.configured(name)
+    if (source := settings.feeder(address)) is not None:
+        raise GrowthError(
+            f"the input topic of {name} is {address.input_topic}, the accepted topic of {source.name}, whose lanes have recorded its "
+            f"partition count: it keeps that count, and {name} as many lanes. 'ringfence topics grow {source.name}' gives {source.name} more"
+        )
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
     try:
         work, obstacles = asyncio.run(

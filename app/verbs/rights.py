@@ -41,7 +41,9 @@ async def missing_on_topics(settings: Settings) -> Findings:
 
 
 def _missing_on_topics(settings: Settings) -> Findings:
-    needed = [topic for each in settings.addresses for topic in each.topics(settings.app.id).values()]
+    needed = list(
+        dict.fromkeys(topic for each in settings.addresses for topic in each.topics(settings.app.id).values())
+    )
     admin = AdminClient(confluent_options(settings.kafka))  # kept: without it no answer comes
     described = admin.describe_topics(TopicCollection(needed), **_OPTIONS)
     granted = {topic: _granted(each) for topic, each in described.items()}

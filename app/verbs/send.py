@@ -143,12 +143,13 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
         The exit code: 0, when the broker acknowledged every line.
 
     Raises:
-        ConfigurationError: no such address.
+        ConfigurationError: no such address, or another address feeds it.
         InputError: a line or the file cannot be sent; says how many messages were.
         BrokerUnavailableError: nobody answers.
         MissingTopicError: the topic is not there.
     """
     found = settings.configured(address)
+    settings.require_own_input(found, "nothing was sent")
     name = "standard input" if file is None or str(file) == "-" else str(file)
     with _opened(file, name) as stream:
         partitions = partition_count(settings.kafka, found.input_topic)

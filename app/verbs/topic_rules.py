@@ -9,6 +9,7 @@ from agents import topic_faults
 from ringfence_client import progress
 from ringfence_client import topic_faults as consumer_faults
 from ringfence_kafka import wire
+from ringfence_kafka.config.chains import upstream_first
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.topics import (
     ADDED_BYTES,
@@ -100,7 +101,9 @@ class Findings:
 
 def required(settings: Settings) -> list[str]:
     """Names of all topics that the configuration needs, in the order in which a person reads them."""
-    topics = [topic for address in settings.addresses for topic in address.topics(settings.app.id).values()]
+    topics = dict.fromkeys(
+        topic for address in settings.addresses for topic in address.topics(settings.app.id).values()
+    )
     return [*topics, wire.journal_topic(settings.app.id)] if topics else []
 
 
@@ -114,8 +117,9 @@ def missing(
 
     The changelog has a partition for each lane, and the input topic as it *is* decides how many lanes there are. Where it is there,
     outputs are like it: as many partitions, kept as long, and with room for its largest message and our headers. A topic that was deleted
-    gets the partitions that its lanes have recorded. An accepted topic may have fewer than an input that has grown. The progress topic is
-    the consumers': it is created if it was deleted.
+    gets the partitions that its lanes have recorded. An accepted topic may have fewer than an input that has grown. The accepted topic of
+    one address may be the input of another: it is created as an accepted topic. The progress topic is the consumers': it is created if it
+    was deleted.
 
     Args:
         settings: The addresses.
@@ -123,9 +127,9 @@ def missing(
         brokers: Number of brokers.
         recorded: Partition counts that lanes have recorded, by topic.
     """
-    plans: list[TopicPlan] = []
-    for address in settings.addresses:
-        present = existing.get(address.input_topic)
+    planned: dict[str, TopicPlan] = {}
+    for address in upstream_first(settings.addresses):
+        present = existing.get(address.input_topic) or _as_planned(planned.get(address.input_topic))
         lanes = present.partitions if present else recorded.get(address.input_topic, address.partitions)
         replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
         room = _room(present)
@@ -135,11 +139,10 @@ def missing(
             "input topic": (lanes, {}),
         }
         output = (lanes, {**OUTPUT_CONFIG, **room, **_kept(present)})
-        plans += [
-            TopicPlan(topic, recorded.get(topic, partitions), replicas, config)
-            for role, topic in address.topics(settings.app.id).items()
-            for partitions, config in [own.get(role, output)]
-        ]
+        for role, topic in address.topics(settings.app.id).items():
+            partitions, config = own.get(role, output)
+            planned.setdefault(topic, TopicPlan(topic, recorded.get(topic, partitions), replicas, config))
+    plans = list(planned.values())
     if settings.addresses:
         defaults = settings.address_defaults.replication_factor
         replicas = defaults or min(REPLICAS_MAX, brokers)
@@ -151,6 +154,11 @@ def missing(
                 )
             )
     return [plan for plan in plans if plan.name not in existing]
+
+
+def _as_planned(plan: TopicPlan | None) -> TopicDescription | None:
+    """Return what a topic will be that is the accepted topic of one address and the input topic of the next."""
+    return None if plan is None else TopicDescription(plan.name, plan.partitions, plan.config)
 
 
 def _room(source: TopicDescription | None) -> dict[str, str]:

@@ -17,6 +17,7 @@ from reconcile.night.cut import (
     Recorded,
     TopicCut,
     TopicState,
+    chained_key,
     cut_topic,
     journal_lost,
     topic_roles,
@@ -38,7 +39,7 @@ class Survey:
     committed: Mapping[Place, int | None]
     starts: Mapping[Place, int]
     ends: Mapping[Place, int]
-    """Of inputs the high watermarks, of the others the stable ends."""
+    """Of inputs the high watermarks, of the others the stable ends. A topic that is both is one of the others."""
     stable: Mapping[Place, int]
     """Of inputs the stable ends."""
     journal: Mapping[int, tuple[int, int]]
@@ -62,7 +63,7 @@ class Survey:
         roles = {each.name: topic_roles(settings.app.id, each) for each in settings.addresses}
         journal = wire.journal_topic(settings.app.id)
         cluster_id = cluster.connect()
-        names = [*(topic for each in roles.values() for topic in each.values()), journal]
+        names = list(dict.fromkeys([*(topic for each in roles.values() for topic in each.values()), journal]))
         topics = cluster.describe(names)
         missing = [topic for topic in names if topic not in topics]
         if missing:
@@ -143,16 +144,21 @@ class Survey:
         journal: Sequence[Lost],
     ) -> AddressCut:
         cuts: dict[str, TopicCut] = {}
+        accepted = {each["accepted"] for each in self.roles.values()}
         for role, topic in roles.items():
             numbers = range(self.topics[topic].partitions)
             until = self.committed if role == "input" else self.ends
+            key, ends = topic, self.ends
+            if role == "input" and topic in accepted:
+                # Where the inputs end is asked behind the outputs, and no output names a record that is not committed.
+                key, ends = chained_key(topic), self.stable
             state = TopicState(
                 self.topics[topic].id,
                 tuple(self.starts[topic, each] for each in numbers),
                 tuple(until[topic, each] for each in numbers),
-                tuple(self.ends[topic, each] for each in numbers),
+                tuple(ends[topic, each] for each in numbers),
             )
-            cuts[role] = cut_topic(topic, state, positions.get(topic), seen.get(topic, ()))
+            cuts[role] = replace(cut_topic(topic, state, positions.get(key), seen.get(key, ())), key=key)
         forward = roles["forward"]
         return AddressCut(
             cuts["input"], cuts["forward"], cuts["accepted"], cuts["quarantine"], cuts.get("duplicates"),

@@ -43,7 +43,8 @@ def _from(
     nights.former = {}
     nights.former = renamed.renamed(settings.addresses, begin())
     base = begin()
-    cuts = survey.cuts(settings.addresses, base.positions if base else {}, nights.seen_since(base))
+    positions = cut.positions_of(settings.addresses, base.positions, base.rules) if base else {}
+    cuts = survey.cuts(settings.addresses, positions, nights.seen_since(base))
     return base, renamed.with_former(cuts, nights.former)
 
 

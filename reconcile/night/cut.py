@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ringfence_kafka import wire
+from ringfence_kafka.config.chains import feeder
 from ringfence_kafka.config.settings import AddressSettings
 
 
@@ -77,6 +78,12 @@ class TopicCut:
     lost: list[Lost] = field(default_factory=list)
     recreated: bool = False
     """It is another topic of that name than the last night's, or its log went back."""
+    key: str = ""
+    """Name of its position in what runs keep: its own, or that of :func:`chained_key`."""
+
+    def __post_init__(self) -> None:
+        """Its own name, unless another one is given."""
+        self.key = self.key or self.topic
 
     @property
     def position(self) -> Position:
@@ -144,6 +151,43 @@ def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
         "quarantine": address.quarantine_topic,
     }
     return roles | ({"duplicates": address.duplicates_topic} if address.duplicates == "divert" else {})
+
+
+def chained_key(topic: str) -> str:
+    """Return the name of the position of an input that is another address's accepted topic.
+
+    The input is judged up to a committed offset, and the accepted topic is read to its end: a run keeps two positions of one topic.
+    No topic has such a name.
+    """
+    return f"{topic}/input"
+
+
+def positions_of(
+    addresses: Sequence[AddressSettings],
+    positions: Mapping[str, Position],
+    rules: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Position]:
+    """Return the positions that a run goes on from, named as the configuration has its chains now.
+
+    An address may have become a link of a chain since, or may be one no more.
+
+    Args:
+        addresses: As they are configured now.
+        positions: As an earlier run has kept them.
+        rules: The rules of that run, by address.
+    """
+    found = dict(positions)
+    written = {each.get("accepted_topic") for each in rules.values()}
+    for each in addresses:
+        topic, key = each.input_topic, chained_key(each.input_topic)
+        if feeder(each, addresses) is None:
+            if key in found:
+                found[topic] = found.pop(key)
+            continue
+        was_input = rules.get(each.name, {}).get("input_topic") == topic
+        if key not in found and topic in found and was_input and topic not in written:
+            found[key] = found[topic]
+    return found
 
 
 def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence[Position] = ()) -> TopicCut:
@@ -234,8 +278,8 @@ def journal_lost(
 
 
 def positions(cuts: Mapping[str, AddressCut]) -> dict[str, Position]:
-    """By topic."""
-    return {each.topic: each.position for cut in cuts.values() for each in cut.topics().values()}
+    """By topic; of an input that another address writes by :func:`chained_key`."""
+    return {each.key: each.position for cut in cuts.values() for each in cut.topics().values()}
 
 
 def ranges(topics: Sequence[TopicCut]) -> dict[str, dict[int, tuple[int, int]]]:

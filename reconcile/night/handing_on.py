@@ -56,7 +56,11 @@ def night(
         base.number if base else None,
         today,
         document["verdict"],
-        {**before.positions, **cut.positions(cuts), **journal},
+        {
+            **cut.positions_of(settings.addresses, before.positions, before.rules),
+            **cut.positions(cuts),
+            **journal,
+        },
         found.accepted,
         {**before.known, **total},
         {

@@ -96,12 +96,12 @@ class Night:
 
     def judged(self, topic: TopicCut) -> bool:
         """Whether it was this very topic, and none that was deleted since and had its name."""
-        position = self.positions.get(topic.topic)
+        position = self.positions.get(topic.key)
         return position is not None and position.topic_id == topic.topic_id
 
     def judged_another(self, topic: TopicCut) -> bool:
         """Whether it was one that was deleted since and had its name."""
-        return topic.topic in self.positions and not self.judged(topic)
+        return (topic.key) in self.positions and not self.judged(topic)
 
     def left_by(self, address: str) -> int:
         """The night whose results have what waits for the next one."""

@@ -13,6 +13,7 @@ from reconcile.night.distributions import by_address
 from reconcile.spark import outputs, read
 from reconcile.spark.schemas import EVENTS, LONG
 from ringfence_kafka import wire
+from ringfence_kafka.config.chains import feeders
 from ringfence_kafka.config.settings import AddressSettings
 
 AWAY: Final = -1
@@ -37,12 +38,14 @@ class Sources:
     def came_in(self) -> list[DataFrame]:
         """:data:`reconcile.spark.schemas.INPUTS`."""
         frames = []
+        fed = feeders(self.addresses)
+        chained = {each.input_topic for each in self.addresses if each.name in fed}
         for dialect, members in self._dialects().items():
             records = self._scan([self.cuts[each.name].input for each in members])
             if records is not None:
                 targets = {each.input_topic: self._targets(each) for each in members}
                 numbers = self._numbers(lambda each: each.input_topic)
-                frames.append(read.inputs(records, dialect, numbers, targets))
+                frames.append(read.inputs(records, dialect, numbers, targets, sorted(chained)))
         return frames
 
     def came_between(self) -> list[DataFrame]:

@@ -3,6 +3,7 @@
 Workers read the same headers with code of their own.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -24,15 +25,20 @@ _TEXTS: Final = 3
 """Of what stands in a hop, so many tell its source."""
 
 
-def with_hops(records: DataFrame) -> DataFrame:
+def with_hops(records: DataFrame, chained: Collection[str] = ()) -> DataFrame:
     """The records, with ``hop_source``, ``hop_offset``, ``hop_confirmed``, ``ids_ignored`` and ``passed_digest``.
 
     Of what came over no bridge all are null, but ``ids_ignored``. Of a hop that cannot be read ``hop_source`` is
     :data:`MALFORMED`, and its own ID does not count.
+
+    Args:
+        records: Any.
+        chained: Topics whose records keep what they have passed, though no bridge brought them there.
     """
     # Few records came over a bridge.
     over = is_bridged()
-    read = records.withColumn("ours", F.when(over, _ours())).withColumn("hop", F.when(over, _hop()))
+    traced = is_traced(chained)
+    read = records.withColumn("ours", F.when(over | traced, _ours())).withColumn("hop", F.when(over, _hop()))
     there = F.col("hop").isNotNull()
     ignored = last("ours", wire.HEADER_USER_IDS).isNotNull() | (F.col("hop.source") == MALFORMED)
     return read.select(
@@ -41,8 +47,17 @@ def with_hops(records: DataFrame) -> DataFrame:
         F.col("hop.offset").alias("hop_offset"),
         F.col("hop.confirmed").alias("hop_confirmed"),
         F.coalesce(there & ignored, F.lit(False)).alias("ids_ignored"),
-        F.when(there, _digest(F.slice(_named(wire.HEADER_HOPS), -1, 1))).alias("passed_digest"),
+        F.when(there, _digest(F.slice(_named(wire.HEADER_HOPS), -1, 1)))
+        .when(traced, _digest(_named(wire.HEADER_HOPS)))
+        .alias("passed_digest"),
     )
+
+
+def is_traced(chained: Collection[str]) -> Column:
+    """Whether a record of one of these topics has passed bridges before."""
+    if not chained:
+        return F.lit(False)
+    return F.col("topic").isin(*chained) & has(wire.HEADER_HOPS)
 
 
 def is_bridged() -> Column:

@@ -1,7 +1,7 @@
 """Reads topics with Spark's Kafka source, and brings their records into columns."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -86,7 +86,11 @@ def _offsets(ranges: Ranges, side: int) -> str:
 
 
 def inputs(
-    records: DataFrame, dialect: Dialect, numbers: Mapping[str, int], targets: Mapping[str, Targets]
+    records: DataFrame,
+    dialect: Dialect,
+    numbers: Mapping[str, int],
+    targets: Mapping[str, Targets],
+    chained: Collection[str] = (),
 ) -> DataFrame:
     """:data:`reconcile.spark.schemas.INPUTS`: each record, and the parts of those that are envelopes.
 
@@ -95,11 +99,12 @@ def inputs(
         dialect: Theirs.
         numbers: Topic → address.
         targets: Topic → its address, and those that parts of its envelopes may be for.
+        chained: Topics that are the accepted topics of other addresses.
     """
     others = {each.name: each for several in targets.values() for each in several.others}
     # Parts have what is said of their envelope's hop.
     rows = envelopes.opened(
-        hops.with_hops(_read_once(records, dialect)),
+        hops.with_hops(_read_once(records, dialect, chained), chained),
         _mapped({topic: F.lit(each.name) for topic, each in targets.items()}),
         _mapped({topic: _names(each.others) for topic, each in targets.items()}),
     ).withColumn("address", address_of(numbers))
@@ -132,12 +137,12 @@ def inputs(
     )
 
 
-def _read_once(records: DataFrame, dialect: Dialect) -> DataFrame:
+def _read_once(records: DataFrame, dialect: Dialect, chained: Collection[str]) -> DataFrame:
     """What plain records say, read at once, in ``plain``. Key, value and headers stay only with envelopes and what came over bridges.
 
     Most records are plain, and what follows would copy all that they hold several times.
     """
-    special = envelopes.is_envelope() | hops.is_bridged()
+    special = envelopes.is_envelope() | hops.is_bridged() | hops.is_traced(chained)
     said = {"id": id_of(dialect), "group": group_of(dialect), **_digests()}
     return records.select(
         "topic", "partition", "offset", "timestamp", special.alias("special"),

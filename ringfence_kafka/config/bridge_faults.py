@@ -27,6 +27,8 @@ class Addressed(NamedTuple):
     input_topic: str
     accepted_topic: str
     id_headers: tuple[str, ...]
+    upstream: tuple[str, ...] = ()
+    """The addresses that feed it, the nearest first; see :mod:`ringfence_kafka.config.chains`."""
 
 
 def same_cluster(one: KafkaSettings, other: KafkaSettings) -> bool:
@@ -165,7 +167,20 @@ def _topic_faults(
     here = same_cluster(bridge.source or kafka, bridge.target or kafka)
     if here and target == bridge.source_topic:
         yield f"{place} would forward {target} to itself: name another source_topic, target_address or [bridges.target]"
+    if address and address.upstream and not bridge.target_topic:
+        way_out = f"bridge to {address.upstream[-1]!r}, or give it a target_topic of its own"
+        yield _into_chain(place, bridge.target_address, address, way_out)
     accepted = address.accepted_topic if address else wire.accepted_topic(bridge.target_address)
+    downstream = {
+        each.accepted_topic: name
+        for name, each in addresses.items()
+        if bridge.target_address in each.upstream
+    }
+    if here and bridge.source_topic in downstream:
+        yield (
+            f"{place} would forward {bridge.source_topic} to {target}, from which {downstream[bridge.source_topic]} makes it, for ever: "
+            "name another source_topic, target_address or [bridges.target]"
+        )
     if here and bridge.source_topic == accepted:
         yield (
             f"{place} would forward {accepted} to {target}, of which it is made, for ever: name another source_topic, target_address or "
@@ -183,6 +198,14 @@ def _topic_faults(
                 f"{place}: add_headers = {{{name!r}: …}} would give all messages one duplicate ID, and the target would accept one of them: "
                 "remove it"
             )
+
+
+def _into_chain(place: str, name: str, address: Addressed, way_out: str) -> str:
+    """Return the fault of a bridge into a chained address: workers alone write its input topic."""
+    return (
+        f"{place}: the input topic of {name!r} is {address.input_topic}, the accepted topic of {address.upstream[0]!r}, and workers alone "
+        f"write there: {way_out}"
+    )
 
 
 def _connection_faults(
@@ -203,6 +226,9 @@ def _connection_faults(
             )
     for name in connection.names(addresses):
         target = connection.target_address(name)
+        if (there := addresses.get(target)) is not None and there.upstream:
+            way_out = f"leave {name!r} out of its addresses"
+            yield _into_chain(place, target, there, way_out)
         if connection.load_balancing == "strict" and target == name:
             yield (
                 f"{place}: target = {connection.target!r} is the same address, and with load_balancing = 'strict' a copy would stay at "

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from ringfence_kafka import wire
-from ringfence_kafka.config import patterns
+from ringfence_kafka.config import chains, patterns
 from ringfence_kafka.config.access_faults import NOT_SET, file_fault, variable
 from ringfence_kafka.config.addresses import AddressDefaults, AddressSettings
 from ringfence_kafka.config.bridge_faults import Addressed, bridge_faults, window_faults
@@ -195,6 +195,7 @@ class Settings(Section):
                 raise ValueError(
                     f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
                 )
+        chained = self._chained_topics()
         owners: dict[str, tuple[str, str]] = {}
         """Kafka takes no two topics that differ only in where they have dots and underscores."""
         for topic, claim in self._topics():
@@ -208,7 +209,7 @@ class Settings(Section):
                     f"{TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
                 )
             other, owner = owners.setdefault(topic.replace(".", "_"), (topic, claim))
-            if owner == claim:
+            if owner == claim or (other == topic and topic in chained):
                 continue
             if other == topic:
                 raise ValueError(f"addresses: topic {topic!r} would be both {owner} and {claim}; rename one")
@@ -217,6 +218,52 @@ class Settings(Section):
                 "dots and underscores alone; rename one"
             )
         return self
+
+    def _chained_topics(self) -> set[str]:
+        """Return the topics that are the accepted topic of one address and the input topic of one other, and nothing else.
+
+        An address that only has the name of such a topic is none of a chain: its file does not say so.
+
+        Raises:
+            ValueError: the chains have a cycle.
+        """
+        if circle := chains.cycle(self.addresses):
+            raise ValueError(
+                f"addresses: {' -> '.join(map(repr, circle))} is a cycle: each reads what the one before it accepts, and messages would "
+                "go round for ever; give one of them another input_topic"
+            )
+        roles = Counter(
+            (topic, role) for each in self.addresses for role, topic in each.topics(self.app.id).items()
+        )
+        uses = Counter(topic for topic, _ in self._topics())
+        names = {each.name for each in self.addresses}
+        return {
+            topic
+            for topic, count in uses.items()
+            if count == 2  # noqa: PLR2004 - one role each
+            and topic not in names
+            and roles[topic, "accepted topic"] == roles[topic, "input topic"] == 1
+        }
+
+    def feeder(self, address: AddressSettings) -> AddressSettings | None:
+        """Return the address whose accepted topic is this address's input topic, or None."""
+        return chains.feeder(address, self.addresses)
+
+    def require_own_input(self, address: AddressSettings, what: str) -> None:
+        """Refuse to write into the input of a chained address: workers alone write it.
+
+        Args:
+            address: The address that the caller would write to.
+            what: What the caller would do, as the beginning of the message.
+
+        Raises:
+            ConfigurationError: another address feeds it.
+        """
+        if upstream := chains.upstream(address.name, self.addresses):
+            raise ConfigurationError(
+                f"{what}: the input topic of {address.name} is {address.input_topic}, the accepted topic of {upstream[0]}, and workers "
+                f"alone write there: send to {upstream[-1]}"
+            )
 
     def _topics(self) -> Iterator[tuple[str, str]]:
         """All topics that belong to this configuration, each with what it is."""
@@ -246,7 +293,12 @@ class Settings(Section):
     @model_validator(mode="after")
     def _bridges_lead_somewhere(self) -> Self:
         addressed = {
-            each.name: Addressed(each.input_topic, each.accepted_topic, each.duplicate_id_headers)
+            each.name: Addressed(
+                each.input_topic,
+                each.accepted_topic,
+                each.duplicate_id_headers,
+                chains.upstream(each.name, self.addresses),
+            )
             for each in self.addresses
         }
         topics = dict(self._topics())

@@ -11,6 +11,24 @@ _UNIT: Final = "tests/unit/test_lane_rules.py"
 
 MUTANTS: Final = (
     Mutant(
+        "one-position-for-a-chained-topic",
+        "What the second address had not consumed at the end of a run is judged by no run.",
+        (
+            Patch(
+                "reconcile/cluster/survey.py",
+                "key, ends = chained_key(topic), self.stable",
+                "ends = self.stable",
+            ),
+        ),
+        "tests/reconcile/test_chained.py::test_each_address_of_a_chain_is_judged",
+    ),
+    Mutant(
+        "a-chain-forgets-the-hops",
+        "A message goes round for ever over a chain and two bridges.",
+        (Patch("agents/emitter.py", "OURS_IN_A_CHAIN if chained else OURS", "OURS"),),
+        "tests/integration/test_chained.py::test_a_chain",
+    ),
+    Mutant(
         "other-rules-open-the-lane",
         "A worker with an older file judges by it, and different messages are dropped as duplicates.",
         (Patch(_OPENING, "            await self._require_rules(self.table.meta)\n", ""),),

@@ -174,7 +174,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _EMITTER,
-                "headers = [header for header in record.headers if header[0] not in OURS]",
+                "headers = [header for header in record.headers if header[0] not in replaced]",
                 "headers = list(record.headers)",
             ),
         ),

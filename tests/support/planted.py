@@ -177,10 +177,14 @@ class World:
             self._out(f"{self.names[kept['to']]}.accepted", kept["partition"], sent)
 
     def _keys(self, keys: dict[str, Any]) -> dict[str, Any]:
-        """Of an address; others are named as the test calls them."""
-        if "transaction_addresses" not in keys:
-            return keys
-        return {**keys, "transaction_addresses": [self.names[each] for each in keys["transaction_addresses"]]}
+        """Of an address; others are named as the test calls them. ``feeder``: the address whose accepted topic is its input."""
+        found = dict(keys)
+        if "transaction_addresses" in keys:
+            found["transaction_addresses"] = [self.names[each] for each in keys["transaction_addresses"]]
+        if "feeder" in keys:
+            topic = f"{self.names[found.pop('feeder')]}.accepted"
+            found |= {"input_topic": topic, "accepted_topic": f"{topic}.accepted"}
+        return found
 
     def accept(self, *records: In, partition: int = 0, **changes: Any) -> None:
         """As a worker writes it, but for the changes."""
@@ -246,9 +250,8 @@ class World:
         for name in names or tuple(self.names):
             address = self.names[name]
             topic = f"{self.app_id}-{address}-forward"
-            offsets = [
-                TopicPartition(address, each, self._next[address, each]) for each in range(self.partitions)
-            ]
+            came = self.settings.configured(address).input_topic
+            offsets = [TopicPartition(came, each, self._next[came, each]) for each in range(self.partitions)]
             offsets += [
                 TopicPartition(topic, each, self._next[topic, each] if forward is None else forward)
                 for each in range(self.partitions)

@@ -705,7 +705,6 @@ def test_colliding_topics(names: list[str], topic: str, first: str, second: str)
 @pytest.mark.parametrize(
     ("keys", "topic", "first", "second"),
     [
-        ({"input_topic": "x", "accepted_topic": "x"}, "x", "input topic", "accepted topic"),
         ({"quarantine_topic": "orders"}, "orders", "input topic", "quarantine topic"),
         ({"input_topic": "ringfence-orders-forward"}, None, "input topic", "forward topic"),
         ({"accepted_topic": "ringfence-orders-changelog"}, None, "accepted topic", "changelog"),

@@ -1,0 +1,55 @@
+"""Chains of addresses: the accepted topic of one address is the input topic of the next. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ringfence_kafka.config.addresses import AddressSettings
+
+
+def feeders(addresses: Iterable[AddressSettings]) -> dict[str, str]:
+    """Return the address that writes the input topic of each chained address, by name."""
+    known = list(addresses)
+    writers = {each.accepted_topic: each.name for each in known}
+    return {each.name: writers[each.input_topic] for each in known if each.input_topic in writers}
+
+
+def feeder(address: AddressSettings, addresses: Iterable[AddressSettings]) -> AddressSettings | None:
+    """Return the address whose accepted topic is this address's input topic, or None."""
+    return next((each for each in addresses if each.accepted_topic == address.input_topic), None)
+
+
+def upstream(name: str, addresses: Iterable[AddressSettings]) -> tuple[str, ...]:
+    """Return the addresses whose messages reach an address by chains, the nearest first."""
+    _, *found = _path(name, feeders(addresses))
+    return tuple(found)
+
+
+def upstream_first(addresses: Sequence[AddressSettings]) -> list[AddressSettings]:
+    """Return the addresses so that each one comes after the address that feeds it."""
+    by_name = {each.name: each for each in addresses}
+    fed_by = feeders(addresses)
+    found: dict[str, AddressSettings] = {}
+    for each in addresses:
+        for name in reversed(list(_path(each.name, fed_by))):
+            found.setdefault(name, by_name[name])
+    return list(found.values())
+
+
+def cycle(addresses: Iterable[AddressSettings]) -> list[str]:
+    """Return the names along a circle of chained addresses, the first one again at the end; empty if there is none."""
+    fed_by = feeders(addresses)
+    for name in fed_by:
+        *path, last = _path(name, fed_by)
+        if last in fed_by:  # the walk ended at an address that it had passed
+            path = [*path, last]
+            return [fed_by[last], *reversed(path[path.index(fed_by[last]) :])]
+    return []
+
+
+def _path(name: str, fed_by: Mapping[str, str]) -> Iterator[str]:
+    """Yield an address and those upstream of it, each once."""
+    passed = {name}
+    yield name
+    while (following := fed_by.get(name)) is not None and following not in passed:
+        passed.add(following)
+        yield following
+        name = following

@@ -1,0 +1,144 @@
+"""Chains of addresses: which are allowed, in which order they stand, and which topics they need."""
+
+from typing import Any
+
+import pytest
+
+from app.verbs.topic_rules import missing, required
+from reconcile.night.cut import Position, chained_key, positions_of
+from ringfence_kafka.config import chains
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import ConfigurationError
+
+
+def _chained(*pairs: tuple[str, str], **keys: Any) -> Settings:
+    """Addresses that each read what the other of the pair accepts; an empty name: a topic of its own."""
+    entries = [
+        {"name": name, **({"input_topic": f"{feeder}.accepted"} if feeder else {})} for name, feeder in pairs
+    ]
+    return validate({"addresses": entries, **keys})
+
+
+def test_the_order_of_a_chain() -> None:
+    """Each address stands behind the one that feeds it, wherever the file has it."""
+    settings = _chained(("c", "b"), ("x", ""), ("b", "a"), ("a", ""))
+
+    assert [each.name for each in chains.upstream_first(settings.addresses)] == ["a", "b", "c", "x"]
+    assert chains.upstream("c", settings.addresses) == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "path"),
+    [
+        ([("a", "a")], "'a' -> 'a'"),
+        ([("a", "b"), ("b", "a")], "'a' -> 'b' -> 'a'"),
+        ([("z", "b"), ("a", "c"), ("b", "a"), ("c", "b")], "'b' -> 'c' -> 'a' -> 'b'"),
+    ],
+)
+def test_a_cycle_is_refused_with_its_path(pairs: list[tuple[str, str]], path: str) -> None:
+    """Messages would go round for ever."""
+    with pytest.raises(ConfigurationError) as raised:
+        _chained(*pairs)
+
+    assert f"addresses: {path} is a cycle: " in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [{"name": "a"}, {"name": "b", "input_topic": "a.quarantine"}],
+        [{"name": "a"}, {"name": "b", "input_topic": "a.dlq"}],
+        [
+            {"name": "a"},
+            {"name": "b", "input_topic": "a.accepted"},
+            {"name": "c", "input_topic": "a.accepted"},
+        ],
+        [{"name": "a"}, {"name": "b", "accepted_topic": "a.accepted"}],
+        [{"name": "a"}, {"name": "b", "input_topic": "a_accepted"}],
+    ],
+)
+def test_other_topics_with_two_roles_are_refused(entries: list[dict[str, str]]) -> None:
+    """An accepted topic is the input of one address; no other role is shared."""
+    with pytest.raises(ConfigurationError, match="rename one"):
+        validate({"addresses": entries})
+
+
+@pytest.mark.parametrize(
+    ("bridge", "fault"),
+    [
+        (
+            {"source_topic": "elsewhere", "target_address": "b"},
+            "the input topic of 'b' is a.accepted, the accepted topic of 'a'",
+        ),
+        (
+            {"source_topic": "b.accepted", "target_address": "a"},
+            "forward b.accepted to a, from which b makes it, for ever",
+        ),
+    ],
+)
+def test_bridges_into_a_chain(bridge: dict[str, str], fault: str) -> None:
+    """A bridge writes no topic that workers write, and closes no circle within one cluster."""
+    with pytest.raises(ConfigurationError, match=fault):
+        _chained(("a", ""), ("b", "a"), bridges=[{"name": "x", **bridge}])
+
+
+def test_a_cluster_connection_names_no_chained_address() -> None:
+    """Its copy would be written into an accepted topic of the other cluster."""
+    members = [{"name": each, "bootstrap_servers": f"{each}:9092"} for each in ("x", "y")]
+    with pytest.raises(ConfigurationError, match="leave 'b' out of its addresses"):
+        _chained(
+            ("a", ""),
+            ("b", "a"),
+            cluster_connections=[{"name": "c", "this": "x", "addresses": ["*"], "members": members}],
+        )
+
+
+def test_topics_of_a_chain_are_planned_once() -> None:
+    """A chained input is created as the accepted topic that it is, with as many partitions as that."""
+    settings = _chained(("b", "a"), ("a", ""), address_defaults={"partitions": 3})
+    settings = settings.model_copy(
+        update={
+            "addresses": tuple(
+                each.model_copy(update={"partitions": 7}) if each.name == "b" else each
+                for each in settings.addresses
+            )
+        }
+    )
+    plans = {each.name: each for each in missing(settings, {}, brokers=1)}
+
+    assert sorted(plans) == sorted(required(settings))
+    assert {each.partitions for name, each in plans.items() if name != "ringfence-journal"} == {3}
+    assert plans["a.accepted"].config["message.timestamp.after.max.ms"] == str(2**63 - 1)
+
+
+POSITION, OTHER = Position("id", (0,), (5,)), Position("id", (0,), (9,))
+KEY = chained_key("a.accepted")
+
+
+@pytest.mark.parametrize(
+    ("now", "kept", "rules", "expected"),
+    [
+        # It was an input of its own, and is fed by an address now.
+        ([("a", ""), ("b", "a")], {"a.accepted": POSITION}, ["b"], {"a.accepted": POSITION, KEY: POSITION}),
+        # Another address wrote it already: nobody has judged it as an input.
+        ([("a", ""), ("b", "a")], {"a.accepted": POSITION}, ["a"], {"a.accepted": POSITION}),
+        # It was chained, and the address that fed it is gone.
+        ([("b", "a")], {"a.accepted": OTHER, KEY: POSITION}, ["a", "b"], {"a.accepted": POSITION}),
+        # Nothing has changed.
+        (
+            [("a", ""), ("b", "a")],
+            {"a.accepted": OTHER, KEY: POSITION},
+            ["a", "b"],
+            {"a.accepted": OTHER, KEY: POSITION},
+        ),
+    ],
+)
+def test_positions_when_a_chain_is_made_or_broken(
+    now: list[tuple[str, str]], kept: dict[str, Position], rules: list[str], expected: dict[str, Position]
+) -> None:
+    """A run goes on from where the input was judged, and not from where an accepted topic was read to."""
+    stated = {"a": {"accepted_topic": "a.accepted"}, "b": {"input_topic": "a.accepted"}}
+    found = positions_of(_chained(*now).addresses, kept, {each: stated[each] for each in rules})
+
+    assert found == expected
