@@ -1,7 +1,9 @@
 """What the programs of the command line have in common: options, and how they end."""
 
+import codecs
 import contextlib
 import errno
+import io
 import logging
 import math
 import os
@@ -123,6 +125,7 @@ def refuse_connection(verb: str, why: str = "which brings its own broker") -> No
 
 def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> NoReturn:
     """Run a command and exit: 0 ok, 1 what was checked is not ok, 2 could not run, 3 unknown, 130 interrupted."""
+    _write_anything()
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
         if (unwritten := _unwritten()) is not None:
@@ -145,6 +148,27 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
         click.echo(f"{traceback.format_exc()}ringfence: {unforeseen(error)}", err=True)
         code = RingfenceError.exit_code
     sys.exit(code)
+
+
+_PLAIN: Final = {"…": "...", "→": "->", "·": "-", "\u2013": "-", "\u00d7": "x", "✓": "ok", "µ": "u"}
+"""What stands for characters of ours on a terminal that does not have them."""
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for the characters that a terminal's encoding does not have: an escape, if it is not ours."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    plain = (_PLAIN.get(each) or each.encode("ascii", "backslashreplace").decode() for each in text)
+    return "".join(plain), error.end
+
+
+def _write_anything() -> None:
+    """Let both outputs take any character, whatever encoding the locale gives them."""
+    codecs.register_error("ringfence", _replaced)
+    for each in (sys.stdout, sys.stderr):
+        if isinstance(each, io.TextIOWrapper):
+            each.reconfigure(errors="ringfence")
 
 
 def _unwritten(more: str = "") -> OSError | None:

@@ -5,6 +5,7 @@ and is no part of the guarantees: the worker makes them.
 """
 
 import asyncio
+import codecs
 import contextlib
 import functools
 import sys
@@ -173,7 +174,7 @@ def _send_all(
     fault = None
     with _progress(stream) as advance:
         try:
-            for number, raw in enumerate(stream, 1):
+            for number, raw in enumerate(_lines(stream), 1):
                 if not raw.strip():
                     continue
                 try:
@@ -186,11 +187,27 @@ def _send_all(
                     break
                 advance(sender.sent, len(raw))
             sender.finish()
+        except ValueError as error:
+            fault = InputError(f"{name}: {error}")
         except KeyboardInterrupt:
             sender.finish()
             sys.stderr.write(f"interrupted: {_what_now(sender)}\n")
             raise
     return fault
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file, without the byte order mark of UTF-8 that some editors put first.
+
+    Raises:
+        ValueError: a mark says that the file is UTF-16 or UTF-32.
+    """
+    first = stream.readline()
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
+        raise ValueError("it begins with a byte order mark of UTF-16 or UTF-32: save it as UTF-8")
+    if first:
+        yield first.removeprefix(codecs.BOM_UTF8)
+    yield from stream
 
 
 def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -> RingfenceError:

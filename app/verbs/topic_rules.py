@@ -183,6 +183,26 @@ def _kept(source: TopicDescription | None) -> dict[str, str]:
     }
 
 
+def replica_faults(settings: Settings, brokers: int) -> list[str]:
+    """Return a fault for each replication factor that the cluster cannot give a topic now.
+
+    Args:
+        settings: The addresses.
+        brokers: Number of brokers that the cluster shows.
+    """
+    stated = {"address_defaults": settings.address_defaults.replication_factor}
+    stated |= {each.name: each.replication_factor for each in settings.addresses}
+    owners: dict[int, list[str]] = {}
+    for name, factor in stated.items():
+        if factor > brokers:
+            owners.setdefault(factor, []).append(name)
+    return [
+        f"replication_factor = {factor} ({', '.join(names)}): the cluster shows {brokers} broker{'s' * (brokers != 1)}, and creates no topic "
+        "with more replicas: lower it, set it to 0, or start the brokers that are away"
+        for factor, names in owners.items()
+    ]
+
+
 def compare(settings: Settings, described: Described) -> Findings:
     """Hold the topics of all addresses against what Ringfence needs."""
     findings = Findings()

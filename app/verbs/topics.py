@@ -25,7 +25,7 @@ from aiokafka.errors import (
 
 from agents.state_faults import newest_meta, state_faults
 from app.verbs import rights
-from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, required
+from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, replica_faults, required
 from ringfence_kafka import broker_limits, passing, wire
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.cluster import Cluster
@@ -124,8 +124,10 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
 async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
     findings, denied = await examine(settings), await rights.missing_on_topics(settings)
     async with _connected(settings.kafka) as admin:
-        brokers = await broker_settings(admin, broker_limits.SETTINGS)
-    findings.shared += broker_limits.faults(settings, brokers)
+        limits = await broker_settings(admin, broker_limits.SETTINGS)
+        brokers = len((await admin.describe_cluster())["brokers"])
+    findings.shared += broker_limits.faults(settings, limits)
+    findings.shared += replica_faults(settings, brokers)
     return findings, denied
 
 
@@ -183,7 +185,10 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         recorded = await _recorded(settings, existing)
         plans = missing(settings, existing, brokers, recorded)
         names = [*required(settings), *(plan.name for plan in plans if plan.name in of_consumers)]
-        created = {plan.name for plan in plans} if dry_run else await _create(admin, plans, brokers)
+        # All of them are checked before the first is created: none is, or all are.
+        created = await _create(admin, plans, brokers, validate_only=True)
+        if not dry_run:
+            created = await _create(admin, plans, brokers)
         if plans and not dry_run:
             shown = await appeared(admin, {plan.name for plan in plans}, _APPEAR_LIMIT_S)
             # Where somebody else was faster: say what is, not what was planned.
@@ -232,15 +237,25 @@ async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
         ) from error
 
 
-async def _create(admin: AIOKafkaAdminClient, plans: list[TopicPlan], brokers: int) -> set[str]:
-    """Create topics; returns the names of those that this call created, not somebody else meanwhile."""
+async def _create(
+    admin: AIOKafkaAdminClient, plans: list[TopicPlan], brokers: int, *, validate_only: bool = False
+) -> set[str]:
+    """Create topics, or only ask whether the cluster would.
+
+    Returns:
+        The names of those that this call created, not somebody else meanwhile.
+
+    Raises:
+        TopicError: the cluster refuses some; all of them are named.
+    """
     if not plans:
         return set()
     response = await admin.create_topics(
         [
             NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.config))
             for plan in plans
-        ]
+        ],
+        validate_only=validate_only,
     )
     by_name: Mapping[str, TopicPlan] = {plan.name: plan for plan in plans}
     created, refused = set(), []
@@ -250,7 +265,8 @@ async def _create(admin: AIOKafkaAdminClient, plans: list[TopicPlan], brokers: i
         elif (error := for_code(code)) is not TopicAlreadyExistsError:
             refused.append(_refusal(by_name[name], error, rest, brokers))
     if refused:
-        raise TopicError("\n".join(refused))
+        nothing = ["no topic was created, because the cluster refuses some:"] if validate_only else []
+        raise TopicError("\n".join([*nothing, *refused]))
     return created
 
 

@@ -130,6 +130,19 @@ def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> No
     assert len(kafka.read_all(bootstrap, address, PARTITIONS)) == 3
 
 
+def test_byte_order_marks(bootstrap: str, address: str, tmp_path: Path) -> None:
+    """That of UTF-8 is no part of the first line; a file in another encoding is named as such."""
+    line = json.dumps({"id": "1", "group": "g", "value": "x"}) + "\n"
+    marked, other = tmp_path / "marked.jsonl", tmp_path / "other.jsonl"
+    marked.write_text(line, "utf-8-sig")
+    other.write_text(line, "utf-16")
+
+    assert send.run(_settings(bootstrap, address), address, marked) == 0
+    with pytest.raises(InputError, match=r"other.jsonl: .* of UTF-16 or UTF-32: save it as UTF-8"):
+        send.run(_settings(bootstrap, address), address, other)
+    assert [each.id for each in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
+
+
 def test_a_bad_line_after_one_without_an_id(bootstrap: str, address: str, tmp_path: Path) -> None:
     """Sending again is not called harmless where it is not."""
     lines: list[Any] = [{"id": "1", "value": "x"}, {"value": "no ID"}, "{"]

@@ -14,6 +14,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 from tests.support.kafka import create_topics, delete_topics
+from tests.support.kafka import topics as topics_there
 from tests.support.worker import WorkerProcess, configure, wait_for
 
 
@@ -177,14 +178,33 @@ async def test_refused_by_the_cluster(bootstrap: str) -> None:
         await topics.ensure(settings)
 
 
-async def test_name_that_the_cluster_refuses(bootstrap: str) -> None:
-    """Kafka takes no topic that differs from another in dots and underscores alone: the way out is another name."""
-    create_topics(bootstrap, {"dots_and": (1, {})})
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_name_that_the_cluster_refuses(bootstrap: str, *, dry_run: bool) -> None:
+    """One refused name keeps all topics from being created, and a dry run says the same.
+
+    Kafka takes no topic that differs from another in dots and underscores alone: the way out is another name.
+    """
+    name = f"dots.and.{dry_run}"
+    create_topics(bootstrap, {f"{name}.quarantine".replace(".", "_"): (1, {})})
+    settings = _settings(bootstrap, name)
 
     with pytest.raises(
-        TopicError, match=r"dots.and was not created .* collides .*: choose another name of the address"
+        TopicError,
+        match=r"^no topic was created, .*\n\S+ was not .* collides .*: choose another name of the address",
     ):
-        await topics.ensure(_settings(bootstrap, "dots.and"))
+        await topics.ensure(settings, dry_run=dry_run)
+    assert not any(each.startswith(name) for each in topics_there(bootstrap))
+
+
+def test_more_replicas_than_brokers(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A factor that no new topic can have is a fault, though all topics are there."""
+    assert topics.create(_settings(bootstrap, "replicas")) == 0
+    capsys.readouterr()
+
+    assert topics.check(_settings(bootstrap, "replicas", replication_factor=99)) == 1
+    assert capsys.readouterr().out.startswith(
+        "fault  replication_factor = 99 (replicas): the cluster shows 1 broker, and creates no topic with more replicas: lower it"
+    )
 
 
 @pytest.fixture
