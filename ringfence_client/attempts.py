@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 from ringfence_client import group_names
 from ringfence_client.breaker import Breaker
 from ringfence_client.dead_letters import DeadLetter
+from ringfence_client.failure_log import FailureLog, shortened
 from ringfence_client.handler import HandlerError, HandlerRuns
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
@@ -82,6 +83,7 @@ class Attempts:
         self._refuse = refuse
         self._limit = limit
         self._park = park
+        self._failure_log = FailureLog()
         self.suspects = Suspects(concurrency)
         self.preparing: Counter[HeldPartition] = Counter()
         """By partition, turns that wait for what an attempt needs and the partition itself must do."""
@@ -299,10 +301,9 @@ class Attempts:
         delay = self._policy.delay(attempt, failures, now_ms, asked)
         if isinstance(error, HandlerEndedError):
             delay = max(delay, CUT_SHORT_REST_S)
-        log.warning(
-            "%s/%d: attempt %d failed, again in %.1f s: %s (group %s)",
-            held, offset, attempt, delay, reason, shown(record.key),
-        )  # fmt: skip
+        self._failure_log.attempt_failed(
+            f"{held}/{offset}: attempt {attempt} failed, again in {delay:.1f} s: {reason} (group {shown(record.key)})"
+        )
         return delay, False
 
     def _count_success(self, turn: Turn) -> None:
@@ -334,10 +335,11 @@ class Attempts:
         attempts = held.window.attempts.get(offset, 0)
         message: Message = self._factory.make(record, attempts, held.fence)
         trace = error if error is not None and not isinstance(error, Retry | HandlerEndedError) else None
-        log.error(
-            "%s/%d goes to the dead letters after %d attempts: %s (group %s, ID %s)",
-            held, offset, attempts, reason, shown(message.group), _printed(message.duplicate_id), exc_info=trace,
-        )  # fmt: skip
+        self._failure_log.dead_letter(
+            f"{held}/{offset} goes to the dead letters after {attempts} attempts: {reason} (group {shown(message.group)}, "
+            f"ID {_printed(message.duplicate_id)})",
+            trace,
+        )
         turn.over()
 
         def written(future: "asyncio.Future[None]") -> None:
@@ -397,8 +399,8 @@ def _printed(duplicate_id: bytes | None) -> str:
 
 
 def _legible(reason: str) -> str:
-    """A reason may quote the message, and with it half a surrogate pair, which no log and no header can hold."""
-    return reason.encode(errors="backslashreplace").decode()
+    """A reason may quote the message: all of it, or half a surrogate pair, which no log and no header can hold."""
+    return shortened(reason).encode(errors="backslashreplace").decode()
 
 
 def _background(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":

@@ -13,6 +13,7 @@ from ringfence_client.consumer import GroupConsumer
 from ringfence_client.foreign_members import foreign_metric
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.measuring import Measuring
+from ringfence_kafka.throttling import throttle_metric
 
 _LABELS: Final = ("consumer_group", "address")
 _OUTCOMES: Final = ("finished", "failed", "released")
@@ -54,6 +55,7 @@ class _Collector(Collector):
         yield from self._process()
         yield from self._partitions()
         yield foreign_metric([self._consumer.group_watch])
+        yield throttle_metric()
 
     def _counters(self) -> Iterator[Metric]:
         counts = self._consumer.dispatcher.counts

@@ -29,6 +29,12 @@ REPEAT_AFTER_S: Final = 60.0
 """While a broker is away its clients say so some forty times a second."""
 
 
+TRACE: Final = "trace"
+"""Attribute of a log record: a trace that was formatted before."""
+_LINES: Final = "\n\t"
+"""Characters that a trace keeps."""
+
+
 class Repeats(logging.Filter):
     """Lets a library's message through once a minute; Ringfence's own lines always pass."""
 
@@ -48,7 +54,7 @@ class Repeats(logging.Filter):
             and isinstance(record.exc_info[1], OSError)
         ):
             return False
-        if str(record.msg).startswith(_IN_ORDER):
+        if any(each in str(record.msg) for each in _IN_ORDER):  # Faust puts its own name before
             return False
         what = (record.name, record.msg)
         now = time.monotonic()
@@ -60,6 +66,11 @@ class Repeats(logging.Filter):
 
 class TextFormatter(logging.Formatter):
     """One line an event, whatever names and reasons a message quotes; a trace has its lines, and steers no terminal either."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and the lines of a trace."""
+        line, trace = super().format(record), getattr(record, TRACE, None)
+        return line if trace is None else f"{line}\n{printable(trace, keep=_LINES)}"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
         """The line."""
@@ -83,6 +94,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             "process": record.process,
         }
+        if (trace := getattr(record, TRACE, None)) is not None:
+            told["trace"] = trace
         if record.exc_info:
             told["trace"] = self.formatException(record.exc_info)
         if record.stack_info:

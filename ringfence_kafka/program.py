@@ -151,7 +151,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
 
 
 _PLAIN: Final = {"…": "...", "→": "->", "·": "-", "\u2013": "-", "\u00d7": "x", "✓": "ok", "µ": "u"}
-"""What stands for characters of ours on a terminal that does not have them."""
+"""Replacements of our own characters on a terminal that does not have them."""
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:

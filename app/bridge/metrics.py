@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from agents.bridge.bridge import Bridge
 from ringfence_client.foreign_members import foreign_metric
+from ringfence_kafka.throttling import throttle_metric
 
 _LABELS: Final = ("bridge", "partition")
 _COUNTERS: Final = {
@@ -70,3 +71,4 @@ class _Collector(Collector):
                 unconfirmed.add_metric([bridge.plan.name, str(number)], place.next - place.confirmed)
         yield from (lag, unconfirmed, up)
         yield foreign_metric([each.group_watch for each in self._bridges])
+        yield throttle_metric()

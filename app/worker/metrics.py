@@ -14,6 +14,7 @@ from agents.lanes import Lanes
 from app.worker.buffers import Buffers
 from app.worker.spacing import Spacing
 from ringfence_client.foreign_members import foreign_metric
+from ringfence_kafka.throttling import throttle_metric
 from ringfence_kafka.watch import BrokerWatch
 
 _COUNTERS: Final = {
@@ -117,6 +118,7 @@ class _LaneCollector(Collector):
         yield from _counters(self._lanes)
         yield from _gauges(self._lanes)
         yield foreign_metric([self._lanes.group_watch])
+        yield throttle_metric()
 
 
 def _pace(spacing: Spacing) -> Iterable[Metric]:

@@ -131,7 +131,7 @@ def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> No
 
 
 def test_byte_order_marks(bootstrap: str, address: str, tmp_path: Path) -> None:
-    """That of UTF-8 is no part of the first line; a file in another encoding is named as such."""
+    """A mark of UTF-8 is skipped. A file in another encoding is refused, and the error says so."""
     line = json.dumps({"id": "1", "group": "g", "value": "x"}) + "\n"
     marked, other = tmp_path / "marked.jsonl", tmp_path / "other.jsonl"
     marked.write_text(line, "utf-8-sig")

@@ -101,7 +101,7 @@ _DEAD_LETTERS: Final = (
     Mutant(
         "reason-must-be-text",
         "A reason that quotes broken text keeps a whole partition from ever writing its progress.",
-        (Patch(_ATTEMPTS, 'reason.encode(errors="backslashreplace").decode()', "reason"),),
+        (Patch(_ATTEMPTS, 'shortened(reason).encode(errors="backslashreplace").decode()', "reason"),),
         f"{_CONSUMER_TESTS}::test_reason_that_is_no_text",
     ),
 )

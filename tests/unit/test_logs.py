@@ -52,7 +52,7 @@ def test_what_every_rebalance_brings(capfd: pytest.CaptureFixture[str]) -> None:
     _configured()
     group = logging.getLogger("aiokafka.consumer.group_coordinator")
     group.warning("Heartbeat failed for group %s because it is rebalancing", "orders")
-    logging.getLogger("app.worker.run").warning("Missing sensor state for rebalance #%s", 2)
+    logging.getLogger("app.worker.run").warning("[^-RingfenceApp]: Missing sensor state for rebalance #%s", 2)
     group.warning("Heartbeat failed: local member_id was not recognized;")
 
     assert capfd.readouterr().err.count("\n") == 1

@@ -1,0 +1,79 @@
+"""Quotas: brokers that throttle a client say so in their answers (KIP-219), and aiokafka does not look."""
+
+import logging
+import time
+from collections import Counter
+from typing import Any, Final
+
+from aiokafka.conn import AIOKafkaConnection
+from prometheus_client.core import CounterMetricFamily, Metric
+
+log = logging.getLogger("ringfence.kafka")
+
+REPEAT_AFTER_S: Final = 60.0
+_QUOTAS: Final = {"Fetch": "consumer_byte_rate", "Produce": "producer_byte_rate"}
+"""API → the quota that most often limits it; others are limited by ``request_percentage`` or ``controller_mutation_rate``."""
+_handle_frame: Final = AIOKafkaConnection._handle_frame  # noqa: SLF001 - no public place sees all answers
+
+
+class ThrottleLog:
+    """Throttle times of one process."""
+
+    def __init__(self) -> None:
+        self.total_ms: Counter[str] = Counter()
+        """Milliseconds by API, since the process began."""
+        self._told_ms: Counter[str] = Counter()
+        self._told_at = float("-inf")
+
+    def note(self, api: str, throttled_ms: int, client_id: str) -> None:
+        """Count a throttled answer; log at most one line a minute.
+
+        Args:
+            api: Name of the request, such as ``Fetch``.
+            throttled_ms: How long the broker delays this client.
+            client_id: ``client.id`` that the request carried; quotas may name it.
+        """
+        self.total_ms[api] += throttled_ms
+        now = time.monotonic()
+        if now - self._told_at < REPEAT_AFTER_S:
+            return
+        more = self.total_ms - self._told_ms
+        self._told_at, self._told_ms = now, self.total_ms.copy()
+        spent = ", ".join(f"{each} {ms / 1000:.1f} s" for each, ms in more.most_common())
+        names = dict.fromkeys(_QUOTAS.get(each, "request_percentage") for each in more)
+        log.warning(
+            "brokers throttle client.id %s (%s since the last such line): a quota holds messages back, and none is lost; raise %s of its "
+            "user or client.id with kafka-configs, or leave it and expect the lag to grow",
+            client_id, spent, " or ".join(names),
+        )  # fmt: skip
+
+
+THROTTLED: Final = ThrottleLog()
+"""That of this process: quotas are counted by its clients together."""
+
+
+def install() -> None:
+    """Have each connection of aiokafka look at the throttle time of every answer."""
+    AIOKafkaConnection._handle_frame = _handle_and_note  # noqa: SLF001
+
+
+def _handle_and_note(connection: Any, frame: Any) -> None:
+    _, _, future = connection._requests[0]  # noqa: SLF001
+    _handle_frame(connection, frame)
+    if future.done() and not future.cancelled() and future.exception() is None:
+        response = future.result()
+        if throttled_ms := getattr(response, "throttle_time_ms", 0):
+            api = type(response).__name__.partition("Response")[0]
+            THROTTLED.note(api, throttled_ms, connection._client_id)  # noqa: SLF001
+
+
+def throttle_metric() -> Metric:
+    """Return the metric of throttle times, by API."""
+    family = CounterMetricFamily(
+        "ringfence_throttled_seconds",
+        "Time for which brokers told this process to wait, because a quota is exceeded; by request.",
+        labels=["api"],
+    )
+    for api, spent_ms in sorted(THROTTLED.total_ms.items()):
+        family.add_metric([api], spent_ms / 1000)
+    return family

@@ -1,0 +1,88 @@
+"""Log lines about failed attempts and dead letters."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ringfence_client.failure_log import LINES_MAX, TEXT_MAX, FailureLog, shortened, trace_of
+from ringfence_client.handler import HandlerRuns
+from ringfence_kafka import logs
+
+MESSAGE: Any = object()
+
+
+class Timer:
+    """A clock's callbacks, run by hand."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+
+    def later(self, _: float, function: Callable[[], None]) -> None:
+        self.due.append(function)
+
+    def run(self) -> None:
+        due, self.due = self.due, []
+        for each in due:
+            each()
+
+
+def test_many_failures_are_summarised(caplog: pytest.LogCaptureFixture) -> None:
+    """The first ones have a line each, the rest of ten seconds is one line, and then lines come again."""
+    timer = Timer()
+    failures = FailureLog(timer.later)
+    for number in range(500):
+        failures.attempt_failed(f"attempt {number}")
+    failures.dead_letter("letter", None)
+    timer.run()
+    failures.attempt_failed("later")
+
+    lines = [each.getMessage() for each in caplog.records]
+    assert lines[:LINES_MAX] == [f"attempt {number}" for number in range(LINES_MAX)]
+    assert lines[LINES_MAX] == "letter"
+    assert lines[LINES_MAX + 1].startswith("within 10 s 490 more attempts failed,")
+    assert lines[LINES_MAX + 1].endswith("; the last: attempt 499")
+    assert lines[LINES_MAX + 2 :] == ["later"]
+
+
+def _raises(_: object) -> None:
+    raise ValueError("x" * 3_000_000)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_a_trace_begins_with_the_handler(*, asynchronous: bool) -> None:
+    """None of the frames that called the handler stand before its own, and a long text is cut."""
+
+    async def handler(message: object) -> None:
+        _raises(message)
+
+    runs = HandlerRuns(handler if asynchronous else _raises, 1)
+    with pytest.raises(ValueError, match="xxx") as raised:
+        await runs.run(MESSAGE)
+    runs.stop()
+    assert raised.value.__traceback__ is not None
+    trace = trace_of(
+        raised.value.with_traceback(raised.value.__traceback__.tb_next)
+    )  # without this test's frame
+
+    assert trace.count("File ") == (2 if asynchronous else 1)
+    assert trace.count(__file__) == trace.count("File ")
+    assert len(trace) < TEXT_MAX + 1_000
+    assert trace.endswith("(3,000,012 characters)")
+
+
+def test_an_error_of_our_own_keeps_its_trace() -> None:
+    """Else nothing would be left."""
+    with pytest.raises(TypeError) as raised:
+        shortened(None)  # type: ignore[arg-type]
+    assert "failure_log.py" in trace_of(raised.value)
+
+
+def test_both_forms_of_a_log_have_the_trace() -> None:
+    """A line of text keeps its line breaks; a JSON object has it in a field of its own."""
+    record = logging.LogRecord("ringfence.consumer", logging.ERROR, "", 0, "line", (), None)
+    record.trace = "Traceback\n  File x\x1b"
+
+    assert logs.TextFormatter("%(message)s").format(record) == "line\nTraceback\n  File x\\x1b"
+    assert '"trace": "Traceback\\n  File x\\u001b"' in logs.JsonFormatter().format(record)
