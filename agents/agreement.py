@@ -93,6 +93,16 @@ class Agreement:
             return [f"all live workers agree, for less than {SETTLE_S:.0f} s yet"]
         return found
 
+    async def others_can_hold(self) -> bool:
+        """Return whether another live worker can hold lanes; True if the group does not say."""
+        statements = await self._together.ask(None)
+        if statements is None:
+            return True
+        return any(
+            each.worker != self._own.worker and each.addresses is not None and not each.unusable
+            for each in statements
+        )
+
     async def unlike_rules(self, address: str, own: Rules) -> str | None:
         """Return the fault if a live worker states other rules for the address."""
         for each in await self._together.ask(None) or ():

@@ -8,7 +8,8 @@ from aiokafka.errors import KafkaError
 
 from agents.cursor import ClusterWentBackError, TopicRecreatedError
 from agents.lane_facts import TopicMissingError
-from agents.opening import ChangelogRecreatedError, Opening, TopicChangedError
+from agents.opening import ChangelogRecreatedError, LimitsAgreedError, Opening, TopicChangedError
+from agents.state_folder import FolderUsableError
 from agents.topic_faults import denied
 from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.log_reader import LogStalledError
@@ -28,6 +29,8 @@ _EXPECTED: Final = (
     TimeoutError,
     TopicChangedError,
     ChangelogRecreatedError,
+    LimitsAgreedError,
+    FolderUsableError,
     TopicMissingError,
     LogStalledError,
     DamagedStoreError,

@@ -28,6 +28,7 @@ from agents.lane_facts import LaneRefusedError
 from agents.mail import Mail
 from agents.opening import ChangelogRecreatedError, LimitsAgreedError, Opened, Opening, TopicChangedError
 from agents.ownership import Ownership
+from agents.state_folder import FolderUsableError
 from agents.transactions import Observe, Took, Transactions
 from ringfence_kafka.producer import FencedError
 from ringfence_kafka.tenant import Tenant
@@ -161,6 +162,11 @@ class Lane(Tenant[Ownership, Opened]):
             self._doubt(
                 LimitsAgreedError("all live workers state the same limits now: the ring takes them over")
             )
+
+    def note_usable_folder(self) -> None:
+        """The lane's folder can be written again: a lane that keeps its files in memory opens anew."""
+        if self._opened is not None and self._opening.table.in_memory:
+            self._doubt(FolderUsableError("the state folder can be used again: the lane opens anew"))
 
     def _doubt(self, error: Exception) -> None:
         """Found between batches: why the lane must be opened anew, or not be open."""

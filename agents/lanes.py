@@ -19,6 +19,7 @@ from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S, Opening
 from agents.ownership import Ownership
 from agents.places import Places
+from agents.state_folder import StateFolder
 from agents.transactions import Took
 from agents.unreadable import Unreadable
 from ringfence_kafka import wire
@@ -59,6 +60,7 @@ class Lanes:
         took: Took = lambda _seconds: None,
         agreement: Agreement | None = None,
         group_watch: GroupWatch | None = None,
+        tell_group: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """Nothing is opened yet.
 
@@ -70,9 +72,11 @@ class Lanes:
             took: :data:`agents.transactions.Took`.
             agreement: Statements of live workers; None = this worker is alone.
             group_watch: Foreign members of the workers' group, and which of its offsets are followed; None = there are none.
+            tell_group: As :class:`agents.state_folder.StateFolder` has it.
         """
         self.agreement = agreement or Agreement(settings)
         self.group_watch = group_watch
+        self.state_folder = StateFolder(self.agreement.others_can_hold, tell_group)
         self._observe = observe
         self._took = took
         self.faults = faults or AddressFaults(settings, cluster)
@@ -190,6 +194,7 @@ class Lanes:
             and not self._halves
             and not self.unassigned
             and not self.foreign
+            and not self.state_folder.unusable
             and not self.faults.by_address
             and not self.unreadable
             and all(lane.state is LaneState.OPEN for lane in self._lanes.values())
@@ -322,6 +327,13 @@ class Lanes:
                 found[topic] = (await self._cluster.identity(topic)).topic_id
         return found
 
+    async def look_at_state_folder(self) -> None:
+        """Ask whether lanes can write their folders; those that could not open anew when they can."""
+        if await self.state_folder.look():
+            for lane in self.lanes:
+                lane.note_usable_folder()
+        self._state_changed()
+
     async def look_at_limits(self) -> None:
         """Ask whether live workers agree; rings that keep recorded limits take over what all state."""
         await self.agreement.look()
@@ -402,4 +414,5 @@ class Lanes:
             readers=self._readers,
             agreement=self.agreement,
             group_watch=self.group_watch,
+            state_folder=self.state_folder,
         )

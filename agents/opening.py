@@ -29,6 +29,7 @@ from agents.path import Path
 from agents.places import Places
 from agents.refetch import read_again
 from agents.state_faults import newest_meta
+from agents.state_folder import StateFolder, require_usable, usable
 from agents.topic_faults import (
     BEGIN_ANEW,
     count_faults,
@@ -47,6 +48,7 @@ from ringfence_kafka.slices import Slices
 from ringfence_kafka.tenure import NotOwnerError
 from tables.codec import FormatError, Meta
 from tables.restore import ChangelogBounds, require_own
+from tables.store import StateFolderError
 from tables.table import LaneTable, Restored, TableOptions
 
 log: Final = logging.getLogger("ringfence.lane")
@@ -112,6 +114,7 @@ class Opening:
         readers: Readers | None = None,
         agreement: Agreement | None = None,
         group_watch: GroupWatch | None = None,
+        state_folder: StateFolder | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -129,6 +132,7 @@ class Opening:
             readers: Of the worker: connections by which changelogs are read.
             agreement: Statements of live workers; None = this worker is alone.
             group_watch: Watch of the workers' group, which says whose offsets are followed; None = all are.
+            state_folder: Says what happens if the lane's folder cannot be written; None = the lane waits until it can.
         """
         app_id = settings.app.id
         self._doubtful = doubtful
@@ -152,6 +156,7 @@ class Opening:
         self._own_limits = limits_of(address)
         self._agreement = agreement or Agreement(settings)
         self._group_watch = group_watch
+        self._state_folder = state_folder
         self._state_dir, self._slices = settings.state_dir, slices
         self._resident_ids_max = settings.app.resident_ids_max
         self.table = table or self._new_table(self._own_limits)
@@ -210,9 +215,7 @@ class Opening:
             await producer.fence(FENCE_LIMIT_S)
             await reach("after-fence", self.name)
             await self._confirm(ownership)
-            bounds = await self._recovered_bounds(producer, facts)
-            await reach("restoring", self.name)
-            epoch, restored = await self._open_table(bounds)
+            epoch, restored = await self._restored_table(producer, facts)
             await reach("after-restore", self.name)
             self._require_counts(facts, self.table.meta)
             await self._require_rules(self.table.meta)
@@ -256,6 +259,33 @@ class Opening:
             self._cluster,
             facts.outputs,
         )
+
+    async def _restored_table(self, producer: TransactionalProducer, facts: Facts) -> tuple[int, Restored]:
+        """Open the table; if its folder cannot be written, and no other worker can take the lane, in memory."""
+        folder = self._state_folder
+        if folder is None:
+            return await self._restored(producer, facts)
+        if self.table.in_memory and usable(self.table.path):
+            self.table.keep_in_memory(False)
+        try:
+            if self.table.broken:
+                require_usable(self.table.path)
+            found = await self._restored(producer, facts)
+        except StateFolderError as error:
+            if self.table.in_memory or not await folder.failed(
+                self.name, self.table.path, self.limits.id_cache_size, error
+            ):
+                raise
+            self.table.keep_in_memory(True)
+            return await self._restored(producer, facts)
+        if not self.table.in_memory:
+            folder.on_disk(self.name)
+        return found
+
+    async def _restored(self, producer: TransactionalProducer, facts: Facts) -> tuple[int, Restored]:
+        bounds = await self._recovered_bounds(producer, facts)
+        await reach("restoring", self.name)
+        return await self._open_table(bounds)
 
     async def _recovered_bounds(self, producer: TransactionalProducer, facts: Facts) -> ChangelogBounds:
         """Return the bounds of the changelog, after RocksDB's IDs are back in one that was deleted."""
@@ -301,8 +331,10 @@ class Opening:
                 "lane %s keeps its recorded limits (%s); this worker's file says %s. %s. They change when all live workers have the same file",
                 self.name, shown(limits), shown(self._own_limits), "; ".join(unlike),
             )  # fmt: skip
+        in_memory = self.table.in_memory
         await self.table.dispose()
         self.table = self._new_table(limits)
+        self.table.keep_in_memory(in_memory)
         return await self.table.open(self._readers, self.changelog, self.partition, bounds)
 
     async def warm_up(self) -> Restored:

@@ -14,6 +14,10 @@ KEY: Final = "ringfence"
 """In the JSON of the user data, beside the keys of Faust, which ignores it."""
 
 
+UNUSABLE: Final = "state_unusable"
+"""In a statement, if it is so."""
+
+
 class Said(NamedTuple):
     """Rules and limits that a worker states for one address."""
 
@@ -28,6 +32,8 @@ class Statement(NamedTuple):
     """Its instance name; of a member that states nothing its member ID."""
     addresses: Mapping[str, Said] | None
     """By name; None = it states nothing: an earlier version, or a member that is not ours."""
+    unusable: bool = False
+    """Its state folder cannot be written: it takes lanes only if nobody else can."""
 
 
 def own_statement(settings: Settings) -> Statement:
@@ -52,7 +58,8 @@ def encode(statement: Statement) -> dict[str, Any]:
     for name, said in (statement.addresses or {}).items():
         stated = {"rules": dict(said.rules), "limits": said.limits._asdict()}
         shared.setdefault(json.dumps(stated, sort_keys=True), {"names": [], **stated})["names"].append(name)
-    return {"worker": statement.worker, "addresses": list(shared.values())}
+    found = {"worker": statement.worker, "addresses": list(shared.values())}
+    return found | ({UNUSABLE: True} if statement.unusable else {})
 
 
 def decode(user_data: bytes | None, member: str) -> Statement:
@@ -64,7 +71,7 @@ def decode(user_data: bytes | None, member: str) -> Statement:
             for each in told["addresses"]
             for name in each["names"]
         }
-        return Statement(str(told["worker"]), addresses)
+        return Statement(str(told["worker"]), addresses, bool(told.get(UNUSABLE)))
     except (ValueError, KeyError, TypeError, AttributeError):
         return Statement(member, None)
 

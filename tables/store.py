@@ -10,8 +10,10 @@ hops value; ``c``: see :mod:`tables.chunks`.
 import itertools
 import json
 import logging
+import os
 import shutil
 import struct
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -39,9 +41,14 @@ _ENVIRONMENT: Final = (
     "permission denied", "operation not permitted", "read-only", "no space", "quota exceeded", "file too large",
     "too many open files", "not a directory",
 )  # fmt: skip
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a folder with a random name is made in it
 _epochs: Final = itertools.count(1)
 _FOUND_AT_ONCE: Final = 8
 """Chunks; their values come with their keys."""
+
+
+class StateFolderError(PrerequisiteError):
+    """The folder of a lane's state cannot be used: a full or read-only disk, missing rights, no more open files."""
 
 
 class StaleEpochError(Exception):
@@ -67,14 +74,25 @@ class StoredState(NamedTuple):
 class Store:
     """RocksDB of one lane; open in one process only."""
 
-    def __init__(self, path: Path, *, read_only: bool = False, indexed: bool = False) -> None:
-        """Open or create. ``indexed``: keys are looked up that mostly are not there.
+    def __init__(
+        self, path: Path, *, read_only: bool = False, indexed: bool = False, in_memory: bool = False
+    ) -> None:
+        """Open or create.
+
+        Args:
+            path: The folder.
+            read_only: Another process may have it open.
+            indexed: Keys are looked up that mostly are not there.
+            in_memory: Files are in memory and gone when the store is closed; the folder is not touched. rocksdict needs a folder for a file of
+                its own, of some hundred bytes.
 
         Raises:
-            PrerequisiteError: the folder cannot be written, or another process has it open.
+            StateFolderError: the folder cannot be written.
+            PrerequisiteError: another process has it open.
             DamagedStoreError: RocksDB refuses what it finds there.
         """
         self.path = path
+        self.in_memory = in_memory
         self.epoch = 0
         self.damaged = False
         """Damage was met, which opening alone might not meet again."""
@@ -83,6 +101,7 @@ class Store:
         self._chunk_keys: ChunkKeys | None = None
         """None = not looked for yet."""
         self._open = False
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         try:
             if read_only:
                 self._db = Rdict(
@@ -90,12 +109,15 @@ class Store:
                     options=store_options.options(indexed=indexed),
                     access_type=AccessType.read_only(),
                 )
+            elif in_memory:
+                self._scratch = tempfile.TemporaryDirectory(prefix="ringfence-", dir=_memory_folder())
+                self._db = Rdict(self._scratch.name, options=store_options.in_memory(indexed=indexed))
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 _EMPTY.copy_to(path)
                 self._db = Rdict(str(path), options=store_options.options(indexed=indexed))
         except OSError as error:  # mkdir: a file is in the way, or the parent cannot be written
-            raise _unwritable(path, str(error.strerror)) from error
+            raise _unwritable(path, error.strerror or str(error)) from error
         except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
             raise _fault(path, str(error)) from error
         self._open = True
@@ -342,7 +364,7 @@ class Store:
 
         Raises:
             StaleEpochError: the lane has been opened again since ``epoch``.
-            PrerequisiteError: the folder cannot be written (any more).
+            StateFolderError: the folder cannot be written (any more).
             DamagedStoreError: files are missing or damaged.
         """
         if epoch != self.epoch:
@@ -368,10 +390,13 @@ class Store:
         if self._open:
             self._open = False
             try:
-                self._db.close()
+                if not self.in_memory:
+                    self._db.close()
             except Exception as error:  # noqa: BLE001 - rocksdict raises plain Exception for every fault
                 log.warning("%s could not be closed properly: %s", self.path, error)
             del self._db  # lets go of its lock, whatever closing said
+            if self._scratch is not None:
+                self._scratch.cleanup()
 
 
 class Writes:
@@ -428,10 +453,16 @@ def _fault(path: Path, fault: str) -> Exception:
     return DamagedStoreError(f"{path}: {fault}")
 
 
-def _unwritable(path: Path, fault: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"{path} cannot be written: {fault}: fix that, or point app.data_dir to another folder"
-    )
+def _memory_folder() -> str | None:
+    """Return a folder of the system that is in memory; None = where temporary files go."""
+    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+
+
+def _unwritable(path: Path, fault: str) -> StateFolderError:
+    way_out = "make room or allow it, or point app.data_dir to another folder"
+    if "too many open files" in fault.lower():
+        way_out = "raise the limit of open files of this process (ulimit -n)"
+    return StateFolderError(f"{path} cannot be written: {fault}: {way_out}")
 
 
 def _make_empty(folder: Path) -> None:

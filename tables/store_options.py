@@ -3,7 +3,7 @@
 import functools
 from typing import Final
 
-from rocksdict import BlockBasedOptions, Cache, Options, WriteBufferManager
+from rocksdict import BlockBasedOptions, Cache, Env, Options, WriteBufferManager
 
 _BUFFER_BYTES: Final = 8 * 2**20
 _ARENA_BYTES: Final = 2**16
@@ -52,4 +52,11 @@ def options(*, indexed: bool) -> Options:
     found.set_stats_persist_period_sec(0)
     found.set_keep_log_file_num(2)
     found.set_max_total_wal_size(2 * _BUFFER_BYTES)
+    return found
+
+
+def in_memory(*, indexed: bool) -> Options:
+    """Return the same for a store whose files are in memory, each in a file system of its own."""
+    found = options(indexed=indexed)
+    found.set_env(Env.mem_env())
     return found

@@ -99,6 +99,7 @@ class LaneTable:
             most = min(most, IN_PYTHON_MAX)
         self._resident = options.capacity <= most or not options.persistent
         self._store: Store | None = None
+        self._in_memory_store = False
         self._stored_index: StoredIndex | None = None
         self._volatile: dict[int, Slot] = {}
         """Sequence → slot, where nothing is persisted."""
@@ -117,6 +118,27 @@ class LaneTable:
     def options(self) -> TableOptions:
         """The options that the table was made with."""
         return self._options
+
+    @property
+    def path(self) -> Path:
+        """The folder of the lane's RocksDB."""
+        return self._path
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether RocksDB's files are in memory, because the folder cannot be written."""
+        return self._in_memory_store
+
+    @property
+    def broken(self) -> bool:
+        """Whether a write to RocksDB has failed since it was opened."""
+        return self._store is not None and self._store.broken
+
+    def keep_in_memory(self, wanted: bool) -> None:
+        """Have the next opening keep RocksDB's files in memory, or in the folder again. The changelog has all that they hold."""
+        if wanted != self._in_memory_store:
+            self.close()
+            self._in_memory_store = wanted
 
     async def open(
         self, kafka: KafkaSettings | Readers, topic: str, partition: int, bounds: ChangelogBounds
@@ -176,7 +198,7 @@ class LaneTable:
     ) -> Restore:
         """From the whole changelog, with an empty RocksDB; ``in_python``: whatever the order is in which its records stand."""
         self.close()
-        self._store = Store.create_afresh(self._path, indexed=not self._resident)
+        self._store = self._new_store()
         try:
             restore = await self._restore(
                 self._store, kafka, topic, partition, bounds.start, bounds.high_watermark, in_python=in_python
@@ -212,7 +234,7 @@ class LaneTable:
         """Empty RocksDB: the next opening restores everything from the changelog."""
         self._whole = False
         self.close()
-        self._store = Store.create_afresh(self._path, indexed=not self._resident)
+        self._store = self._new_store()
 
     def _in_memory(self, state: StoredState | None) -> bool:
         """Whether all that RocksDB holds is in memory too, and only what the changelog has behind it is to be read."""
@@ -251,7 +273,12 @@ class LaneTable:
         return store
 
     def _open_store(self) -> Store:
-        return Store(self._path, indexed=not self._resident)
+        return Store(self._path, indexed=not self._resident, in_memory=self._in_memory_store)
+
+    def _new_store(self) -> Store:
+        if self._in_memory_store:
+            return self._open_store()  # what is in the folder stays there
+        return Store.create_afresh(self._path, indexed=not self._resident)
 
     async def _restore(
         self,

@@ -77,6 +77,7 @@ def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None, silent
         ready=None if answer is None else bool(answer.get("ready")),
         broker=None if answer is None else answer.get("broker"),
         faults=faults,
+        state_folder=str((answer or {}).get("state_folder", "")),
         unheard=silent,
         limits=dict((answer or {}).get("limits") or {}),
         **memory([answer or {}]),

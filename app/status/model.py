@@ -97,6 +97,8 @@ class Worker:
     """None = its web server does not answer, or it has none."""
     broker: str | None
     """``away`` or ``answers``, as it says."""
+    state_folder: str = ""
+    """Why its lanes cannot use their folders, and what it does about it; empty = they can."""
     faults: list[str] = field(default_factory=list)
     unheard: Unheard | None = None
     """Why its web server tells us nothing, where that is known."""

@@ -12,7 +12,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 from faust.assignor.partition_assignor import PartitionAssignor
 
-from agents.statements import KEY
+from agents.statements import KEY, decode
 from app.worker.sharing import Shared, share, units_of
 from ringfence_kafka.static import Member
 
@@ -48,11 +48,16 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
             member: (said[member].url, metadata.subscription, said[member].assignment.active_tps)
             for member, metadata in member_metadata.items()
         }
+        unusable = {
+            member
+            for member, metadata in member_metadata.items()
+            if decode(metadata.user_data, member).unusable
+        }
         topics = {topic for each in member_metadata.values() for topic in each.subscription}
         counts = {each: len(cluster.partitions_for_topic(each) or ()) for each in topics}
         assignments = {
             member: ClientAssignment(actives=actives, standbys={})
-            for member, actives in deal(joined, self._pairs, counts).items()
+            for member, actives in deal(joined, self._pairs, counts, unusable).items()
         }
         return self._protocol_assignments(
             assignments,
@@ -89,9 +94,28 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
 
 
 def deal(
-    joined: Mapping[str, Joined], pairs: Iterable[Collection[str]], counts: Mapping[str, int]
+    joined: Mapping[str, Joined],
+    pairs: Iterable[Collection[str]],
+    counts: Mapping[str, int],
+    unusable: Collection[str] = (),
 ) -> dict[str, dict[str, list[int]]]:
-    """Partitions by topic for each member. Members are ordered by their URLs, since their IDs are new whenever they join."""
+    """Partitions by topic for each member. Members are ordered by their URLs, since their IDs are new whenever they join.
+
+    Args:
+        joined: Members.
+        pairs: Topics of one address, of each.
+        counts: Partitions of each topic.
+        unusable: Members that cannot write their state: they get nothing if the others subscribe to all topics.
+    """
+    able = {member: each for member, each in joined.items() if member not in unusable}
+    subscribed, wanted = (
+        {topic for _, topics, _ in those.values() for topic in topics} for those in (able, joined)
+    )
+    if able and subscribed >= wanted:
+        nothing: dict[str, dict[str, list[int]]] = {member: {} for member in joined if member not in able}
+        joined = able
+    else:
+        nothing = {}
     members = sorted(joined, key=lambda each: (joined[each][0], each))
     units, topics = units_of({each: joined[each][1] for each in members}, pairs, counts)
     unit_of = {topic: name for name, those in topics.items() for topic in those}
@@ -105,4 +129,4 @@ def deal(
             for topic in topics[name]:
                 if number < counts[topic]:
                     dealt[member].setdefault(topic, []).append(number)
-    return dealt
+    return dealt | nothing

@@ -22,7 +22,7 @@ from agents import address as address_agent
 from agents.address_faults import AddressFaults, Faults, say_fault
 from agents.agreement import Agreement
 from agents.lanes import Lanes
-from agents.statements import encode, is_worker, own_statement
+from agents.statements import UNUSABLE, encode, is_worker, own_statement
 from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
 from app.worker import membership, warming, web
@@ -98,6 +98,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
         self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
         self.add_future(self._watch(self.lanes.look_at_limits, TOPICS_EVERY_S))
+        self.add_future(self._watch(self.lanes.look_at_state_folder, TOPICS_EVERY_S))
         self.add_future(self._watch(self.unassigned.look, TOPICS_EVERY_S))
         self.add_future(self._tell())
         self.add_future(self._watch(self.lanes.kept.forget, TOPICS_EVERY_S))
@@ -200,6 +201,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         app.transport.spacing.took,
         Agreement(settings, app.cluster.static_members),
         app.group_watch,
+        functools.partial(_tell_group, app),
     )
     app.transport.unreadable = app.lanes.refused_reads.note
     app.transport.excluded = lambda reason: app.end(
@@ -233,6 +235,13 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         address_agent.register(app, settings.app.id, address, app.lanes)
     _connect(app)
     return app
+
+
+def _tell_group(app: RingfenceApp, unusable: bool) -> None:
+    """State whether this worker can hold lanes, and have the group share them out again."""
+    stated = {key: value for key, value in app.statement.items() if key != UNUSABLE}
+    app.statement = stated | ({UNUSABLE: True} if unusable else {})
+    join_again(app)
 
 
 def _credentials(kafka: KafkaSettings) -> Any:
@@ -279,6 +288,7 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     if web_port is not None:
         settings = settings.with_web_port(web_port)
     allow_files()
+    _say_files(settings)
     findings, denied = asyncio.run(topics.examine(settings)), asyncio.run(rights.missing(settings))
     findings.add(denied)
     if findings.fatal:
@@ -313,6 +323,24 @@ def allow_files() -> None:
     if soft not in {hard, resource.RLIM_INFINITY}:
         with contextlib.suppress(ValueError, OSError):  # a system that says more than it gives
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+FILES_A_LANE: Final = 12
+"""Open files of one lane: RocksDB's, with some tables, and its part of connections."""
+FILES_BESIDE_LANES: Final = 150
+
+
+def _say_files(settings: Settings) -> None:
+    """Warn if this process may not have as many open files as all lanes of its addresses need."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lanes = sum(each.partitions for each in settings.addresses)
+    needed = FILES_BESIDE_LANES + FILES_A_LANE * lanes
+    if most != resource.RLIM_INFINITY and most < needed:
+        log.warning(
+            "this process may have %d open files, and a worker that has all %d lanes needs %d: raise the limit (ulimit -Hn %d, LimitNOFILE= of "
+            "systemd, ulimits of a container), or start more workers; lanes beyond the limit keep their state in memory",
+            most, lanes, needed, needed,
+        )  # fmt: skip
 
 
 def _check_port(host: str, port: int) -> None:

@@ -55,6 +55,7 @@ def register(
         where_any = {
             "unreadable": lanes.unreadable,
             "foreign_members": lanes.foreign,
+            "state_folder": lanes.state_folder.fault,
             "unassigned": lanes.unassigned,
             "faults": lanes.faults.by_address,
             "limits": lanes.agreement.by_address,

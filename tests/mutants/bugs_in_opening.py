@@ -14,7 +14,7 @@ _FENCE: Final = """\
             await reach("after-fence", self.name)
             await self._confirm(ownership)
 """
-_BOUNDS: Final = "            bounds = await self._recovered_bounds(producer, facts)\n"
+_RESTORED: Final = "            epoch, restored = await self._restored_table(producer, facts)\n"
 _BEGUN: Final = "            await self._begin(cursors, ownership)\n"
 _CURSORS_MADE: Final = f"{_BEGUN}        except BaseException as error:\n"
 _KNOWN: Final = "            known = [each for each in (committed, recorded) if each is not None]\n"
@@ -36,7 +36,7 @@ MUTANTS: Final = (
         "fence-after-restore",
         "What the former owner commits between the restore and the fence is neither known nor skipped.",
         (
-            Patch(_OPENING, _FENCE + _BOUNDS, _BOUNDS),
+            Patch(_OPENING, _FENCE + _RESTORED, _RESTORED),
             Patch(
                 _OPENING,
                 _CURSORS_MADE,
@@ -50,7 +50,7 @@ MUTANTS: Final = (
     Mutant(
         "bounds-before-fence",
         "The changelog is restored to where it ended before the fence: IDs accepted in between are forgotten.",
-        (Patch(_OPENING, _FENCE + _BOUNDS, _BOUNDS + _FENCE),),
+        (Patch(_OPENING, _FENCE + _RESTORED, _RESTORED + _FENCE),),
         _AFTER_THE_FENCE,
     ),
     Mutant(
@@ -99,7 +99,7 @@ MUTANTS: Final = (
     Mutant(
         "membership-unchecked-after-fence",
         "Who lost the lane while it fenced works on in it.",
-        (Patch(_OPENING, f"            await self._confirm(ownership)\n{_BOUNDS}", _BOUNDS),),
+        (Patch(_OPENING, f"            await self._confirm(ownership)\n{_RESTORED}", _RESTORED),),
         f"{_OPENING_TESTS}::test_membership_lost_during_the_fence",
     ),
     Mutant(

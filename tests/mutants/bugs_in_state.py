@@ -33,6 +33,18 @@ _KNOWN_ALREADY: Final = """\
 
 MUTANTS: Final = (
     Mutant(
+        "a-sealed-folder-stops-its-lane",
+        "A worker that is alone stops a lane whose folder cannot be written, though the changelog has all its IDs.",
+        (Patch("agents/opening.py", "            self.table.keep_in_memory(True)\n", ""),),
+        "tests/faults/test_state_directory.py::test_read_only_at_the_start",
+    ),
+    Mutant(
+        "unusable-workers-get-lanes",
+        "A worker that cannot write its state keeps lanes beside one that can.",
+        (Patch("app/worker/assignor.py", "if member not in unusable}", "}"),),
+        "tests/unit/test_state_folder.py::test_who_is_given_lanes",
+    ),
+    Mutant(
         "eviction-too-early",
         "The ring keeps one ID fewer than it promises: the oldest is accepted again.",
         (Patch(_RING, _WITHIN, _WITHIN.replace(">=", ">")),),

@@ -1,0 +1,162 @@
+"""Whether this worker can write its state: which lanes it cannot open, and what it does about it.
+
+RocksDB is a cache of the changelog. A lane whose folder cannot be written (a full or read-only disk, no more open files) goes to another worker
+after a minute. If there is none, it keeps its files in memory, and its next opening restores them from the changelog.
+"""
+
+import logging
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from ringfence_kafka import clock
+from tables.store import StateFolderError
+
+log: Final = logging.getLogger("ringfence.worker")
+
+GIVE_UP_S: Final = 60.0
+"""After so long other workers get the lanes, if there are any."""
+USABLE_S: Final = 60.0
+"""The folder must be usable for so long before lanes use it again. The time doubles with each relapse, up to :data:`USABLE_MAX_S`."""
+USABLE_MAX_S: Final = 3_600.0
+RECENT_S: Final = 15.0
+"""Lanes that cannot open try again within less."""
+PROBE_BYTES: Final = 1 << 20
+IN_MEMORY: Final = "lanes keep their state in memory"
+"""In a fault that stops nothing."""
+IDS_IN_MEMORY_MAX: Final = 2_000_000
+"""IDs of all rings whose files may be in memory, some 150 bytes each."""
+
+
+class FolderUsableError(Exception):
+    """A lane with files in memory opens anew, because its folder can be written again."""
+
+
+class StateFolder:
+    """The folders of this worker's lanes."""
+
+    def __init__(
+        self,
+        others: Callable[[], Awaitable[bool]],
+        tell_group: Callable[[bool], None],
+        now: Callable[[], float] = clock.now,
+    ) -> None:
+        """All folders are taken for usable.
+
+        Args:
+            others: Asks whether another worker can hold lanes.
+            tell_group: States whether this worker is unusable; the group then assigns lanes anew.
+            now: Seconds.
+        """
+        self._others = others
+        self._tell_group = tell_group
+        self._now = now
+        self._failing: dict[str, Path] = {}
+        """Lane → its folder, of lanes that could not use it."""
+        self._since = self._failed_at = 0.0
+        """When the first of them failed, and when one failed last."""
+        self._in_memory: dict[str, int] = {}
+        """Lane → IDs of its ring, of lanes whose files are in memory."""
+        self._usable_since: float | None = None
+        self._usable_s = USABLE_S
+        self.fault = ""
+        """The problem, for status; empty = all folders are usable."""
+        self.unusable = False
+        """The group was told that this worker can hold no lanes."""
+
+    async def failed(self, lane: str, folder: Path, ids: int, error: BaseException) -> bool:
+        """Note that a lane cannot use its folder; return whether it may keep its files in memory.
+
+        Args:
+            lane: Its name.
+            folder: Its folder.
+            ids: Capacity of its ring.
+            error: What RocksDB or the system says.
+        """
+        self._failed_at = self._now()
+        if not self._failing:
+            self._since = self._failed_at
+        self._failing[lane] = folder
+        self._usable_since = None
+        others = await self._others()
+        room = sum(self._in_memory.values()) + ids <= IDS_IN_MEMORY_MAX
+        self.fault = f"{error} ({_consequence(others=others, room=room)})"
+        if others or not room:
+            return False
+        self._in_memory[lane] = ids
+        log.warning(
+            "lane %s keeps its state in memory, because its folder cannot be used (%s). No message is lost: the changelog has all IDs, and the "
+            "next opening restores them from there",
+            lane, error,
+        )  # fmt: skip
+        return True
+
+    def on_disk(self, lane: str) -> None:
+        """Note that a lane is open with its folder."""
+        self._in_memory.pop(lane, None)
+        self._failing.pop(lane, None)
+        if not self._failing and not self.unusable:
+            self.fault = ""
+
+    async def look(self) -> bool:
+        """Give lanes up, or take lanes again.
+
+        Returns:
+            Whether lanes are to try their folders again.
+        """
+        if not self._failing and not self.unusable:
+            return False
+        now = self._now()
+        if now - self._failed_at < RECENT_S or not all(map(usable, self._failing.values())):
+            self._usable_since = None
+            if not self.unusable and now - self._since >= GIVE_UP_S and await self._others():
+                self.unusable = True
+                log.error(
+                    "lanes cannot use their folders for %.0f s, and other workers take all lanes of this one until they can: %s",
+                    now - self._since, self.fault,
+                )  # fmt: skip
+                self._tell_group(True)
+            return False
+        if self._usable_since is None:
+            self._usable_since = now
+        if now - self._usable_since < self._usable_s:
+            return False
+        log.info("lanes can use their folders again")
+        self._usable_s = min(2 * self._usable_s, USABLE_MAX_S)
+        self._failing.clear()
+        self.fault = ""
+        if self.unusable:
+            self.unusable = False
+            self._tell_group(False)
+        return True
+
+
+def require_usable(folder: Path) -> None:
+    """Try to write something into a folder.
+
+    Raises:
+        StateFolderError: it cannot be written.
+    """
+    if not usable(folder):
+        raise StateFolderError(f"{folder} cannot be written: make room, or allow it")
+
+
+def usable(folder: Path) -> bool:
+    """Return whether something can be written into a folder now."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(PROBE_BYTES))
+            file.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _consequence(*, others: bool, room: bool) -> str:
+    if others:
+        return f"lanes go to other workers after {GIVE_UP_S:.0f} s"
+    if room:
+        return f"{IN_MEMORY}, and no message is lost"
+    return "rings are too large to be kept in memory, and their lanes wait"

@@ -1,0 +1,110 @@
+"""What a worker does about folders that it cannot write, by a clock that the test moves."""
+
+from pathlib import Path
+
+import pytest
+
+from agents import state_folder
+from agents.state_folder import GIVE_UP_S, IDS_IN_MEMORY_MAX, RECENT_S, USABLE_S, StateFolder
+from app.worker.assignor import deal
+from tables.store import Store
+
+ERROR = OSError("no space left")
+
+
+class Worker:
+    """A worker whose folder the test closes and opens."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, others: bool) -> None:
+        self.now = 0.0
+        self.others = others
+        self.usable = False
+        self.told: list[bool] = []
+        self.folder = StateFolder(self._others, self.told.append, lambda: self.now)
+        monkeypatch.setattr(state_folder, "usable", lambda _: self.usable)
+
+    async def _others(self) -> bool:
+        return self.others
+
+    async def failed(self, ids: int = 10) -> bool:
+        return await self.folder.failed("orders-0", Path("orders-0"), ids, ERROR)
+
+    async def after(self, seconds: float) -> bool:
+        self.now += seconds
+        return await self.folder.look()
+
+
+async def test_lanes_go_to_another_worker_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a minute, and again when the folder was usable for a minute; the next time it takes twice as long."""
+    worker = Worker(monkeypatch, others=True)
+    for waits in (USABLE_S, 2 * USABLE_S):
+        assert not await worker.failed()
+        assert "go to other workers" in worker.folder.fault
+        assert not await worker.after(GIVE_UP_S - 1)
+        assert worker.told == []
+        assert not await worker.after(1)
+        assert worker.told == [True]
+        worker.usable = True
+        assert not await worker.after(RECENT_S)
+        assert not await worker.after(waits - 1)
+        assert await worker.after(1)
+        assert worker.told == [True, False]
+        assert worker.folder.fault == ""
+        worker.told.clear()
+        worker.usable = False
+
+
+async def test_a_worker_that_is_alone_keeps_its_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory, as long as there is room for their rings; if another worker comes, that one gets them."""
+    worker = Worker(monkeypatch, others=False)
+
+    assert await worker.failed(IDS_IN_MEMORY_MAX)
+    assert not await worker.folder.failed("orders-1", Path("orders-1"), 1, ERROR)
+    assert "too large" in worker.folder.fault
+    await worker.after(10 * GIVE_UP_S)
+    assert worker.told == []
+    worker.others = True
+    await worker.after(10)
+    assert worker.told == [True]
+
+
+async def test_a_lane_that_fails_again_starts_the_time_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder takes a small file while RocksDB finds no room: that is not usable."""
+    worker = Worker(monkeypatch, others=False)
+    worker.usable = True
+    for _ in range(20):
+        await worker.failed()
+        assert not await worker.after(RECENT_S - 1)
+
+
+@pytest.mark.parametrize(
+    ("unusable", "expected"),
+    [({"a"}, {"a": 0, "b": 8}), ({"a", "b"}, {"a": 4, "b": 4}), (set[str](), {"a": 4, "b": 4})],
+)
+def test_who_is_given_lanes(unusable: set[str], expected: dict[str, int]) -> None:
+    """A worker that cannot write its state gets none, unless nobody can."""
+    topics = ("orders", "app-orders-forward")
+    joined = {each: (f"http://{each}", topics, ()) for each in ("a", "b")}
+    dealt = deal(joined, [topics], dict.fromkeys(topics, 8), unusable)
+
+    assert {member: len(those.get("orders", ())) for member, those in dealt.items()} == expected
+
+
+def test_a_worker_with_other_topics_is_not_left_out() -> None:
+    """Nobody else reads its address."""
+    joined = {"a": ("http://a", ("orders", "bills"), ()), "b": ("http://b", ("orders",), ())}
+    dealt = deal(joined, [("orders",), ("bills",)], {"orders": 1, "bills": 1}, {"a"})
+
+    assert dealt["a"]["bills"] == [0]
+
+
+def test_a_store_in_memory_leaves_the_folder_alone(tmp_path: Path) -> None:
+    """What is in the folder is there for a later opening."""
+    store = Store(tmp_path / "lane", in_memory=True)
+    epoch = store.begin_epoch()
+    store.write(epoch, None, lambda writes: writes.put_hops([(b"\x03key", b"value")]))
+
+    assert list(store.slots()) == []
+    assert store.unfinished
+    store.close()
+    assert not (tmp_path / "lane").exists()
