@@ -3,6 +3,7 @@
 import logging
 import math
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from ringfence_kafka.config.settings import AddressSettings
@@ -25,13 +26,32 @@ class ForwardingHint:
             f'set partitioner = "{other}" for {address.name} if its producers use that one ({client}); '
             "records without a key, or with a key other than the group, are always forwarded"
         )
+        self._topic = address.input_topic
+        self._homes: set[int] = set()
+        """Lanes that records of this count were forwarded to."""
         self._forwarded = 0
         self._seen = 0
         self._said_at = -math.inf
 
-    def note(self, lane: str, forwarded: int, local: int) -> None:
-        """Count the records of one batch."""
+    def note(
+        self,
+        lane: str,
+        forwarded: int,
+        local: int,
+        homes: Iterable[int] = (),
+        place: tuple[int, int] = (0, 1),
+    ) -> None:
+        """Count the records of one batch.
+
+        Args:
+            lane: Its name.
+            forwarded: Records that are not at home in it.
+            local: Records that are.
+            homes: Lanes that records were forwarded to.
+            place: Number of the lane, and how many lanes its address has.
+        """
         self._forwarded += forwarded
+        self._homes.update(homes)
         self._seen += forwarded + local
         if self._seen < RECORDS_MIN:
             return
@@ -42,6 +62,20 @@ class ForwardingHint:
                 "lane %s: %.0f %% of the records are forwarded to their home: %s",
                 lane,
                 share * 100,
-                self._remedy,
+                self._after_growth(*place) or self._remedy,
             )
         self._forwarded = self._seen = 0
+        self._homes.clear()
+
+    def _after_growth(self, number: int, lanes: int) -> str:
+        """Return the advice if all forwarded records would be at home here in a topic with fewer partitions; else nothing.
+
+        A topic grows by a multiple, so each group moves from its partition to one that is congruent to it. Another partitioner scatters groups.
+        """
+        for former in range(lanes // 2, number, -1):
+            if lanes % former == 0 and self._homes and all(each % former == number for each in self._homes):
+                return (
+                    f"producers still choose among {former} of the {lanes} partitions of {self._topic}. They learn of the others within their "
+                    "metadata.max.age.ms (5 minutes by default); restart those that do not. Leave the partitioner as it is"
+                )
+        return ""

@@ -25,6 +25,8 @@ from ringfence_kafka.topics import (
 )
 from tables.codec import Meta
 
+RETENTION_MIN_MS: Final = 24 * 3600 * 1000
+"""A day: an input that keeps messages for less loses some in an outage that nobody repairs at night."""
 BEGIN_ANEW: Final = "begin anew under another app.id, which accepts all once more that is still in the input"
 _RECORDS: Final = ("accepted topic", "quarantine topic", "duplicates topic")
 """Roles of topics whose records carry the timestamps of the input. What is forwarded carries the time of forwarding."""
@@ -176,10 +178,10 @@ def notes(
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
     """What is worth knowing and stops nothing; ``targets`` are the other addresses that its transactions have parts for."""
-    told = []
     source = existing.get(address.input_topic)
     if source is None:
         return []
+    told = list(_short_lived(address, source))
     if source.partitions != address.partitions:
         told.append(
             f"{source.name} has {source.partitions} partitions, the configuration says partitions = "
@@ -205,6 +207,15 @@ def notes(
                 of_target(address, each, note) for note in _less_than(source, each.name, accepted, whole)
             ]
     return told
+
+
+def _short_lived(address: AddressSettings, source: TopicDescription) -> Iterable[str]:
+    """Yield a note if an input loses messages in a short outage."""
+    if source.retention_ms < RETENTION_MIN_MS:
+        yield (
+            f"{source.name} (input topic of {address.name}) keeps messages for {span(source.retention_ms)}: what no worker has processed by then "
+            f"is lost, also while workers restart: {alter(source.name, 'retention.ms', RETENTION_MIN_MS)}, or longer than your longest outage"
+        )
 
 
 def _refuses_late(role: str, owner: str, topic: TopicDescription, source: TopicDescription) -> Iterable[str]:

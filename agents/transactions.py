@@ -165,7 +165,8 @@ class Transactions:
         await reach("after-store", self._name)
         cursor.done(outcome.end)
         if batch.records:  # else it was passed over markers
-            self._count(outcome, time.perf_counter() - began)
+            lanes = opened.partition_counts[self._opening.address.input_topic]
+            self._count(outcome, time.perf_counter() - began, lanes)
             if batch.asked_at:
                 self._took(time.monotonic() - batch.asked_at + marker_s)
         return outcome.end
@@ -255,7 +256,8 @@ class Transactions:
         )  # fmt: skip
         self._say_refused_at, self._unsaid = time.monotonic() + SAY_REFUSED_S, 0
 
-    def _count(self, outcome: Outcome, seconds: float) -> None:
+    def _count(self, outcome: Outcome, seconds: float, lanes: int) -> None:
+        """``lanes``: how many the address has."""
         verdicts = outcome.checked.verdicts
         self._counts["accepted"] += verdicts.count(Verdict.ACCEPTED)
         self._counts["duplicates"] += verdicts.count(Verdict.DUPLICATE)
@@ -265,7 +267,13 @@ class Transactions:
         self._counts["quarantined"] += len(outcome.quarantined)
         self._counts["batches"] += 1
         self._observe(seconds, self._count_envelopes(outcome))
-        self._forwarding.note(self._name, len(outcome.forwarded), len(verdicts))
+        self._forwarding.note(
+            self._name,
+            len(outcome.forwarded),
+            len(verdicts),
+            (home for home, _, _ in outcome.forwarded),
+            (self._opening.partition, lanes),
+        )
 
     def _count_envelopes(self, outcome: Outcome) -> list[int]:
         """Each is counted as a message besides. How many parts those have that were accepted."""

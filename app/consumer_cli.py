@@ -9,7 +9,7 @@ from ringfence_kafka.program import CONSUMER_GROUP, config_option, settings_with
 
 @click.group()
 def consumers() -> None:
-    """Look at who consumes what."""
+    """Show who consumes each partition, and forget groups that are gone."""
     silence_clients()
 
 
@@ -24,6 +24,21 @@ def consumers_show(address: str | None, group: str | None, as_json: bool, config
     from app.verbs import consumers as consumers_module  # noqa: PLC0415
 
     return consumers_module.show(settings, address, group, as_json)
+
+
+@consumers.command("forget")
+@click.argument("name", type=CONSUMER_GROUP, metavar="GROUP")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_option
+def consumers_forget(name: str, yes: bool, config: Path) -> int:
+    """Delete the progress and the offsets of consumer GROUP, which has no consumers any more and is not coming back.
+
+    Its dead letters stay. Exit code 1: nothing is kept of such a group.
+    """
+    settings = settings_with_addresses(config)
+    from app.verbs.consumers_forget import forget  # noqa: PLC0415
+
+    return forget(settings, name, yes=yes)
 
 
 @click.group()

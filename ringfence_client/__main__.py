@@ -114,6 +114,13 @@ from ringfence_kafka.program import (
     show_default=True,
     help="MiB of messages kept in memory, all partitions together.",
 )
+@click.option(
+    "--start",
+    type=click.Choice(["earliest", "latest"]),
+    default="earliest",
+    show_default=True,
+    help="Where a new consumer group begins; one that has consumed before continues where it is.",
+)
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
 @log_options
 @config_option
@@ -137,6 +144,7 @@ def consume(
     lease_idle: float,
     session_timeout: float,
     memory_mib: int,
+    start: Literal["earliest", "latest"],
     web_port: int | None,
     config: Path,
 ) -> int:
@@ -164,6 +172,7 @@ def consume(
             lease_idle=lease_idle,
             session_timeout=session_timeout,
             memory_max=memory_mib * 2**20,
+            start=start,
         )
     except ValueError as error:
         raise ConfigurationError(str(error)) from error

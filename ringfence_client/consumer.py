@@ -35,6 +35,7 @@ from ringfence_client.message import MessageFactory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from ringfence_client.progress import ProgressTopic
+from ringfence_client.start_position import begin_at_end
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka import insides, wire
 from ringfence_kafka.access import consumer_options, refusal
@@ -181,6 +182,8 @@ class GroupConsumer:
             progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
             await progress.start()
             stack.push_async_callback(progress.stop)
+            if self.options.start == "latest":
+                await begin_at_end(self.cluster, progress, self.group, self._topic)
             opening = LeaseAcquisition(
                 self._settings.kafka,
                 self._settings.app.id,

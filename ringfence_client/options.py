@@ -54,6 +54,8 @@ class ConsumerOptions:
         memory_max: Bytes of messages that are kept in memory, of all partitions together: values, keys, headers, what it costs
             to keep them, and what was fetched and not taken yet. The process needs some 100 MiB beside that.
         session_timeout: Seconds after which the group gives a dead consumer's partitions to others.
+        start: Where a new consumer group begins: with the ``earliest`` message that is there, or with the next one that comes
+            (``latest``). A group that has consumed before continues where it is.
         name: Of this consumer, for others to see.
     """
 
@@ -72,6 +74,7 @@ class ConsumerOptions:
     records_max: int = 10_000
     memory_max: int = 512 * 2**20
     session_timeout: float = 10.0
+    start: Literal["earliest", "latest"] = "earliest"
     name: str = field(default_factory=_name)
 
     def __post_init__(self) -> None:
@@ -106,6 +109,8 @@ class ConsumerOptions:
                 raise ValueError(f"{key} = {getattr(self, key)}: at most {most}")
         if self.on_dead_letter not in {"flow", "park"}:
             raise ValueError(f"on_dead_letter = {self.on_dead_letter!r}: flow, or park")
+        if self.start not in {"earliest", "latest"}:
+            raise ValueError(f"start = {self.start!r}: earliest, or latest")
 
     def _check_finite(self) -> None:
         for key in _SECONDS:

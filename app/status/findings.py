@@ -191,7 +191,7 @@ def _consumers(consumers: Consumers) -> Iterator[Finding]:
         yield Finding(
             where,
             f"nobody consumes, and {count(consumers.lag, 'message')} wait, the oldest for {_oldest(consumers)}",
-            f"start a consumer; a group of the past is left out by --ignore-group {quoted(consumers.consumer_group)}",
+            f"start a consumer; a group that is not coming back: ringfence consumers forget {quoted(consumers.consumer_group)}",
             f"ringfence consume {quoted(consumers.address)} --handler MODULE:FUNCTION --consumer-group {quoted(consumers.consumer_group)}",
             stands=True,
         )

@@ -25,6 +25,7 @@ from aiokafka.errors import (
 
 from agents.state_faults import newest_meta, state_faults
 from app.verbs import rights
+from app.verbs.removed_addresses import removed_addresses
 from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, replica_faults, required
 from ringfence_kafka import broker_limits, passing, wire
 from ringfence_kafka.access import client_options, refusal
@@ -128,6 +129,8 @@ async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
         brokers = len((await admin.describe_cluster())["brokers"])
     findings.shared += broker_limits.faults(settings, limits)
     findings.shared += replica_faults(settings, brokers)
+    async with _answered(settings.kafka):
+        findings.notes += [each.note for each in await removed_addresses(settings)]
     return findings, denied
 
 

@@ -95,6 +95,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
                 "dlq list",
                 "dlq redrive",
                 "dlq drop",
+                "consumers forget",
             )
         },
         "dlq show": ["orders", "0/1"],

@@ -116,3 +116,24 @@ def test_nothing_seen(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
         watched.note("orders-3", 0, 0)
 
     assert _said(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("homes", "place", "former"),
+    [
+        ({5}, (1, 8), 4),
+        ({3, 5, 7}, (1, 8), 2),
+        ({4, 5}, (1, 8), 0),
+        ({0}, (4, 8), 0),
+        (set[int](), (1, 8), 0),
+    ],
+)
+def test_producers_that_do_not_know_new_partitions(
+    homes: set[int], place: tuple[int, int], former: int, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a growth another partitioner would be wrong: all that is forwarded was at home here before."""
+    _hint().note("orders-1", 500, 500, homes, place)
+
+    (said,) = _said(caplog)
+    assert (f"producers still choose among {former} of the 8 partitions of orders" in said) == bool(former)
+    assert ("set partitioner" in said) != bool(former)

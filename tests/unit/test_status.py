@@ -162,7 +162,7 @@ def test_nobody_consumes() -> None:
     assert found.command.startswith(
         "ringfence consume orders --handler MODULE:FUNCTION --consumer-group billing"
     )
-    assert "--ignore-group billing" in found.do
+    assert "ringfence consumers forget billing" in found.do
 
 
 def test_nothing_waits_for_a_group_of_the_past() -> None:
@@ -290,7 +290,7 @@ def test_commands_run_nothing_else(status: Status) -> None:
     found = _only(status)
 
     assert shlex.split(found.command).count(HOSTILE) == 1 + (found.what.count(HOSTILE) > 0)
-    if "--ignore-group" in found.do:
+    if "consumers forget" in found.do:
         assert HOSTILE in shlex.split(found.do)
 
 

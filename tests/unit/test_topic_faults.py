@@ -247,7 +247,7 @@ def test_notes_on_targets() -> None:
     """A shorter retention and a smaller size are worth knowing."""
     orders, payments = _pair()
     topics = _with_target({"retention.ms": "60000", "max.message.bytes": "500"})
-    config = {"retention.ms": "3600000", "max.message.bytes": "1000"}
+    config = {"retention.ms": "86400000", "max.message.bytes": "1000"}
     topics["orders"] = TopicDescription("orders", 4, config)
     topics["orders.accepted"] = TopicDescription("orders.accepted", 4, config)
     short, small = notes(APP, orders, topics, [payments])
@@ -311,3 +311,20 @@ def test_what_waits_grows_older(taken: str, told: bool) -> None:
         assert note.startswith(f"orders.accepted (accepted topic of orders) has {BEFORE}={taken}, from when")
         assert "orders has 7200000 and keeps messages for 24 hours" in note
         assert note.endswith(f"--topic orders.accepted --add-config {BEFORE}={2**63 - 1}")
+
+
+def test_an_input_that_keeps_messages_for_a_minute() -> None:
+    """Messages are lost while workers restart: worth a note, with the command."""
+    orders, _ = _pair()
+    topics = _with_target()
+    config = {"retention.ms": "60000"}
+    topics |= {each: TopicDescription(each, 4, config) for each in ("orders", "orders.accepted")}
+
+    assert [
+        each for each in notes(APP, orders, topics) if each.startswith("orders (input topic of orders)")
+    ] == [
+        (
+            "orders (input topic of orders) keeps messages for 60 s: what no worker has processed by then is lost, also while workers restart: "
+            "kafka-configs.sh --bootstrap-server … --alter --topic orders --add-config retention.ms=86400000, or longer than your longest outage"
+        )
+    ]

@@ -1,0 +1,124 @@
+"""``ringfence consumers forget``: removes what is kept of a consumer group that is not coming back."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Sequence
+
+import click
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from app.asking import confirmed
+from app.verbs.send import DELIVERY_LIMIT_S, client_options, producer_options
+from ringfence_client import progress
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
+
+WITHOUT_MEMBERS = ("Empty", "Dead")
+NOTHING_KEPT = 1
+
+
+class GroupInUseError(RingfenceError):
+    """The consumer group has members."""
+
+
+def forget(settings: Settings, group: str, *, yes: bool) -> int:
+    """Delete progress and offsets of a consumer group. Its dead letters stay.
+
+    Returns:
+        0 it is forgotten; 1 nothing was kept of it.
+
+    Raises:
+        ConfigurationError: it is the workers' own group, or Ringfence's for repairs.
+        GroupInUseError: it has members.
+        BrokerUnavailableError: the cluster does not answer, or refuses.
+        DeclinedError: somebody was asked, and said no.
+    """
+    if group in {settings.app.id, wire.repair_group(settings.app.id)}:
+        raise ConfigurationError(f"{group} is a group of Ringfence's own: name a group of consumers")
+    kept = asyncio.run(_kept(settings, group))
+    confirmed(
+        f"Forget consumer group {group}: its progress in {len(kept)} records, and its offsets? A consumer of that name begins as a new one",
+        yes=yes,
+    )
+    _write_tombstones(settings, kept)
+    offsets = _delete_group(settings, group)
+    if not kept and not offsets:
+        click.echo(f"nothing is kept of consumer group {group}: check the name (ringfence consumers show)")
+        return NOTHING_KEPT
+    click.echo(
+        f"forgot consumer group {group}: {len(kept)} progress records{' and its offsets' if offsets else ''}"
+    )
+    return 0
+
+
+async def _kept(settings: Settings, group: str) -> list[tuple[int, bytes]]:
+    """Return partition and key of each progress record of the group.
+
+    Raises:
+        GroupInUseError: it has members.
+    """
+    topic = wire.progress_topic(settings.app.id)
+    async with Cluster(settings.kafka, group) as cluster:
+        if (state := await cluster.group_state()) not in WITHOUT_MEMBERS:
+            raise GroupInUseError(
+                f"consumer group {group} has members ({state}): stop its consumers first; a consumer that was killed counts until its session "
+                "ends"
+            )
+        count = (await cluster.partition_counts([topic])).get(topic, 0)
+        found = [await progress.read(settings.kafka, cluster, topic, number) for number in range(count)]
+    return [
+        (number, key)
+        for number, records in enumerate(found)
+        for key in sorted(records)
+        if _group_of(key) == group
+    ]
+
+
+def _group_of(key: bytes) -> str | None:
+    """Return the consumer group of the key of a progress record, or of a part of one."""
+    with contextlib.suppress(ValueError, IndexError, TypeError):
+        return str(json.loads(key)[0])
+    return None
+
+
+def _write_tombstones(settings: Settings, kept: Sequence[tuple[int, bytes]]) -> None:
+    refused: list[str] = []
+
+    def answered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            refused.append(error.str())
+
+    producer = Producer(producer_options(settings.kafka, "murmur2"))
+    for partition, key in kept:
+        producer.produce(
+            wire.progress_topic(settings.app.id),
+            None,
+            key,
+            partition,
+            on_delivery=answered,
+        )
+    left = producer.flush(DELIVERY_LIMIT_S)
+    if refused or left:
+        raise BrokerUnavailableError(
+            f"{left + len(refused)} of {len(kept)} progress records were not deleted ({', '.join(dict.fromkeys(refused)) or 'no answer'}): "
+            "look at the brokers and at this user's rights, then run it again"
+        )
+
+
+def _delete_group(settings: Settings, group: str) -> bool:
+    """Delete the offsets; return whether there were some."""
+    admin = AdminClient(client_options(settings.kafka))
+    (deletion,) = admin.delete_consumer_groups([group]).values()
+    try:
+        deletion.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return False
+        raise BrokerUnavailableError(
+            f"the offsets of {group} were not deleted ({error.args[0].str()}): allow Delete on that group, then run it again"
+        ) from error
+    return True

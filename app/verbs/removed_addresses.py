@@ -1,0 +1,95 @@
+"""Addresses that somebody has taken out of the configuration: their topics are still there, and messages may still come."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AdminClient
+
+from agents.state_faults import newest_meta
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.security import confluent_options
+
+ANSWER_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedAddress:
+    """One address of this application that the configuration does not have."""
+
+    address: str
+    topics: list[str]
+    """Its internal topics."""
+    inputs: Mapping[str, int]
+    """Input topic → messages that no worker has processed."""
+
+    @property
+    def note(self) -> str:
+        """One line for a person."""
+        waiting = [f"{count:,} messages in {topic} are not processed" for topic, count in self.inputs.items()]
+        return (
+            f"address {self.address} is not in the configuration, and its topics are still there ({', '.join(self.topics)}); "
+            f"{'; '.join(waiting) or 'its input topic is not known'}. Add it again; or stop its producers and delete these topics, and what "
+            "else belongs to it"
+        )
+
+
+async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
+    """Return the addresses of this application that left internal topics.
+
+    The record of a lane names its input topic, so one that has processed nothing is named without it.
+
+    Raises:
+        KafkaError: the cluster does not answer.
+        KafkaException: the same.
+    """
+    there = await asyncio.to_thread(_topics, settings)
+    found = []
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        for name in _names(settings, there):
+            own = [wire.changelog_topic(settings.app.id, name), wire.forward_topic(settings.app.id, name)]
+            inputs: dict[str, int] = {}
+            for topic in await _inputs(cluster, own[0], there):
+                inputs[topic] = await _unprocessed(cluster, topic, there[topic])
+            found.append(RemovedAddress(name, sorted(there.keys() & own), inputs))
+    return found
+
+
+def _topics(settings: Settings) -> dict[str, int]:
+    """Return the partition count of each topic that this user may see."""
+    listed = AdminClient(confluent_options(settings.kafka)).list_topics(timeout=ANSWER_LIMIT_S)
+    return {name: len(each.partitions) for name, each in listed.topics.items()}
+
+
+def _names(settings: Settings, there: Collection[str]) -> list[str]:
+    """Return the names of addresses with a changelog and a forward topic of this application, of those that are not configured."""
+    begin, end = wire.changelog_topic(settings.app.id, "\0").split("\0")
+    names = [each[len(begin) : -len(end)] for each in there if each.startswith(begin) and each.endswith(end)]
+    known = {each.name for each in settings.addresses}
+    return sorted(
+        each
+        for each in names
+        if each and each not in known and wire.forward_topic(settings.app.id, each) in there
+    )
+
+
+async def _inputs(cluster: Cluster, changelog: str, there: Mapping[str, int]) -> list[str]:
+    """Return the input topic of an address, as a lane has recorded it, if it is still there."""
+    for number in range(there[changelog]):
+        meta = await newest_meta(cluster, changelog, number)
+        if meta is not None:
+            topic = str(meta.rules.get("input_topic", ""))
+            return [topic] if topic in there else []
+    return []
+
+
+async def _unprocessed(cluster: Cluster, topic: str, partitions: int) -> int:
+    """Return the number of messages behind the workers' offsets; markers of transactions count."""
+    count = 0
+    for number in range(partitions):
+        end, start = await asyncio.gather(cluster.stable_end(topic, number), cluster.log_start(topic, number))
+        committed = await cluster.committed(topic, number)
+        count += max(0, end - (start if committed is None else max(start, committed)))
+    return count
