@@ -84,3 +84,14 @@ def test_sizing() -> None:
     assert len(sizing.commands()) >= 3
     assert text == sizing.renewed(text)
     assert all(each.how in text for each in table())
+
+
+def test_tests_that_a_page_names() -> None:
+    """Each test of the page about Jepsen's findings is there."""
+    named = re.findall(
+        r"`((?:\w+/)?test_\w+\.py)(?:::(\w+))?`", (ROOT / "docs" / "jepsen.md").read_text("utf-8")
+    )
+    assert named
+    for file, function in named:
+        (found,) = (ROOT / "tests").rglob(file)
+        assert not function or f"def {function}(" in found.read_text("utf-8"), (file, function)
