@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -29,6 +29,7 @@ class ConsumerMetrics:
 
     def __init__(self, consumer: GroupConsumer, measuring: Measuring) -> None:
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
         seconds = Histogram(
             "ringfence_consumer_handler_seconds",
             "How long a run of the handler took, however it ended.",

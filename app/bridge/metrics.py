@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -29,6 +29,7 @@ class BridgeMetrics:
 
     def __init__(self, bridges: Sequence[Bridge]) -> None:
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
         self._registry.register(_Collector(bridges))
 
     def text(self) -> bytes:

@@ -1,0 +1,68 @@
+"""Standard metrics of a process, as workers, consumers and bridges expose them."""
+
+import logging
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agents.lanes import Lanes
+from app.bridge.metrics import BridgeMetrics
+from app.worker.buffers import Buffers
+from app.worker.metrics import Metrics
+from app.worker.spacing import Spacing
+from ringfence_client import GroupConsumer
+from ringfence_client.measuring import Measuring
+from ringfence_client.metrics import ConsumerMetrics
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.watch import BrokerWatch
+
+SETTINGS = validate({"addresses": [{"name": "orders"}]})
+
+
+def _of_a_worker() -> bytes:
+    cluster = Cluster(SETTINGS.kafka, SETTINGS.app.id)
+    watch = BrokerWatch(cluster.ping, logging.getLogger("ringfence.test"), "")
+    lanes, buffers = Lanes(SETTINGS, cluster), Buffers(SETTINGS.app.buffer_bytes_max)
+    return Metrics().show(lanes, watch, buffers, Spacing(0.025)).text()
+
+
+def _of_a_consumer() -> bytes:
+    consumer = GroupConsumer(SETTINGS, SETTINGS.addresses[0], "billing", print)
+    return ConsumerMetrics(consumer, Measuring(consumer)).text()
+
+
+def _of_a_bridge() -> bytes:
+    return BridgeMetrics([]).text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="they are read from /proc")
+@pytest.mark.parametrize("exposition", [_of_a_worker, _of_a_consumer, _of_a_bridge])
+def test_process(exposition: Callable[[], bytes]) -> None:
+    """Each has the six once, without labels, and with the values that the kernel reports."""
+    process = psutil.Process()
+    cpu_s = process.cpu_times()
+    text = exposition().decode()
+    samples = {
+        sample.name: (sample.value, sample.labels)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith("process_")
+    }
+    values = {name: value for name, (value, _) in samples.items()}
+
+    assert text.count("# TYPE process_") == 6
+    assert [labels for _, labels in samples.values()] == [{}] * 6
+    assert cpu_s.user + cpu_s.system - 0.1 <= values["process_cpu_seconds_total"] < time.process_time() + 0.1
+    assert values["process_resident_memory_bytes"] == pytest.approx(process.memory_info().rss, rel=0.2)
+    assert values["process_virtual_memory_bytes"] >= values["process_resident_memory_bytes"]
+    # The folder that they are counted in is open meanwhile.
+    assert abs(values["process_open_fds"] - len(os.listdir("/proc/self/fd"))) <= 1  # noqa: PTH208
+    assert values["process_max_fds"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert values["process_start_time_seconds"] == pytest.approx(process.create_time(), abs=2)
