@@ -78,12 +78,16 @@ bench-scale: setup
 	$(BIN)/python -m bench scale $(if $(QUICK),--quick) $(foreach each,$(ONLY),--only $(each))
 
 # Two: ringfence-client is for users' own environments; ringfence, the application, is for one of its own, and needs the other.
-# The same commit gives the same bytes: times are the commit's, rights do not follow the umask, and what an earlier build has left
-# in the tree does not come along.
-wheels: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+# The same commit gives the same bytes: times are the commit's, file modes do not follow the umask, and leftovers of an earlier build
+# are not copied. A tree without a repository (`git archive`) gives them too: the archive records the commit's time.
+COMMIT      = $(if $(wildcard .git),$(shell git rev-parse --quiet --verify HEAD))
+COMMIT_TIME = $(if $(COMMIT),$(shell git log -1 --format=%ct),$(shell grep -x '[0-9][0-9]*' .commit-time || echo 315532800))
+LEFTOVERS   = -name '.?*' -o -name __pycache__ -o -name '*.egg-info' -o -name '*.so' -o -path ./build -o -path ./client/build -o -path ./data -o -path ./dist
+FILES       = $(if $(COMMIT),git ls-files -z,find . \( $(LEFTOVERS) \) -prune -o -type f -print0)
+wheels: export SOURCE_DATE_EPOCH ?= $(COMMIT_TIME)
 wheels: setup
 	rm -rf dist build && mkdir -p build/tree
-	git ls-files -z | tar --create --null --files-from=- --mode=u=rwX,go=rX | tar --extract --preserve-permissions --directory build/tree
+	$(FILES) | tar --create --null --files-from=- --mode=u=rwX,go=rX | tar --extract --preserve-permissions --directory build/tree
 	umask 022 && $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--wheel-dir dist ./build/tree/client ./build/tree
 	@cd dist && sha256sum *.whl

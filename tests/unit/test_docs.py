@@ -1,7 +1,6 @@
 """Documents: what they link to is there, and every one is found from the index."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,21 +9,10 @@ import pytest
 from app import reference
 from app.plan import sizing
 from app.plan.measured import table
+from tests.support.checkout import ROOT, documents
 
-ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-
-
-def _documents() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [each for each in listed.stdout.split("\n") if each and (ROOT / each).exists()]
 
 
 def _text(path: Path) -> str:
@@ -52,7 +40,7 @@ def _links(document: str) -> Iterator[tuple[str, Path, str]]:
             yield target, (ROOT / document).parent / name if name else ROOT / document, anchor
 
 
-@pytest.mark.parametrize("document", _documents())
+@pytest.mark.parametrize("document", documents())
 def test_links(document: str) -> None:
     """Each leads to a file or folder that is there, and to a heading of it."""
     broken = [
@@ -67,9 +55,9 @@ def test_links(document: str) -> None:
 def test_index() -> None:
     """Every document is one click from the index."""
     linked = {path.resolve() for _, path, _ in _links("docs/README.md")}
-    documents = {each.resolve() for each in (ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "README.md"}
+    pages = {each.resolve() for each in (ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "README.md"}
 
-    assert documents - linked == set()
+    assert pages - linked == set()
 
 
 def test_command_line() -> None:

@@ -1,0 +1,56 @@
+"""The project's files and copies of them, from a repository or from an unpacked archive."""
+
+import io
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+IS_REPOSITORY: Final = (ROOT / ".git").exists()
+_LEFTOVERS: Final = (
+    "build",
+    "data",
+    "dist",
+    "__pycache__",
+    "*.egg-info",
+    "*.so",
+    ".venv*",
+    ".*_cache",
+    ".hypothesis",
+)
+
+
+def documents() -> list[str]:
+    """Paths of all Markdown files, also of those that are not committed yet."""
+    if IS_REPOSITORY:
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return [each for each in listed.stdout.splitlines() if (ROOT / each).exists()]
+    paths = (each.relative_to(ROOT) for each in ROOT.rglob("*.md"))
+    return sorted(str(each) for each in paths if not any(map(_is_left_over, each.parts)))
+
+
+def _is_left_over(name: str) -> bool:
+    return any(Path(name).match(each) for each in _LEFTOVERS)
+
+
+def clone(folder: Path, umask: int = -1) -> Path:
+    """Make a new folder a clone of the last commit; without a repository it is a copy of the tree."""
+    if not IS_REPOSITORY:
+        return Path(shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_LEFTOVERS)))
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True, umask=umask)
+    return folder
+
+
+def unpacked_archive(folder: Path) -> Path:
+    """Fill a new folder with the last commit as ``git archive`` writes it, so without a repository."""
+    if not IS_REPOSITORY:
+        return clone(folder)
+    made = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
