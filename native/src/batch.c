@@ -46,7 +46,7 @@ PyObject *batch_list(Batch *batches, size_t count) {
                                        : Py_BuildValue("iNiLL", (int)batch->partition, bytes, (int)batch->count,
                                                        (long long)batch->first_time, (long long)batch->max_time);
         if (item == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, (Py_ssize_t)i, item);
+        else PyList_SetItem(list, (Py_ssize_t)i, item);
     }
     return list;
 }
@@ -59,9 +59,9 @@ PyObject *seal(PyObject *module, PyObject *args) {
     long long first, largest, producer;
     if (!PyArg_ParseTuple(args, "YiLLiLii", &batch, &count, &first, &largest, &attributes, &producer, &epoch, &sequence))
         return NULL;
-    size_t length = (size_t)PyByteArray_GET_SIZE(batch);
+    size_t length = (size_t)PyByteArray_Size(batch);
     if (length < HEADER_BYTES) return PyErr_Format(PyExc_ValueError, "a record batch has %d bytes at least", HEADER_BYTES);
-    uint8_t *to = (uint8_t *)PyByteArray_AS_STRING(batch);
+    uint8_t *to = (uint8_t *)PyByteArray_AsString(batch);
     store_be64(to, 0);
     store_be32(to + AT_LENGTH, (uint32_t)(length - LOG_OVERHEAD));
     store_be32(to + 12, 0xffffffffu);

@@ -4,21 +4,22 @@
 int work_begin(Work *work) {
     size_t count = (size_t)work->count, size = 16;
     while (size < 2 * count) size *= 2;
-    Py_ssize_t buffers = PyTuple_GET_SIZE(work->records->buffers);
+    Py_ssize_t buffers = PyTuple_Size(work->records->buffers);
     work->mask = size - 1;
     work->oldest = INT64_MAX;
     work->scans = malloc((count + 1) * sizeof(Scan));
     work->fresh = calloc(size, sizeof(int32_t));
     work->owners = malloc((count + 1) * sizeof(int32_t));
+    work->ids = malloc((count + 1) * sizeof(Name));
     work->open = calloc((size_t)work->rules.targets, sizeof(int32_t));
     work->places = malloc((size_t)(buffers + 1) * sizeof(*work->places));
     work->new_ids = PyList_New(0);
-    if (!work->scans || !work->fresh || !work->owners || !work->open || !work->places || !work->new_ids) {
+    if (!work->scans || !work->fresh || !work->owners || !work->ids || !work->open || !work->places || !work->new_ids) {
         PyErr_NoMemory();
         return 0;
     }
     for (Py_ssize_t i = 0; i < buffers; i++)
-        work->places[i] = (const uint8_t *)PyBytes_AS_STRING(PyTuple_GET_ITEM(work->records->buffers, i));
+        work->places[i] = (const uint8_t *)PyBytes_AsString(PyTuple_GetItem(work->records->buffers, i));
     return 1;
 }
 
@@ -27,7 +28,7 @@ void work_end(Work *work) {
     for (size_t i = 0; i < work->slots_count; i++) free(work->slots[i].buffer.bytes);
     free(work->chunk.bytes);
     free(work->batches), free(work->slots), free(work->full), free(work->open);
-    free(work->scans), free(work->fresh), free(work->owners), free(work->places);
+    free(work->scans), free(work->fresh), free(work->owners), free(work->ids), free(work->places);
     Py_XDECREF(work->new_ids);
 }
 
@@ -174,12 +175,11 @@ int build_accepted(Work *work) {
 
 /* Ring records of the new IDs, see tables/codec.py; and as one chunk: each value behind its length. */
 int build_slots(Work *work) {
-    Py_ssize_t count = PyList_GET_SIZE(work->new_ids);
     Batch *batch = NULL;
-    for (Py_ssize_t i = 0; i < count; i++) {
+    for (int32_t i = 0; i < work->ids_count; i++) {
         const Record *record = &work->records->records[work->owners[i]];
-        const uint8_t *id = (const uint8_t *)PyBytes_AS_STRING(work->ids[i]);
-        size_t id_length = (size_t)PyBytes_GET_SIZE(work->ids[i]);
+        const uint8_t *id = work->ids[i].bytes;
+        size_t id_length = (size_t)work->ids[i].length;
         int64_t sequence = work->first + i;
         uint8_t key[RING_KEY_BYTES] = {KIND_RING}, value[2 + RING_VALUE_BYTES];
         store_be32(key + 1, (uint32_t)work->capacity);
@@ -234,7 +234,8 @@ PyObject *work_result(Work *work) {
     PyObject *verdicts = PyBytes_FromStringAndSize(NULL, work->count);
     PyObject *result = NULL;
     if (accepted != NULL && slots != NULL && chunk != NULL && verdicts != NULL) {
-        for (Py_ssize_t i = 0; i < work->count; i++) PyBytes_AS_STRING(verdicts)[i] = (char)work->scans[i].verdict;
+        char *to = PyBytes_AsString(verdicts);
+        for (Py_ssize_t i = 0; i < work->count; i++) to[i] = (char)work->scans[i].verdict;
         result = Py_BuildValue("OOOOOL", verdicts, work->new_ids, accepted, slots, chunk, (long long)work->oldest);
     }
     Py_XDECREF(accepted), Py_XDECREF(slots), Py_XDECREF(chunk), Py_XDECREF(verdicts);

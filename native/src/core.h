@@ -2,9 +2,12 @@
 #ifndef RINGFENCE_CORE_H
 #define RINGFENCE_CORE_H
 
+/* The limited API of CPython 3.11 only (setup.py), so that one build serves all later versions. It has functions in place of macros: loops
+ * over records avoid them. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Of a record batch of format 2, from its first byte. */
@@ -44,7 +47,8 @@ typedef struct {
     Py_ssize_t count;
 } Records;
 
-extern PyTypeObject RecordsType;
+extern PyTypeObject *RecordsType;
+int records_prepare(void);
 Records *records_new(PyObject *buffers, Record *records, Py_ssize_t count);
 PyObject *parse(PyObject *module, PyObject *args);
 PyObject *cut(PyObject *module, PyObject *args);
@@ -127,7 +131,8 @@ PyObject *batch_list(Batch *batches, size_t count);
 PyObject *plan(PyObject *module, PyObject *args);
 PyObject *seal(PyObject *module, PyObject *args);
 
-extern PyTypeObject IdsType;
+extern PyTypeObject *IdsType;
+int ids_prepare(void);
 long long ids_find(PyObject *ids, const uint8_t *bytes, size_t length);
 int ids_there(PyObject *ids);
 

@@ -251,7 +251,7 @@ static PyObject *ids_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     long long capacity, low;
     if (!PyArg_ParseTuple(args, "LL", &capacity, &low)) return NULL;
     if (capacity < 0 || capacity > UINT32_MAX || low < 0) return PyErr_Format(PyExc_ValueError, "no ring has these");
-    Ids *self = (Ids *)type->tp_alloc(type, 0);
+    Ids *self = (Ids *)PyType_GenericAlloc(type, 0);
     if (self == NULL) return NULL;
     self->capacity = capacity;
     self->low = low;
@@ -277,7 +277,9 @@ static void ids_free(Ids *self) {
     for (size_t i = 0; self->shelves != NULL && i < (size_t)1 << self->shelf_bits; i++) free(self->shelves[i].cells);
     free(self->blocks);
     free(self->shelves);
-    Py_TYPE(self)->tp_free((PyObject *)self);
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_Free(self);
+    Py_DECREF(type);
 }
 
 static PyObject *failed_to_add(const Ids *self, long long sequence, size_t length) {
@@ -292,10 +294,11 @@ static PyObject *ids_note(Ids *self, PyObject *args) {
     long long first, low;
     PyObject *ids;
     if (!PyArg_ParseTuple(args, "LO!L", &first, &PyList_Type, &ids, &low) || !there(self)) return NULL;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(ids); i++) {
+    Py_ssize_t count = PyList_Size(ids);
+    for (Py_ssize_t i = 0; i < count; i++) {
         char *bytes;
         Py_ssize_t length;
-        if (PyBytes_AsStringAndSize(PyList_GET_ITEM(ids, i), &bytes, &length) < 0) return NULL;
+        if (PyBytes_AsStringAndSize(PyList_GetItem(ids, i), &bytes, &length) < 0) return NULL;
         if (!add(self, first + i, (const uint8_t *)bytes, (size_t)length)) return failed_to_add(self, first + i, (size_t)length);
     }
     forget(self, low);
@@ -303,20 +306,20 @@ static PyObject *ids_note(Ids *self, PyObject *args) {
 }
 
 static PyObject *ids_lookup(Ids *self, PyObject *ids) {
-    PyObject *sequence = PySequence_Fast(ids, "IDs are a sequence");
+    PyObject *sequence = PySequence_List(ids);
     if (sequence == NULL) return NULL;
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
+    Py_ssize_t count = PyList_Size(sequence);
     PyObject *found = there(self) ? PyList_New(count) : NULL;
     for (Py_ssize_t i = 0; i < count && found != NULL; i++) {
         char *bytes;
         Py_ssize_t length;
         PyObject *known = NULL;
-        if (PyBytes_AsStringAndSize(PySequence_Fast_GET_ITEM(sequence, i), &bytes, &length) == 0) {
+        if (PyBytes_AsStringAndSize(PyList_GetItem(sequence, i), &bytes, &length) == 0) {
             long long as = ids_find((PyObject *)self, (const uint8_t *)bytes, (size_t)length);
             known = as < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(as);
         }
         if (known == NULL) Py_CLEAR(found);
-        else PyList_SET_ITEM(found, i, known);
+        else PyList_SetItem(found, i, known);
     }
     Py_DECREF(sequence);
     return found;
@@ -333,15 +336,20 @@ static PyObject *ids_gather(Ids *self, PyObject *args) {
     PyObject *object;
     Py_ssize_t from, most;
     long long above;
-    if (!PyArg_ParseTuple(args, "O!nnL", &RecordsType, &object, &from, &most, &above) || !there(self)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!nnL", RecordsType, &object, &from, &most, &above) || !there(self)) return NULL;
     const Records *records = (const Records *)object;
     if (from < 0) return PyErr_Format(PyExc_IndexError, "no such record");
     Buffer chunk = {0};
     long long capacity = 0, gathered = 0;
+    const uint8_t *bytes = NULL;
+    Py_ssize_t buffer = -1; /* whose bytes these are */
     Py_ssize_t i = from;
     for (; i < records->count && i - from < most; i++) {
         const Record *record = &records->records[i];
-        const uint8_t *bytes = (const uint8_t *)PyBytes_AS_STRING(PyTuple_GET_ITEM(records->buffers, record->buffer));
+        if (buffer != (Py_ssize_t)record->buffer) {
+            buffer = (Py_ssize_t)record->buffer;
+            bytes = (const uint8_t *)PyBytes_AsString(PyTuple_GetItem(records->buffers, buffer));
+        }
         const uint8_t *key = bytes + record->key, *value = bytes + record->value;
         if (record->key_length != RING_KEY_BYTES || key[0] != RING_KIND) break;
         if (load_be32(key + 1) == 0 || (capacity && load_be32(key + 1) != capacity)) break;
@@ -376,7 +384,7 @@ static PyObject *ids_gather(Ids *self, PyObject *args) {
 static PyObject *ids_load(Ids *self, PyObject *chunk) {
     if (!PyBytes_Check(chunk)) return PyErr_Format(PyExc_TypeError, "a chunk is bytes");
     if (!there(self)) return NULL;
-    const uint8_t *at = (const uint8_t *)PyBytes_AS_STRING(chunk), *end = at + PyBytes_GET_SIZE(chunk);
+    const uint8_t *at = (const uint8_t *)PyBytes_AsString(chunk), *end = at + PyBytes_Size(chunk);
     while (at < end) {
         Py_ssize_t length = end - at < 2 ? 0 : load_be16(at);
         const uint8_t *value = at + 2;
@@ -443,7 +451,6 @@ static Py_ssize_t ids_length(Ids *self) { return self->known; }
 static PyObject *ids_low(Ids *self, void *nothing) { return (void)nothing, PyLong_FromLongLong(self->low); }
 static PyObject *ids_last(Ids *self, void *nothing) { return (void)nothing, PyLong_FromLongLong(self->last); }
 
-static PySequenceMethods as_sequence = {.sq_length = (lenfunc)ids_length};
 static PyMethodDef methods[] = {
     {"note", (PyCFunction)ids_note, METH_VARARGS, "Note new IDs, and forget what lies below."},
     {"lookup", (PyCFunction)ids_lookup, METH_O, "The latest sequence known for each ID."},
@@ -460,15 +467,25 @@ static PyGetSetDef attributes[] = {
     {"last", (getter)ids_last, NULL, "The highest sequence; one below the lowest = there is none.", NULL},
     {0},
 };
-PyTypeObject IdsType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "native._core.Ids",
-    .tp_doc = "The IDs of a ring, and the sequence of each.",
-    .tp_basicsize = sizeof(Ids),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_new = ids_new,
-    .tp_dealloc = (destructor)ids_free,
-    .tp_as_sequence = &as_sequence,
-    .tp_methods = methods,
-    .tp_getset = attributes,
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "The IDs of a ring, and the sequence of each."},
+    {Py_tp_new, ids_new},
+    {Py_tp_dealloc, ids_free},
+    {Py_sq_length, ids_length},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, attributes},
+    {0},
 };
+static PyType_Spec spec = {
+    .name = "native._core.Ids",
+    .basicsize = sizeof(Ids),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};
+PyTypeObject *IdsType;
+
+/* Make the type; 0 = it failed. */
+int ids_prepare(void) {
+    if (IdsType == NULL) IdsType = (PyTypeObject *)PyType_FromSpec(&spec);
+    return IdsType != NULL;
+}

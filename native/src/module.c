@@ -40,11 +40,11 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__core(void) {
     checksums_prepare();
-    if (PyType_Ready(&RecordsType) < 0 || PyType_Ready(&IdsType) < 0) return NULL;
+    if (!records_prepare() || !ids_prepare()) return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);
     if (module != NULL && PyModule_AddStringConstant(module, "SOURCES", SOURCES) < 0) Py_CLEAR(module);
-    if (module != NULL && PyModule_AddObjectRef(module, "Records", (PyObject *)&RecordsType) < 0) Py_CLEAR(module);
-    if (module != NULL && PyModule_AddObjectRef(module, "Ids", (PyObject *)&IdsType) < 0) Py_CLEAR(module);
+    if (module != NULL && PyModule_AddObjectRef(module, "Records", (PyObject *)RecordsType) < 0) Py_CLEAR(module);
+    if (module != NULL && PyModule_AddObjectRef(module, "Ids", (PyObject *)IdsType) < 0) Py_CLEAR(module);
     return module;
 }

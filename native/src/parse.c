@@ -150,12 +150,12 @@ static int is_abort(const uint8_t *batch, size_t length) {
 
 /* aiokafka's list of aborted transactions, sorted by their first offset. */
 static int pairs(PyObject *list, int64_t **to, Py_ssize_t *count) {
-    *count = PyList_GET_SIZE(list);
+    *count = PyList_Size(list);
     *to = malloc((size_t)(*count ? *count : 1) * 2 * sizeof(int64_t));
     if (*to == NULL) return PyErr_NoMemory(), 0;
     for (Py_ssize_t i = 0; i < *count; i++) {
         long long producer, first;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "LL", &producer, &first)) return 0;
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "LL", &producer, &first)) return 0;
         (*to)[2 * i] = producer;
         (*to)[2 * i + 1] = first;
     }
@@ -185,13 +185,13 @@ static int open_stretch(Stretch *stretch, const uint8_t *batch, size_t length, P
         Py_DECREF(plain);
         return 2;
     }
-    if (plain == Py_None || !PyBytes_CheckExact(plain) || PyBytes_GET_SIZE(plain) > INT32_MAX) {
+    if (plain == Py_None || !PyBytes_CheckExact(plain) || PyBytes_Size(plain) > INT32_MAX) {
         Py_DECREF(plain);
         return 0;
     }
-    stretch->buffer = (uint32_t)PyList_GET_SIZE(buffers);
+    stretch->buffer = (uint32_t)PyList_Size(buffers);
     stretch->begin = 0;
-    stretch->end = (size_t)PyBytes_GET_SIZE(plain);
+    stretch->end = (size_t)PyBytes_Size(plain);
     stretch->crc_at = -1;
     int failed = PyList_Append(buffers, plain);
     Py_DECREF(plain);
@@ -301,11 +301,11 @@ static int cut_out(Found *found, PyObject *buffers, const uint8_t *data, size_t 
 
 /* Read what was surveyed; as read_stretches(). */
 static int read_found(Found *found, PyObject *buffers, const uint8_t *data, int64_t *next) {
-    Py_ssize_t count = PyList_GET_SIZE(buffers);
+    Py_ssize_t count = PyList_Size(buffers);
     const uint8_t **places = malloc((size_t)count * sizeof(*places));
     if (places == NULL) return PyErr_NoMemory(), -1;
     for (Py_ssize_t i = 0; i < count; i++)
-        places[i] = (const uint8_t *)PyBytes_AS_STRING(PyList_GET_ITEM(buffers, i));
+        places[i] = (const uint8_t *)PyBytes_AsString(PyList_GetItem(buffers, i));
     size_t bytes = 0;
     for (size_t i = 0; i < found->count; i++) bytes += found->stretches[i].end - found->stretches[i].begin;
     PyThreadState *released = bytes >= RELEASED_FROM_BYTES ? PyEval_SaveThread() : NULL;
@@ -331,8 +331,8 @@ PyObject *cut(PyObject *module, PyObject *args) {
     PyObject *data;
     Py_ssize_t most, limit, count = 0;
     if (!PyArg_ParseTuple(args, "Snn", &data, &most, &limit)) return NULL;
-    const uint8_t *begin = (const uint8_t *)PyBytes_AS_STRING(data), *end = begin;
-    if (limit > PyBytes_GET_SIZE(data)) limit = PyBytes_GET_SIZE(data);
+    const uint8_t *begin = (const uint8_t *)PyBytes_AsString(data), *end = begin;
+    if (limit > PyBytes_Size(data)) limit = PyBytes_Size(data);
     Reader reader = {begin, begin, begin + (limit < 0 ? 0 : limit)};
     for (; count < most; count++) {
         int ok = 1;
@@ -351,9 +351,9 @@ PyObject *stretch(PyObject *module, PyObject *args) {
     long long from;
     int count;
     if (!PyArg_ParseTuple(args, "SSiL", &header, &data, &count, &from)) return NULL;
-    Py_ssize_t size = PyBytes_GET_SIZE(data);
-    const uint8_t *batch = (const uint8_t *)PyBytes_AS_STRING(header);
-    if (PyBytes_GET_SIZE(header) != HEADER_BYTES || size > INT32_MAX || count < 0 || count > size / RECORD_BYTES_MIN)
+    Py_ssize_t size = PyBytes_Size(data);
+    const uint8_t *batch = (const uint8_t *)PyBytes_AsString(header);
+    if (PyBytes_Size(header) != HEADER_BYTES || size > INT32_MAX || count < 0 || count > size / RECORD_BYTES_MIN)
         Py_RETURN_NONE;
     int64_t base = load_be64(batch), next = from;
     int32_t last = (int32_t)load_be32(batch + AT_LAST_DELTA);
@@ -382,10 +382,10 @@ PyObject *parse(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "SLLO!pOnn", &data, &begin, &from, &PyList_Type, &aborted, &committed, &decompress,
                           &bounds.records, &bounds.bytes))
         return NULL;
-    if (PyBytes_GET_SIZE(data) > INT32_MAX) Py_RETURN_NONE;
+    if (PyBytes_Size(data) > INT32_MAX) Py_RETURN_NONE;
     Found found = {.large_at = -1};
-    const uint8_t *bytes = (const uint8_t *)PyBytes_AS_STRING(data);
-    size_t size = (size_t)PyBytes_GET_SIZE(data);
+    const uint8_t *bytes = (const uint8_t *)PyBytes_AsString(data);
+    size_t size = (size_t)PyBytes_Size(data);
     int64_t next = from, end = begin;
     if ((buffers = Py_BuildValue("[O]", data)) == NULL) return NULL;
     int outcome = survey(&found, bytes, size, aborted, committed, buffers, decompress, from, &bounds, &end, &more);

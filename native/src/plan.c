@@ -7,12 +7,12 @@
 /* -- rules ---------------------------------------------------------------------------------------------------- */
 
 static int names_of(PyObject *tuple, Name *names, int *count, int most) {
-    *count = (int)PyTuple_GET_SIZE(tuple);
+    *count = (int)PyTuple_Size(tuple);
     if (*count > most) return PyErr_Format(PyExc_ValueError, "more than %d names", most), 0;
     for (int i = 0; i < *count; i++) {
         char *bytes;
         Py_ssize_t length;
-        if (PyBytes_AsStringAndSize(PyTuple_GET_ITEM(tuple, i), &bytes, &length) < 0) return 0;
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, i), &bytes, &length) < 0) return 0;
         names[i] = (Name){(const uint8_t *)bytes, length};
     }
     return 1;
@@ -102,39 +102,42 @@ static int scan_record(const Rules *rules, const uint8_t *bytes, const Record *r
 
 /* -- verdicts ------------------------------------------------------------------------------------------------- */
 
-static PyObject *encoded_id(const Rules *rules, const Scan *scan) {
+/* The stored form of an ID, and where its bytes are. */
+static PyObject *encoded_id(const Rules *rules, const Scan *scan, Name *to) {
     if (scan->digest) {
         PyObject *digest = PyObject_CallFunction(rules->encode, "y#", scan->id.bytes, (Py_ssize_t)scan->id.length);
         if (digest != NULL && !PyBytes_CheckExact(digest)) {
             Py_CLEAR(digest);
             PyErr_SetString(PyExc_TypeError, "an encoded ID is bytes");
         }
+        if (digest != NULL) *to = (Name){(const uint8_t *)PyBytes_AsString(digest), PyBytes_Size(digest)};
         return digest;
     }
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, 1 + (Py_ssize_t)scan->id.length);
-    if (bytes != NULL) {
-        PyBytes_AS_STRING(bytes)[0] = 0;
-        memcpy(PyBytes_AS_STRING(bytes) + 1, scan->id.bytes, (size_t)scan->id.length);
+    Py_ssize_t length = 1 + (Py_ssize_t)scan->id.length;
+    PyObject *id = PyBytes_FromStringAndSize(NULL, length);
+    if (id != NULL) {
+        char *bytes = PyBytes_AsString(id);
+        bytes[0] = 0;
+        memcpy(bytes + 1, scan->id.bytes, (size_t)scan->id.length);
+        *to = (Name){(const uint8_t *)bytes, length};
     }
-    return bytes;
+    return id;
 }
 
 /* The place in the table of this batch's new IDs where this one stands, or belongs. */
-static size_t place_of(const Work *work, PyObject *id, size_t hash) {
+static size_t place_of(const Work *work, const Name *id, size_t hash) {
     size_t place = hash & work->mask;
     for (; work->fresh[place]; place = (place + 1) & work->mask) {
-        PyObject *other = PyList_GET_ITEM(work->new_ids, work->fresh[place] - 1);
-        if (PyBytes_GET_SIZE(other) == PyBytes_GET_SIZE(id) &&
-            memcmp(PyBytes_AS_STRING(other), PyBytes_AS_STRING(id), (size_t)PyBytes_GET_SIZE(id)) == 0)
-            break;
+        const Name *other = &work->ids[work->fresh[place] - 1];
+        if (other->length == id->length && memcmp(other->bytes, id->bytes, (size_t)id->length) == 0) break;
     }
     return place;
 }
 
 /* The sequence by which an ID is known, by this batch or the ring; -1 = it is not. */
-static long long known_as(const Work *work, PyObject *id, size_t place) {
+static long long known_as(const Work *work, const Name *id, size_t place) {
     if (work->fresh[place]) return work->first + work->fresh[place] - 1;
-    return ids_find(work->sequences, (const uint8_t *)PyBytes_AS_STRING(id), (size_t)PyBytes_GET_SIZE(id));
+    return ids_find(work->sequences, id->bytes, (size_t)id->length);
 }
 
 /* One after the other, by the running head: as Ring.check(). */
@@ -144,11 +147,12 @@ static int judge(Work *work) {
         Scan *scan = &work->scans[i];
         scan->verdict = UNCHECKED;
         if (work->capacity == 0 || scan->id.length < 0) continue;
-        PyObject *id = encoded_id(rules, scan);
+        Name bytes;
+        PyObject *id = encoded_id(rules, scan, &bytes);
         if (id == NULL) return 0;
-        size_t place = place_of(work, id, (size_t)PyObject_Hash(id));
-        long long known = known_as(work, id, place);
-        long long head = work->first + PyList_GET_SIZE(work->new_ids);
+        size_t place = place_of(work, &bytes, (size_t)PyObject_Hash(id));
+        long long known = known_as(work, &bytes, place);
+        long long head = work->first + work->ids_count;
         if (known >= 0 && known >= head - work->capacity && known >= work->floor) {
             scan->verdict = DUPLICATE;
         } else {
@@ -157,8 +161,9 @@ static int judge(Work *work) {
                 Py_DECREF(id);
                 return 0;
             }
-            work->fresh[place] = (int32_t)PyList_GET_SIZE(work->new_ids);
-            work->owners[work->fresh[place] - 1] = (int32_t)i;
+            work->owners[work->ids_count] = (int32_t)i;
+            work->ids[work->ids_count] = bytes;
+            work->fresh[place] = ++work->ids_count;
         }
         Py_DECREF(id);
     }
@@ -174,7 +179,7 @@ PyObject *plan(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *records, *rules, *result = NULL;
     Work work = {0};
-    if (!PyArg_ParseTuple(args, "O!O!O!LLLiL", &RecordsType, &records, &PyTuple_Type, &rules, &IdsType,
+    if (!PyArg_ParseTuple(args, "O!O!O!LLLiL", RecordsType, &records, &PyTuple_Type, &rules, IdsType,
                           &work.sequences, &work.capacity, &work.first, &work.floor, &work.spread, &work.now))
         return NULL;
     if (!ids_there(work.sequences)) return NULL;
@@ -192,7 +197,6 @@ PyObject *plan(PyObject *module, PyObject *args) {
     if (released != NULL) PyEval_RestoreThread(released);
     if (plain) {
         if (!judge(&work)) goto done;
-        work.ids = PySequence_Fast_ITEMS(work.new_ids);
         released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
         plain = build_accepted(&work) && build_slots(&work);
         if (released != NULL) PyEval_RestoreThread(released);

@@ -55,7 +55,8 @@ typedef struct {
     size_t mask;
     int32_t *owners; /* of each new ID the record that it came with */
     PyObject *new_ids;
-    PyObject **ids;
+    Name *ids; /* their bytes, which new_ids keeps */
+    int32_t ids_count;
     int64_t oldest;
     Batch *batches; /* of the accepted topic, in the order in which they were begun */
     size_t batches_count, batches_room;

@@ -3,7 +3,7 @@
 
 /* Takes over `records`, unless it fails. */
 Records *records_new(PyObject *buffers, Record *records, Py_ssize_t count) {
-    Records *self = PyObject_New(Records, &RecordsType);
+    Records *self = PyObject_New(Records, RecordsType);
     if (self == NULL) return NULL;
     self->buffers = Py_NewRef(buffers);
     self->records = records;
@@ -12,9 +12,11 @@ Records *records_new(PyObject *buffers, Record *records, Py_ssize_t count) {
 }
 
 static void records_free(Records *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
     Py_DECREF(self->buffers);
     free(self->records);
     PyObject_Free(self);
+    Py_DECREF(type);
 }
 
 static Py_ssize_t records_length(Records *self) { return self->count; }
@@ -49,7 +51,7 @@ static PyObject *headers_of(const char *bytes, const Record *record) {
         Py_XDECREF(name);
         Py_XDECREF(value);
         if (header == NULL) Py_CLEAR(headers);
-        else PyTuple_SET_ITEM(headers, i, header);
+        else PyTuple_SetItem(headers, i, header);
     }
     return headers;
 }
@@ -61,7 +63,7 @@ static PyObject *records_item(Records *self, Py_ssize_t number) {
         return NULL;
     }
     const Record *record = &self->records[number];
-    const char *bytes = PyBytes_AS_STRING(PyTuple_GET_ITEM(self->buffers, record->buffer));
+    const char *bytes = PyBytes_AsString(PyTuple_GetItem(self->buffers, record->buffer));
     PyObject *key = bytes_or_none(bytes, record->key, record->key_length);
     PyObject *value = bytes_or_none(bytes, record->value, record->value_length);
     PyObject *headers = headers_of(bytes, record);
@@ -107,10 +109,10 @@ static PyObject *records_since(Records *self, PyObject *offset) {
 }
 
 static PyObject *records_joined(Records *self, PyObject *later) {
-    if (!PyObject_TypeCheck(later, &RecordsType)) return PyErr_Format(PyExc_TypeError, "these are no Records");
+    if (!PyObject_TypeCheck(later, RecordsType)) return PyErr_Format(PyExc_TypeError, "these are no Records");
     Records *other = (Records *)later;
     Py_ssize_t count = self->count + other->count;
-    uint32_t shift = (uint32_t)PyTuple_GET_SIZE(self->buffers);
+    uint32_t shift = (uint32_t)PyTuple_Size(self->buffers);
     Record *records = malloc((size_t)(count ? count : 1) * sizeof(Record));
     if (records == NULL) return PyErr_NoMemory();
     memcpy(records, self->records, (size_t)self->count * sizeof(Record));
@@ -153,15 +155,11 @@ static PyObject *records_fitting(Records *self, PyObject *args) {
 static PyObject *records_size(Records *self, PyObject *nothing) {
     (void)nothing;
     Py_ssize_t size = self->count * (Py_ssize_t)sizeof(Record);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->buffers); i++)
-        size += PyBytes_GET_SIZE(PyTuple_GET_ITEM(self->buffers, i));
+    for (Py_ssize_t i = 0; i < PyTuple_Size(self->buffers); i++)
+        size += PyBytes_Size(PyTuple_GetItem(self->buffers, i));
     return PyLong_FromSsize_t(size);
 }
 
-static PySequenceMethods as_sequence = {
-    .sq_length = (lenfunc)records_length,
-    .sq_item = (ssizeargfunc)records_item,
-};
 static PyMethodDef methods[] = {
     {"slice", (PyCFunction)records_slice, METH_VARARGS, "Those from one place to before another."},
     {"since", (PyCFunction)records_since, METH_O, "Those whose offset is not below this one."},
@@ -171,13 +169,24 @@ static PyMethodDef methods[] = {
     {"size", (PyCFunction)records_size, METH_NOARGS, "Bytes of memory that these hold."},
     {0},
 };
-PyTypeObject RecordsType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "native._core.Records",
-    .tp_doc = "Records of one or more fetches, as they lie in their bytes.",
-    .tp_basicsize = sizeof(Records),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_dealloc = (destructor)records_free,
-    .tp_as_sequence = &as_sequence,
-    .tp_methods = methods,
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "Records of one or more fetches, as they lie in their bytes."},
+    {Py_tp_dealloc, records_free},
+    {Py_sq_length, records_length},
+    {Py_sq_item, records_item},
+    {Py_tp_methods, methods},
+    {0},
 };
+static PyType_Spec spec = {
+    .name = "native._core.Records",
+    .basicsize = sizeof(Records),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};
+PyTypeObject *RecordsType;
+
+/* Make the type; 0 = it failed. */
+int records_prepare(void) {
+    if (RecordsType == NULL) RecordsType = (PyTypeObject *)PyType_FromSpec(&spec);
+    return RecordsType != NULL;
+}

@@ -16,7 +16,7 @@ from native.sources import digest
 ROOT: Final = Path(__file__).parents[2]
 SECONDS: Final = 30
 FLAGS: Final = (
-    "-shared", "-fPIC", "-O1", "-g", "-std=c11", "-fno-omit-frame-pointer",
+    "-shared", "-fPIC", "-O1", "-g", "-std=c11", "-fno-omit-frame-pointer", "-DPy_LIMITED_API=0x030B0000",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
 )  # fmt: skip
 
