@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -205,6 +206,37 @@ def test_every_module_is_in_a_wheel(wheels: dict[str, Path]) -> None:
 
     assert len(modules) > 100
     assert modules - packed == set()
+
+
+def test_metadata(wheels: dict[str, Path]) -> None:
+    """Both wheels hold the license, and name it and the tested versions of Python."""
+    text = (ROOT / "LICENSE").read_bytes()
+    for wheel in wheels.values():
+        with zipfile.ZipFile(wheel) as opened:
+            [license_file] = [
+                each for each in opened.namelist() if each.endswith(".dist-info/licenses/LICENSE")
+            ]
+            assert opened.read(license_file) == text
+        assert _metadata(wheel, "License-Expression") == ["Apache-2.0"]
+        assert _metadata(wheel, "Requires-Python") == [">=3.11"]
+        versions = [each for each in _metadata(wheel, "Classifier") if ":: Python :: 3." in each]
+        assert [each.rpartition(".")[2] for each in versions] == ["11", "12", "13"]
+    assert b"Apache License" in text
+
+
+def test_source_distribution(wheels: dict[str, Path], tmp_path: Path) -> None:
+    """The source distribution holds the license, and the core's sources with their headers."""
+    tree = wheels["ringfence"].parents[1]
+    subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", str(tmp_path)],
+        cwd=tree, check=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+    [packed] = tmp_path.iterdir()
+    with tarfile.open(packed) as archive:
+        names = {each.name.partition("/")[2] for each in archive.getmembers() if each.isfile()}
+    sources = {str(each.relative_to(tree)) for each in (tree / "native" / "src").iterdir()}
+
+    assert sources | {"LICENSE", "native/sources.py", "pyproject.toml", "setup.py"} <= names
 
 
 def test_what_the_client_imports(wheels: dict[str, Path]) -> None:

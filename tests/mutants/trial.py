@@ -31,6 +31,7 @@ COPIED: Final = (
     "ringfence_kafka",
     "tables",
     "tests",
+    "LICENSE",
     "pyproject.toml",
     "setup.py",
 )
