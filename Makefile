@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
-.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak lint bench bench-scale wheels lock cli-docs clean
+.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak containers lint bench bench-scale wheels lock cli-docs clean
 
 setup: $(STAMP)
 
@@ -58,6 +58,10 @@ SEED    ?= 1
 soak: setup
 	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --seed $(SEED) \
 		$(if $(NEMESES),--nemeses $(NEMESES)) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(BROKERS),--brokers $(BROKERS)) $(if $(KEEP),--keep $(KEEP))
+
+# Builds both images, runs docker-compose.yml, kills a worker, and runs the nightly profile. It installs what a Debian lacks, and says so.
+containers: setup
+	$(BIN)/python -m tests.containers $(if $(STAND_INS),--stand-ins) $(if $(KEEP),--keep)
 
 lint: setup
 	$(BIN)/ruff check .
@@ -113,7 +117,8 @@ lock:
 	printf 'setuptools\nwheel\n' >$(VENV)-lock/build.in
 	$(COMPILE) --constraint requirements.lock --output-file requirements-build.lock $(VENV)-lock/build.in
 	$(COMPILE) --output-file bench/requirements.lock bench/requirements.in
+	$(COMPILE) --output-file tests/containers/requirements.lock tests/containers/requirements.in
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) data dist .mypy_cache .ruff_cache .import_linter_cache *.egg-info build client/build client/*.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) .venv-containers data dist .mypy_cache .ruff_cache .import_linter_cache *.egg-info build client/build client/*.egg-info

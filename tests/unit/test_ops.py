@@ -19,7 +19,7 @@ from ringfence_client.metrics import ConsumerMetrics
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.watch import BrokerWatch
-from tests.support.exposed import DASHBOARD, RULES, exposed, expressions, named
+from tests.support.exposed import DASHBOARD, RULES, exposed, expressions, filled, named
 
 TESTS = RULES.with_name("ringfence.rules.test.yml")
 
@@ -65,7 +65,7 @@ def test_queries_of_the_dashboard(tmp_path: Path) -> None:
     """Prometheus reads every one of them, variables filled in."""
     queries = [each for each in expressions() if not each.startswith("label_values(")]
     rules = "\n".join(
-        f"      - record: panel:number:{number}\n        expr: {_filled(query)!r}"
+        f"      - record: panel:number:{number}\n        expr: {filled(query)!r}"
         for number, query in enumerate(queries)
     )
     file = tmp_path / "panels.yml"
@@ -73,10 +73,6 @@ def test_queries_of_the_dashboard(tmp_path: Path) -> None:
     _promtool("check", "rules", str(file))
 
     assert len(queries) > 20
-
-
-def _filled(query: str) -> str:
-    return query.replace("$__rate_interval", "5m").replace("$address", ".*")
 
 
 def test_metrics_are_exposed() -> None:

@@ -1,0 +1,96 @@
+"""Run a program to its end, within a limit."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.support.deployment import ROOT
+
+_LINES_SHOWN: Final = 30
+
+
+class CommandError(Exception):
+    """A program failed, or took longer than its limit."""
+
+    def __init__(self, command: Sequence[str], what: str, output: str) -> None:
+        """``what``: how it ended."""
+        last = "\n".join(f"    {line}" for line in output.strip().splitlines()[-_LINES_SHOWN:])
+        super().__init__(f"{' '.join(command)}\n    {what}{': its last lines:' if last else ''}\n{last}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended."""
+
+    code: int
+    output: str
+    """Its standard output."""
+    errors: str
+    """Its standard error, where engines warn of what they do without."""
+
+    @property
+    def everything(self) -> str:
+        """Both, for a person."""
+        return "\n".join(each.strip() for each in (self.output, self.errors) if each.strip())
+
+
+def attempt(
+    command: Sequence[str],
+    *,
+    limit_s: float,
+    given: str | bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    folder: Path = ROOT,
+) -> Ended:
+    """Run a program and return how it ended, whatever its exit code.
+
+    Args:
+        command: The program and its arguments.
+        limit_s: Seconds until it is killed.
+        given: Its standard input.
+        environment: Added to that of this process.
+        folder: Its working directory.
+
+    Raises:
+        CommandError: it took longer than the limit.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            input=given.encode() if isinstance(given, str) else given,
+            capture_output=True,
+            env={**os.environ, **(environment or {})},
+            cwd=folder,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        left = _ended(-1, error.stdout, error.stderr)
+        raise CommandError(command, f"did not end within {limit_s:.0f} s", left.everything) from error
+    return _ended(done.returncode, done.stdout, done.stderr)
+
+
+def _ended(code: int, output: bytes | None, errors: bytes | None) -> Ended:
+    return Ended(code, (output or b"").decode(errors="replace"), (errors or b"").decode(errors="replace"))
+
+
+def run(
+    command: Sequence[str],
+    *,
+    limit_s: float,
+    given: str | bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    folder: Path = ROOT,
+) -> str:
+    """Run a program that must succeed, and return its standard output.
+
+    Raises:
+        CommandError: its exit code is not 0, or it took longer than the limit.
+    """
+    ended = attempt(command, limit_s=limit_s, given=given, environment=environment, folder=folder)
+    if ended.code != 0:
+        raise CommandError(command, f"ended with {ended.code}", ended.everything)
+    return ended.output

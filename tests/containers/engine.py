@@ -1,0 +1,154 @@
+"""The container engine: Docker where one answers, else podman with Debian's packages."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.containers import machine
+from tests.containers.command import CommandError, attempt, run
+from tests.support.deployment import ROOT
+
+PROJECT: Final = "ringfence-trial"
+"""Containers, volumes and the network carry this name, and nothing else does."""
+BUILD_S: Final = 1_800
+_PULL_S: Final = 600
+_LIMIT_S: Final = 180
+VENV: Final = ROOT / ".venv-containers"
+_HELPERS: Final = (Path("/usr/lib/podman"), Path("/usr/libexec/podman"))
+LOCK: Final = Path(__file__).with_name("requirements.lock")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A container, as the engine knows it."""
+
+    running: bool
+    exit_code: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """A container engine with its compose program.
+
+    Docker and podman take the same arguments, but for health and builds.
+    """
+
+    program: str
+    compose: tuple[str, ...]
+    """The compose program and its own options."""
+    version: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_podman(self) -> bool:
+        """Whether this is podman."""
+        return self.program == "podman"
+
+    def __call__(self, *arguments: str, limit_s: float = _LIMIT_S, given: str | bytes = b"") -> str:
+        """Run the engine's program, which must succeed; return its output."""
+        return run([self.program, *arguments], limit_s=limit_s, given=given, environment=self.environment)
+
+    def build(self, tag: str, context: Path, *arguments: str) -> None:
+        """Build an image from the Dockerfile of a folder."""
+        # podman's own format has no health check, and its builds need no network of their own.
+        own = ("--format", "docker", "--network", "host") if self.is_podman else ()
+        self("build", *own, "--tag", tag, *arguments, str(context), limit_s=BUILD_S)
+
+    def has(self, image: str) -> bool:
+        """Whether an image is here."""
+        return self._attempt("image", "inspect", image) == 0
+
+    def pull(self, image: str) -> bool:
+        """Fetch a public image; False = it cannot be fetched here."""
+        try:
+            return self.has(image) or self._attempt("pull", "--quiet", image, limit_s=_PULL_S) == 0
+        except CommandError:  # it took too long
+            return False
+
+    def once(self, image: str, *arguments: str, options: Sequence[str] = ()) -> str:
+        """Run a container of an image to its end; return its output."""
+        return self("run", "--rm", "--no-healthcheck", *options, image, *arguments)
+
+    def container(self, service: str) -> str:
+        """Return the ID of the container of a service."""
+        found = self._listed(f"label=com.docker.compose.service={service}")
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} containers of the service {service}")
+        return found[0]
+
+    def containers(self) -> list[str]:
+        """Return the IDs of all containers of the project."""
+        return self._listed()
+
+    def _listed(self, *filters: str) -> list[str]:
+        wanted = (f"label=com.docker.compose.project={PROJECT}", *filters)
+        options = [option for each in wanted for option in ("--filter", each)]
+        return self("ps", "--all", "--quiet", "--no-trunc", *options).split()
+
+    def state(self, service: str) -> State:
+        """Return whether the container of a service runs, and its exit code."""
+        [found] = json.loads(self("inspect", self.container(service)))
+        return State(found["State"]["Running"], found["State"]["ExitCode"])
+
+    def healthy(self, service: str) -> bool:
+        """Whether the health check of a service succeeds. podman runs it now: without systemd nobody else does."""
+        identity = self.container(service)
+        if self.is_podman:
+            return self._attempt("healthcheck", "run", identity) == 0
+        [found] = json.loads(self("inspect", identity))
+        health: dict[str, Any] = found["State"].get("Health", {})
+        return health.get("Status") == "healthy"
+
+    def log(self, service: str) -> str:
+        """Return the last lines of a service's container."""
+        command = [self.program, "logs", "--tail", "40", self.container(service)]
+        return attempt(command, limit_s=_LIMIT_S, environment=self.environment).everything
+
+    def _attempt(self, *arguments: str, limit_s: float = _LIMIT_S) -> int:
+        return attempt([self.program, *arguments], limit_s=limit_s, environment=self.environment).code
+
+
+def docker() -> Engine | None:
+    """Return the Docker engine that answers; None = none does, or it has no compose."""
+    if shutil.which("docker") is None:
+        return None
+    asked = attempt(["docker", "version", "--format", "{{.Server.Version}}"], limit_s=60)
+    if asked.code != 0:
+        return None
+    for compose in (("docker", "compose"), ("docker-compose",)):
+        if shutil.which(compose[0]) is not None and attempt([*compose, "version"], limit_s=60).code == 0:
+            return Engine(program="docker", compose=compose, version=asked.output.strip())
+    return None
+
+
+def podman(folder: Path) -> Engine:
+    """Return podman, set up for this machine and this trial alone.
+
+    Args:
+        folder: Its configuration is written there. The machine's own configuration is left as it is.
+    """
+    lines = [
+        "[containers]",
+        # Its own default is beyond what a process without rights of its own may set.
+        f"default_ulimits = {json.dumps(machine.open_limits())}",
+        'log_driver = "k8s-file"',
+        "[engine]",
+        # Neither needs systemd.
+        'cgroup_manager = "cgroupfs"',
+        'events_logger = "file"',
+    ]
+    if any((each / "netavark").exists() for each in _HELPERS):
+        # Debian's podman takes an older kind of network for its default, without names.
+        lines.append('network_backend = "netavark"')
+    if shutil.which("runc") is not None:
+        # crun refuses control groups of versions 1 and 2 side by side.
+        lines.append('runtime = "runc"')
+    configuration = folder / "containers.conf"
+    configuration.write_text("\n".join([*lines, ""]), "utf-8")
+    environment = {"CONTAINERS_CONF": str(configuration)}
+    asked = run(["podman", "version", "--format", "{{.Client.Version}}"], limit_s=60, environment=environment)
+    compose = (str(VENV / "bin" / "podman-compose"), "--in-pod", "false")
+    return Engine(program="podman", compose=compose, version=asked.strip(), environment=environment)

@@ -1,0 +1,56 @@
+"""The messages of a trial, and what must become of them."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+GROUPS: Final = 40
+DISTINCT: Final = 3_000
+"""New messages in each batch."""
+_AGAIN: Final = 5
+"""Each fifth message is sent again at the end of its batch."""
+
+
+class Message(NamedTuple):
+    """A message, by the number that makes its ID."""
+
+    number: int
+
+    @property
+    def group(self) -> str:
+        """The group that it belongs to."""
+        return f"group-{self.number % GROUPS}"
+
+    @property
+    def line(self) -> str:
+        """The line that ``ringfence send`` reads."""
+        return json.dumps({"id": f"id-{self.number}", "group": self.group, "value": f"value-{self.number}"})
+
+
+def first() -> list[Message]:
+    """Messages before the kill: new ones, then resends of them."""
+    new = range(DISTINCT)
+    return [Message(each) for each in (*new, *new[::_AGAIN])]
+
+
+def second() -> list[Message]:
+    """Messages after the kill: new ones, then resends of both batches."""
+    new = range(DISTINCT, 2 * DISTINCT)
+    return [Message(each) for each in (*new, *new[::_AGAIN], *range(DISTINCT)[::_AGAIN])]
+
+
+def lines(messages: Sequence[Message]) -> str:
+    """Return the input of ``ringfence send``."""
+    return "".join(f"{each.line}\n" for each in messages)
+
+
+def resends(messages: Sequence[Message], before: Sequence[Message] = ()) -> int:
+    """Return how many messages repeat an ID of the same sequence, or of one before it."""
+    known = {each.number for each in before}
+    return len(messages) - len({each.number for each in messages} - known)
+
+
+def by_group(messages: Sequence[Message]) -> Counter[str]:
+    """Return how many messages each group has when each ID counts once."""
+    return Counter(Message(number).group for number in {each.number for each in messages})
