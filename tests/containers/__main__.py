@@ -1,8 +1,11 @@
 """``python -m tests.containers``: build both images, run the compose file, and judge what becomes of messages."""
 
+import contextlib
+import fcntl
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -36,11 +39,12 @@ def main(stand_ins: bool, keep: bool) -> None:
     try:
         folder = cache_directory() / "containers"
         folder.mkdir(parents=True, exist_ok=True)
-        engine = _engine(folder)
-        public = images.fetch(engine, stand_ins=stand_ins)
-        if not public.base:
-            _install("the stand-in for the base image", machine.require(["debootstrap"], ["debootstrap"]))
-        _try(engine, public, folder, keep=keep)
+        with alone(folder):
+            engine = _engine(folder)
+            public = images.fetch(engine, stand_ins=stand_ins)
+            if not public.base:
+                _install("the stand-in for the base image", machine.require(["debootstrap"], ["debootstrap"]))
+            _try(engine, public, folder, keep=keep)
     except PrerequisiteError as error:
         click.echo(f"containers: {error}", err=True)
         sys.exit(EXIT_COULD_NOT_RUN)
@@ -48,6 +52,17 @@ def main(stand_ins: bool, keep: bool) -> None:
         click.echo(f"containers: {error}", err=True)
         sys.exit(EXIT_NOT_WELL)
     click.echo(f"{time.monotonic() - began:7.1f} s  all is well")
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of trials: a second one would remove the containers of the first."""
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PrerequisiteError("another trial runs on this machine: wait until it has ended") from error
+        yield
 
 
 def _try(engine: Engine, public: Public, folder: Path, *, keep: bool) -> None:

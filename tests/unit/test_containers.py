@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from ringfence_kafka.errors import PrerequisiteError
+from tests.containers import __main__ as containers
 from tests.containers import images, machine, stack, traffic
 from tests.containers.command import CommandError, attempt, run
 
@@ -122,3 +123,15 @@ def test_a_program_that_fails_shows_its_last_lines() -> None:
     with pytest.raises(CommandError, match=r"did not end within 0 s"):
         run(["sleep", "10"], limit_s=0.1)
     assert run(["cat"], limit_s=10, given="in") == "in"
+
+
+def test_a_second_trial_waits(tmp_path: Path) -> None:
+    """Two trials have the same names of containers."""
+    with (
+        containers.alone(tmp_path),
+        pytest.raises(PrerequisiteError, match="another trial runs on this machine"),
+        containers.alone(tmp_path),
+    ):
+        pass
+    with containers.alone(tmp_path):
+        pass
