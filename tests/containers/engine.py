@@ -83,6 +83,12 @@ class Engine:
         """Return the IDs of all containers of the project."""
         return self._listed()
 
+    def remove(self, container: str) -> None:
+        """Remove a container with its unnamed volumes, at once."""
+        # podman waits for the program's own end, and nothing answers a program whose broker went first.
+        own = ("--time", "0") if self.is_podman else ()
+        self("rm", "--force", *own, "--volumes", container)
+
     def _listed(self, *filters: str) -> list[str]:
         wanted = (f"label=com.docker.compose.project={PROJECT}", *filters)
         options = [option for each in wanted for option in ("--filter", each)]

@@ -128,7 +128,7 @@ class Stack:
     def down(self) -> None:
         """Remove what carries the project's name: containers, also of a nightly run that was interrupted, volumes and network."""
         for each in self.engine.containers():
-            self.engine("rm", "--force", "--volumes", each)
+            self.engine.remove(each)
         self._compose("down", "--volumes", limit_s=_STOP_S)
 
     def _compose(self, *arguments: str, given: str = "", limit_s: float = 300) -> str:
