@@ -20,6 +20,7 @@ if __package__ in {None, ""}:  # spark-submit puts this file's folder first
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from conf.progress import counted, steps
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
 from reconcile.night import (
@@ -103,12 +104,13 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
     required(master)
     with contextlib.ExitStack() as held:
         ready = _ready(settings, folder, held) if here else None
+        records = ready.records(settings) if ready else FEW
         out = None
         if options.out and not submitted() and is_local(options.out, master):
             out = proved(LocalFiles(options.out))
         if ready is None and night is None:
             Admin(settings.kafka, settings.app.id).connect()  # who does not get in need not wait for Spark
-        spark = held.enter_context(session(master, stop, records=ready.records(settings) if ready else FEW))
+        spark = held.enter_context(session(master, stop, records=records))
         try:
             if ready is None:
                 files = opened(spark, folder)
@@ -166,7 +168,10 @@ def opened(spark: SparkSession, folder: str) -> Files:
 
 def surveyed(settings: Settings) -> Survey:
     """What the cluster says, asked before Spark is started: what is missing is told at once."""
-    return Survey.of(settings, Admin(settings.kafka, settings.app.id))
+    with steps() as progress:
+        progress.begin("asking the cluster")
+        progress.count(counted(len(settings.addresses), "address", "addresses"))
+        return Survey.of(settings, Admin(settings.kafka, settings.app.id))
 
 
 def judge(
@@ -190,9 +195,9 @@ def judge(
         base,
     )
     console = Console(stderr=True)
-    with progress(spark, len(STEPS), console) as say:
+    with progress(spark, len(STEPS), console) as told:
         found = Judge(
-            Desk(spark, nights.files, frames, number), today, say, recent, settings.reconcile.ring_confidence,
+            Desk(spark, nights.files, frames, number), today, told, recent, settings.reconcile.ring_confidence,
         ).judge(
             base,
             nights.chain(base),
@@ -223,7 +228,10 @@ def judge(
     held = morning.held(base, found, {name: each.input.recreated for name, each in cuts.items()})
     lanes = {name: len(each.input.spans) for name, each in cuts.items()}
     figures = morning.figures(settings, document, found, rings, held, lanes)
-    results.keep(spark, nights.files, document, figures, out)
+    with steps() as told:
+        told.begin("keeping results")
+        told.count(f"run {number}")
+        results.keep(spark, nights.files, document, figures, out)
     finished = handing_on.night(
         settings, base, cuts, found, document, today, survey.journal_position, events_from, survey.cluster
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from conf.progress import BRIEF_S, counted, steps
 from reconcile.night.nights import results_folder
 from reconcile.page.figures import FINDINGS_MAX
 from reconcile.page.morning import finding
@@ -42,7 +43,11 @@ def read(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list
         RingfenceError: Spark cannot read them.
     """
     try:
-        return _found(spark, files, number, wanted)
+        with steps(brief_s=BRIEF_S) as progress:
+            progress.begin(f"reading the anomalies of run {number}")
+            found = _found(spark, files, number, wanted)
+            progress.count(counted(len(found), "anomaly", "anomalies"))
+        return found
     except (*SPARK, AssertionError) as error:
         if (failed := of_spark(error)) is None:
             raise

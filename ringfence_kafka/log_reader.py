@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from ringfence_kafka import insides
+from ringfence_kafka import insides, read_counts
 from ringfence_kafka.access import consumer_options
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError
@@ -165,6 +165,7 @@ async def read(
         while position < high_watermark:
             records = await _some(consumer, tp, take)
             if records:
+                read_counts.report(len(records))
                 await consume(records)
                 await asyncio.sleep(0)
             reached = await consumer.position(tp)

@@ -13,7 +13,7 @@ from app.repair.letters import LetterRedrive, drop_blocked
 from app.repair.pace import Pace
 from app.repair.refused import Place, Refused
 from app.repair.result import Result
-from app.repair.scanning import Act, Wanted, scan
+from app.repair.scanning import Act, Wanted
 from app.repair.selection import Selection
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -139,7 +139,9 @@ async def _redrive(
         )
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
         try:
-            await scan(opened.topic, opened.partitions, wanted, act)
+            await verbs.worked(
+                opened, wanted, act, "looking at records" if dry_run else "redriving records", run.result
+            )
         finally:
             await holders.close()
     said = "would be done again" if dry_run else "to be done again"

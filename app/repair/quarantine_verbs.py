@@ -12,7 +12,7 @@ from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, fi
 from app.repair.refused import Refused
 from app.repair.result import Result
 from app.repair.room import Input, Room, outputs
-from app.repair.scanning import Act, Wanted, scan
+from app.repair.scanning import Act, Wanted
 from app.repair.selection import Selection
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError
@@ -122,7 +122,9 @@ async def _redrive(
         )
         run = Redrive(publisher, quarantine, opened.cluster, pace, showing.say)
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
-        await scan(opened.topic, opened.partitions, wanted, act)
+        await verbs.worked(
+            opened, wanted, act, "looking at records" if dry_run else "redriving records", run.result
+        )
     said = "would be redriven" if dry_run else "redriven"
     _tell_foreign(wanted)
     return run.result.tell(wanted, WHAT, f"{said} to {quarantine.target_topic}")

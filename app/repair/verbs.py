@@ -16,11 +16,13 @@ from app.repair.refused import Place, Refused
 from app.repair.result import NOTHING, Result, none_open
 from app.repair.scanning import Act, Wanted, scan
 from app.repair.settled import SettledPartition, SettledTopic
+from conf.progress import counted, reading, steps
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, named
 from ringfence_kafka.log_reader import LogStalledError
+from ringfence_kafka.read_counts import observed
 
 
 class Opened(NamedTuple):
@@ -63,7 +65,8 @@ async def listed(found: Opened, wanted: Wanted, *, whole: bool = False) -> list[
             kept = each if whole else replace(each, value=None)
             rows.append((kept, partition.is_settled(each.place.offset)))
 
-    await scan(found.topic, found.partitions, wanted, Act(keep))
+    with reading(found.topic.topic):
+        await scan(found.topic, found.partitions, wanted, Act(keep))
     return sorted(rows, key=lambda each: (each[0].timestamp, each[0].place))
 
 
@@ -158,5 +161,25 @@ async def drop(
                 showing.say(f"dropped  {showing.line(each)}")
             result.done += len(chunk)
 
-    await scan(found.topic, found.partitions, wanted, Act(act, writes=True))
+    await worked(found, wanted, Act(act, writes=True), f"dropping {what}", result)
     return result
+
+
+async def worked(found: Opened, wanted: Wanted, act: Act, what: str, result: Result) -> None:
+    """Do it with all that is meant, and report progress.
+
+    Args:
+        found: The topic.
+        wanted: The records that are meant.
+        act: Is done with them.
+        what: The name of the step.
+        result: Counts them.
+    """
+    with steps() as progress, observed(progress.add):
+        progress.begin(f"{what} of {found.topic.topic}")
+        progress.count(
+            lambda: (
+                f"{counted(progress.records, 'record')} read, {result.done:,} done, {len(result.left):,} left"
+            )
+        )
+        await scan(found.topic, found.partitions, wanted, act)

@@ -16,6 +16,7 @@ from app.status.findings import findings
 from app.status.model import Finding, Status
 from app.status.read import read
 from app.status.show import document, show
+from conf.progress import reading
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
 
@@ -43,7 +44,8 @@ def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[s
     """
     if watch:
         return _watch(settings, ignored, as_json=as_json)
-    status = asyncio.run(read(settings, ignored))
+    with reading("the state of all parts"):
+        status = asyncio.run(read(settings, ignored))
     found = findings(status)
     if as_json:
         click.echo(json.dumps(as_document(status, found), indent=2))

@@ -19,6 +19,7 @@ from agents.bridge.note import Note, decode
 from agents.bridge.plan import Plan, plans
 from app.verbs import left_bridges
 from conf import terminal
+from conf.progress import reading
 from ringfence_client.assignor import is_ours
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
@@ -109,8 +110,9 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
         ConfigurationError: a name is not known, or there are no bridges.
         BrokerUnavailableError: no source answers.
     """
-    found = asyncio.run(read(plans(settings, names)))
-    left, untold = ([], []) if names else asyncio.run(left_bridges.read(settings))
+    with reading("offsets of bridges"):
+        found = asyncio.run(read(plans(settings, names)))
+        left, untold = ([], []) if names else asyncio.run(left_bridges.read(settings))
     for each in untold:
         click.echo(f"note: {printable(each)}", err=True)
     if all(each.fault for each in found):

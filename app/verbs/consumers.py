@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.table import Table
 
 from conf import terminal
+from conf.progress import reading
 from ringfence_client import progress, progress_parts, record
 from ringfence_client.assignor import is_ours
 from ringfence_client.record import RELEASED, Progress, ProgressFormatError
@@ -114,7 +115,8 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
     """
     topic = None if address is None else settings.configured(address).accepted_topic
     try:
-        found = asyncio.run(read(settings, topic, group))
+        with reading(wire.progress_topic(settings.app.id)):
+            found = asyncio.run(read(settings, topic, group))
     except TopicAuthorizationFailedError as error:
         raise PrerequisiteError(
             f"topic {error.args[0]}: this user may not see it: allow Describe on it, and Read on "

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from app.asking import confirmed
 from app.verbs.send import DELIVERY_LIMIT_S, client_options, producer_options
+from conf.progress import reading
 from ringfence_client import progress
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
@@ -39,7 +40,8 @@ def forget(settings: Settings, group: str, *, yes: bool) -> int:
     """
     if group in {settings.app.id, wire.repair_group(settings.app.id)}:
         raise ConfigurationError(f"{group} is a group of Ringfence's own: name a group of consumers")
-    kept = asyncio.run(_kept(settings, group))
+    with reading(wire.progress_topic(settings.app.id)):
+        kept = asyncio.run(_kept(settings, group))
     confirmed(
         f"Forget consumer group {group}: its progress in {len(kept)} records, and its offsets? A consumer of that name begins as a new one",
         yes=yes,

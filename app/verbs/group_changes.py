@@ -10,6 +10,7 @@ from aiokafka.errors import KafkaError
 
 from app.asking import can_ask, confirmed
 from app.verbs import groups, holders
+from conf.progress import reading
 from ringfence_client import dropping, group_names
 from ringfence_client.lease import LostError
 from ringfence_client.record import Progress
@@ -62,14 +63,16 @@ def drop(
     name = group_names.shown(order.name)
     meant = None
     if not yes and can_ask():
-        meant = asyncio.run(_meant(settings, found, group, order))
+        with reading(found.accepted_topic):
+            meant = asyncio.run(_meant(settings, found, group, order))
         if meant:
             rest = "send to the dead letters" if letters else "drop for good"
             confirmed(
                 f"{name} at {address} for {group}: {rest} {_which(found.accepted_topic, meant, order)}?"
             )
     try:
-        places, gone = asyncio.run(_drop(settings, found, group, order, meant))
+        with reading(found.accepted_topic):
+            places, gone = asyncio.run(_drop(settings, found, group, order, meant))
     except (NotOwnerError, LostError) as error:
         raise GroupError(
             f"a consumer of {group} came while nobody was to hold it: run this again; what was dropped stays so"
@@ -139,7 +142,8 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
     """
     found = settings.configured(address)
     key = group_names.parse(name)
-    places, name = asyncio.run(_release(settings, found, group, key)), group_names.shown(key)
+    with reading(found.accepted_topic):
+        places, name = asyncio.run(_release(settings, found, group, key)), group_names.shown(key)
     for place in places:
         click.echo(
             f"released  {place}  a coroutine is cancelled and its message tried again in 10 s or more; a thread goes on, and {name} "

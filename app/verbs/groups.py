@@ -15,6 +15,7 @@ import click
 from rich.table import Table
 
 from conf import terminal
+from conf.progress import reading
 from ringfence_client import group_names, record, unheard
 from ringfence_client.guard import session
 from ringfence_client.progress import ProgressTopic
@@ -83,7 +84,8 @@ def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
         BrokerUnavailableError: nobody answers.
     """
     found = settings.configured(address)
-    partitions, groups, known = asyncio.run(_read(settings, found, group))
+    with reading(found.accepted_topic):
+        partitions, groups, known = asyncio.run(_read(settings, found, group))
     if as_json:
         document = {"partitions": list(map(asdict, partitions)), "groups": list(map(asdict, groups))}
         click.echo(json.dumps(document, indent=2))

@@ -25,12 +25,14 @@ from app.verbs.growth import Growth, GrowthError, Work, document, foretell, name
 from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.rings import LaneView
 from app.verbs.unread import anything, first_unjudged
+from conf.progress import Steps, counted, steps
 from ringfence_kafka import failpoints, wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, named
 from ringfence_kafka.log_reader import LogStalledError
 from ringfence_kafka.producer import FencedError
+from ringfence_kafka.read_counts import observed
 from ringfence_kafka.topics import missing
 from tables import codec
 from tables.codec import Meta
@@ -83,11 +85,12 @@ def grow(
         )
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
     try:
-        work, obstacles = asyncio.run(
-            _grow(
-                settings, address, partitions, say, despite_backlog=despite_backlog, dry_run=dry_run, yes=yes
-            )
-        )
+        with steps() as progress, observed(progress.add):
+            growing = _grow(
+                settings, address, partitions, say, progress,
+                despite_backlog=despite_backlog, dry_run=dry_run, yes=yes,
+            )  # fmt: skip
+            work, obstacles = asyncio.run(growing)
     except FencedError as error:
         raise _come(settings) from error
     except (KafkaError, LogStalledError, TimeoutError) as error:
@@ -108,20 +111,27 @@ async def _grow(
     address: AddressSettings,
     wanted: int,
     say: Callable[[str], object],
+    progress: Steps,
     *,
     despite_backlog: bool,
     dry_run: bool,
     yes: bool,
 ) -> tuple[Work, list[str]]:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
+        progress.begin(f"looking at the lanes of {address.name}")
         work = await _work(settings, address, cluster, wanted)
+        progress.count(counted(work.growth.began, "lane"))
+        progress.end()
         if work.done:
             say(f"{address.input_topic} has {wanted} partitions, and its lanes know it: nothing to do")
             return work, []
+        progress.begin("looking for workers and for messages that are left")
         obstacles = [
             each
             async for each in _obstacles(settings, address, cluster, work, despite_backlog=despite_backlog)
         ]
+        progress.count(counted(len(obstacles), "obstacle"))
+        progress.end()
         if dry_run:
             foretell(address, work, obstacles, say)
             return work, obstacles
@@ -132,7 +142,8 @@ async def _grow(
             "Kafka takes no partition away again",
             yes=yes,
         )
-        await _carry_out(settings, address, cluster, work, say)
+        await _carry_out(settings, address, cluster, work, say, progress)
+    progress.end()
     say(
         f"start workers and bridges, then producers; a producer that runs learns of it within its metadata.max.age.ms. Write partitions = "
         f"{wanted} for {address.name} into the configuration"
@@ -189,20 +200,36 @@ async def _unjudged(
 
 
 async def _carry_out(
-    settings: Settings, address: AddressSettings, cluster: Cluster, work: Work, say: Callable[[str], object]
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    work: Work,
+    say: Callable[[str], object],
+    progress: Steps,
 ) -> None:
     growth, counts, metas = work.growth, dict(work.counts), work.metas
     changelog, forward, topic = counts
+    lanes = counted(len(work.parents), "lane")
+    progress.begin(f"giving topics of {address.name} {growth.wanted} partitions")
     await _give(cluster, changelog, counts, growth.wanted, say)
     if counts[topic] == growth.began:
         # From here on the address is refused: its topics do not fit each other.
         await _give(cluster, forward, counts, growth.wanted, say)
+    done = 0
+    progress.begin("handing on what lanes know")
+    progress.count(lambda: f"{done:,} of {lanes}, {counted(progress.records, 'record')}")
     for lane in work.parents:
         await _hand_on(settings, address, cluster, lane, growth, metas)
+        done += 1
+    progress.begin(f"giving {forward} and {topic} {growth.wanted} partitions")
     for each in (forward, topic):
         await _give(cluster, each, counts, growth.wanted, say)
+    noted = 0
+    progress.begin("recording the new partition count")
+    progress.count(lambda: f"{noted:,} of {lanes}")
     for lane in work.parents:
         await _note(settings, address, cluster, lane, metas[lane], growth, say)
+        noted += 1
 
 
 async def _metas(cluster: Cluster, changelog: str, count: int) -> dict[int, Meta]:

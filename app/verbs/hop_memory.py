@@ -8,6 +8,7 @@ import click
 from rich.table import Table
 
 from app.verbs import rings
+from conf.progress import reading
 from conf.terminal import tell
 from ringfence_kafka import hop, wire
 from ringfence_kafka.cluster import Cluster
@@ -63,7 +64,8 @@ def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
         BrokerUnavailableError: nobody answers.
     """
     name = wire.HOP_MEMORY + address.name
-    found = [_remembered(address, *each) for each in asyncio.run(_ways(settings, address))]
+    with reading(name):
+        found = [_remembered(address, *each) for each in asyncio.run(_ways(settings, address))]
     if as_json:
         click.echo(json.dumps({"addresses": {name: [asdict(each) for each in found]}}, indent=2))
         return 0
@@ -91,7 +93,9 @@ def find(settings: Settings, address: AddressSettings, text: str, as_json: bool)
     wanted = parse(text)
     name = wire.HOP_MEMORY + address.name
     found = []
-    for lane, way, held in asyncio.run(_ways(settings, address)):
+    with reading(name):
+        ways = asyncio.run(_ways(settings, address))
+    for lane, way, held in ways:
         below = wanted.offset < held.floor
         if way.source == wanted.source and (below or wanted.offset in held):
             found.append((_remembered(address, lane, way, held), below))

@@ -16,12 +16,14 @@ from agents.lane_rules import as_written, differences, key_of, rules_of
 from app.asking import confirmed
 from app.verbs import rings
 from app.verbs.owned_lane import OwnedLane, require_journal
+from conf.progress import Steps, counted, steps
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError
 from ringfence_kafka.log_reader import LogStalledError
 from ringfence_kafka.producer import FencedError
+from ringfence_kafka.read_counts import observed
 from tables import codec
 from tables.restore import Restore
 
@@ -47,7 +49,8 @@ def adopt(settings: Settings, name: str, *, yes: bool = False) -> int:
     """
     address = settings.configured(name)
     try:
-        asyncio.run(_adopt(settings, address, click.echo, yes=yes))
+        with steps() as progress, observed(progress.add):
+            asyncio.run(_adopt(settings, address, click.echo, progress, yes=yes))
     except (KafkaError, LogStalledError, TimeoutError) as error:
         raise BrokerUnavailableError(
             f"not all lanes of {name} have the new rules: {str(error) or type(error).__name__}. Look at the brokers and at this user's rights, "
@@ -69,17 +72,24 @@ def forgets(recorded: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
 
 
 async def _adopt(
-    settings: Settings, address: AddressSettings, say: Callable[[str], object], *, yes: bool
+    settings: Settings,
+    address: AddressSettings,
+    say: Callable[[str], object],
+    progress: Steps,
+    *,
+    yes: bool,
 ) -> None:
     own = rules_of(address, settings.transaction_targets(address))
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         await _require_stopped(settings, cluster)
         await require_journal(settings, cluster)
+        progress.begin(f"reading the rings of {address.name}")
         views = [
             rings.LaneView(settings, address, cluster, number)
             for number in range(await rings.lanes(settings, address, cluster))
         ]
         restored = [await each.read_on() for each in views]
+        progress.end()
         due = [number for number, each in enumerate(restored) if _due(each, own)]
         for view in views:
             if view.partition not in due:
@@ -89,8 +99,13 @@ async def _adopt(
         if not due:
             return
         confirmed(_question(address, [restored[each] for each in due], own), yes=yes)
+        done = 0
+        progress.begin(f"changing the rules of {address.name}")
+        progress.count(lambda: f"{done:,} of {counted(len(due), 'lane')}")
         for number in due:
             say(await _adopt_lane(settings, address, cluster, views[number], own))
+            done += 1
+    progress.end()
     say("start the workers, all with this file")
 
 

@@ -16,6 +16,7 @@ from app.asking import confirmed
 from app.verbs import hop_memory, rings
 from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.unread import await_judged
+from conf.progress import Steps, counted, steps
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -56,7 +57,8 @@ def clear(settings: Settings, name: str, *, despite_lag: bool = False, yes: bool
     order = order._replace(waits=order.waits and not despite_lag)
     address = bridged or settings.configured(name)
     confirmed(f"Forget all {order.what} of {name}? What is sent again from now on is accepted again", yes=yes)
-    asyncio.run(_clear(settings, address, order, click.echo))
+    with steps() as progress:
+        asyncio.run(_clear(settings, address, order, click.echo, progress))
     return 0
 
 
@@ -95,13 +97,19 @@ _HOPS: Final = Forgetting(
 
 
 async def _clear(
-    settings: Settings, address: AddressSettings, order: Forgetting, say: Callable[[str], None]
+    settings: Settings,
+    address: AddressSettings,
+    order: Forgetting,
+    say: Callable[[str], None],
+    progress: Steps,
 ) -> None:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         count = await rings.lanes(settings, address, cluster)
         await require_journal(settings, cluster)
         views = [rings.LaneView(settings, address, cluster, number) for number in range(count)]
         if order.waits:
+            progress.begin(f"waiting until lanes of {address.name} have judged their inputs")
+            progress.count(counted(count, "lane"))
             try:
                 await await_judged(settings, address, cluster, views)
             except (KafkaError, LogStalledError, TimeoutError) as error:
@@ -109,6 +117,9 @@ async def _clear(
                     f"nothing is cleared: what lanes have judged cannot be told ({str(error) or type(error).__name__}): look at the "
                     "brokers and at this user's rights, and run it again"
                 ) from error
+        done = total = 0
+        progress.begin(f"clearing {order.name(address.name)}")
+        progress.count(lambda: f"{done:,} of {counted(count, 'lane')}, {total:,} {order.what} forgotten")
         for view in views:
             lane = wire.lane_name(address.name, view.partition)
             try:
@@ -121,6 +132,7 @@ async def _clear(
                     "brokers and at this user's rights, and run it again"
                 ) from error
             say(f"cleared  {lane}  {forgotten} {order.what} forgotten")
+            done, total = done + 1, total + forgotten
 
 
 async def _clear_lane(

@@ -9,6 +9,7 @@ from dataclasses import asdict
 import click
 
 from app.verbs import rings
+from conf.progress import reading
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -74,7 +75,8 @@ def find(settings: Settings, address: str, identifier: str, as_json: bool, of: s
                 "what is found is of before",
                 err=True,
             )
-    found = asyncio.run(_find(settings, owner, encoded_id))
+    with reading(f"the rings of {owner.name}"):
+        found = asyncio.run(_find(settings, owner, encoded_id))
     if as_json:
         click.echo(json.dumps({"known": bool(found), "lanes": found}, indent=2))
         return 0 if found else 1

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from conf.progress import counted, reading
 from conf.terminal import tell
 from ringfence_kafka import log_reader, wire
 from ringfence_kafka.cluster import Cluster
@@ -64,7 +65,10 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
         BrokerUnavailableError: nobody answers.
     """
     chosen = settings.addresses if address is None else (settings.configured(address),)
-    reports = asyncio.run(read(settings, chosen))
+    with reading(
+        f"the rings of {counted(len(chosen), 'address', 'addresses') if address is None else address}"
+    ):
+        reports = asyncio.run(read(settings, chosen))
     if as_json:
         document = {name: [asdict(each) for each in lanes] for name, lanes in reports.items()}
         print(json.dumps({"addresses": document}, indent=2))  # noqa: T201 - the document is the output

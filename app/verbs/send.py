@@ -8,6 +8,7 @@ import asyncio
 import codecs
 import contextlib
 import functools
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.verbs.lines import InputError, parse
 from app.verbs.outgoing import Composer, Outgoing
+from conf.progress import counted, steps, watched
 from ringfence_kafka.access import refusal
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError
@@ -172,7 +174,7 @@ def _send_all(
 ) -> RingfenceError | None:
     """Read, send, wait. Returns the first faulty line as an error, after what stands before it was delivered."""
     fault = None
-    with _progress(stream) as advance:
+    with _progress(stream, sender) as advance:
         try:
             for number, raw in enumerate(_lines(stream), 1):
                 if not raw.strip():
@@ -258,9 +260,16 @@ def _opened(file: str | Path | None, name: str) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def _progress(stream: IO[bytes]) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error while a person watches; else nothing. Yields ``advance(sent, bytes read)``."""
-    if not sys.stderr.isatty() or (stream.isatty() if stream is sys.stdin.buffer else False):
+def _progress(stream: IO[bytes], sender: Sender) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while a person watches, else a line now and then. Yields ``advance(sent, bytes read)``."""
+    if not watched():
+        # The line at the end is that of the command itself.
+        with steps(brief_s=math.inf) as progress:
+            progress.begin("sending")
+            progress.count(lambda: f"{counted(sender.sent, 'message')} acknowledged")
+            yield lambda _sent, _size: None
+        return
+    if stream is sys.stdin.buffer and stream.isatty():
         yield lambda _sent, _size: None
         return
     size = None if stream is sys.stdin.buffer else Path(stream.name).stat().st_size

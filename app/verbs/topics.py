@@ -27,6 +27,7 @@ from agents.state_faults import newest_meta, state_faults
 from app.verbs import rights
 from app.verbs.removed_addresses import removed_addresses
 from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, replica_faults, required
+from conf.progress import BRIEF_S, counted, steps
 from ringfence_kafka import broker_limits, passing, wire
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.cluster import Cluster
@@ -67,7 +68,10 @@ def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) 
         BrokerUnavailableError: nobody answers.
         TopicError: the cluster refused a topic.
     """
-    outcomes = asyncio.run(ensure(settings, dry_run=dry_run))
+    with steps(brief_s=BRIEF_S) as progress:
+        progress.begin("looking at topics" if dry_run else "creating topics")
+        outcomes = asyncio.run(ensure(settings, dry_run=dry_run))
+        progress.count(counted(len(outcomes), "topic"))
     if as_json:
         click.echo(json.dumps({"dry_run": dry_run, "topics": [asdict(each) for each in outcomes]}, indent=2))
         return 0
@@ -92,7 +96,10 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
     Raises:
         BrokerUnavailableError: nobody answers.
     """
-    findings, denied = asyncio.run(_examine_with_rights(settings))
+    with steps(brief_s=BRIEF_S) as progress:
+        progress.begin("checking topics")
+        findings, denied = asyncio.run(_examine_with_rights(settings))
+        progress.count(counted(len(required(settings)), "topic"))
     faults = [*findings.faults, *findings.consumers]
     notes = [
         *(

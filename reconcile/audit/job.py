@@ -14,6 +14,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from conf.progress import counted as number_of
+from conf.progress import steps
 from reconcile.audit import advice, report
 from reconcile.audit.figures import figures
 from reconcile.audit.numbers import STEPS, Counter, dialect
@@ -88,7 +90,11 @@ def _run(request: Request, stop: Stop) -> None:
 
 def asked(request: Request) -> Topic:
     """What the cluster says, before Spark is started: what is missing is told at once."""
-    return surveyed(Admin(request.kafka, GROUP), request.wanted, int(time.time() * 1000))
+    with steps() as told:
+        told.begin(f"asking the cluster about {request.wanted.topic}")
+        topic = surveyed(Admin(request.kafka, GROUP), request.wanted, int(time.time() * 1000))
+        told.count(number_of(topic.part.offsets, "offset"))
+    return topic
 
 
 def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
@@ -101,9 +107,9 @@ def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
     fit_to(spark, topic.part.offsets)
     further = request.settings.duplicate_id_from == "header"
     try:
-        with progress(spark, len(STEPS), Console(stderr=True)) as say:
+        with progress(spark, len(STEPS), Console(stderr=True)) as told:
             others = {name: dialect(each) for name, each in request.others.items()}
-            counter = Counter(spark, kafka_options(request.kafka), say, others)
+            counter = Counter(spark, kafka_options(request.kafka), told, others)
             return counter.counted(_nothing_yet(request, topic), look_further=further)
     except (*SPARK, AssertionError) as error:
         if (found := of_spark(error)) is None:

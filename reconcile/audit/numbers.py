@@ -1,18 +1,18 @@
 """Counts a topic: the order of the questions, and what is kept between them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from conf.progress import Progress, counted
 from reconcile.audit import bridges, frames, keys, resend_counts, transactions
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Audit, Resends
 from reconcile.spark import read
 from ringfence_kafka.config.settings import AddressDefaults
 
-Say = Callable[[str], None]
 STEPS: Final = (
     "reading",
     "looking at keys and groups",
@@ -30,7 +30,7 @@ class Counter:
     spark: SparkSession
     options: Mapping[str, str]
     """Of the Kafka source."""
-    say: Say
+    progress: Progress
     others: Mapping[str, read.Dialect] = field(default_factory=dict)
     """How other addresses that are configured name their IDs: transactions may have parts for them."""
 
@@ -45,15 +45,17 @@ class Counter:
         if not ranges[asked.topic.name]:
             return asked
         own = dialect(asked.settings)
-        self.say(STEPS[0])
+        self.progress.begin(STEPS[0])
         with kept(read.audited(read.scan(self.spark, self.options, ranges), own)) as records:
             audit = keys.by_partition(asked, records)
+            self.progress.count(f"{counted(audit.records, 'message')} of {asked.topic.name}")
             if not audit.records:
                 return audit
-            self.say(STEPS[1])
+            self.progress.begin(STEPS[1])
             audit = keys.by_key(audit, records)
             audit = replace(audit, groups=keys.groups(records))
-            self.say(STEPS[2])
+            self.progress.count(counted(audit.sum("keyed"), "message with a key", "messages with a key"))
+            self.progress.begin(STEPS[2])
             audit = self._resends(audit, records)
             if audit.sum("bridged"):
                 audit = replace(audit, bridges=bridges.counted(records))
@@ -63,7 +65,7 @@ class Counter:
             audit = replace(audit, transactions=transactions.counted(scanned, name, own, self.others))
         without_ids = look_further and not audit.found.with_id
         if without_ids or not audit.sum("keyed"):
-            self.say(STEPS[4])
+            self.progress.begin(STEPS[4])
             audit = self._headers(audit)
         if without_ids:
             others = [self._instead(audit, own, each) for each in ("key", "value")]
@@ -73,7 +75,9 @@ class Counter:
     def _resends(self, audit: Audit, records: DataFrame) -> Audit:
         with kept(_arrived(audit, records, audit.sum("with_id"))) as arrived:
             tally = resend_counts.tallied(arrived, audit.first_ms, audit.last_ms)
-            self.say(STEPS[3])
+            resent = sum(row["resends"] for row in tally.partitions)
+            self.progress.count(counted(resent, "resend"))
+            self.progress.begin(STEPS[3])
             placed = resend_counts.in_lanes(audit.found, tally.lanes, audit.topic.partitions)
             found = self._measured(audit, arrived, placed)
         resends = {row["place"]: row["resends"] for row in tally.partitions}

@@ -54,6 +54,11 @@ class Judgement:
         """What was counted under that name, of all addresses."""
         return sum(each.get(count, 0) for each in self.counts.values())
 
+    @property
+    def anomalous(self) -> int:
+        """How many anomalies there are, of all kinds."""
+        return sum(count for each in self.anomalies.values() for count in each.values())
+
 
 BACKLOG_READ_MAX: Final = 1_000_000
 """Of a longer backlog the offsets are counted, those of markers and aborted records too."""

@@ -1,11 +1,12 @@
 """Judges one night: evidence, anomalies, counts. What Spark does, in order."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from conf.progress import Progress, counted
 from reconcile.anomalies import originals, repeated
 from reconcile.anomalies.name import Anomaly, doubted
 from reconcile.night import (
@@ -19,10 +20,12 @@ from reconcile.night import (
     places,
     recurring,
     resends,
+    summary,
     suspects,
 )
 from reconcile.night import evidence as ev
 from reconcile.night import rules as kept_rules
+from reconcile.night.beginning import records
 from reconcile.night.counting import Judgement
 from reconcile.night.desk import Desk
 from reconcile.night.nights import Night, added, ids_folder
@@ -31,7 +34,6 @@ from reconcile.spark.read import Ranges, concatenated
 from reconcile.spark.schemas import EVIDENCE, IDS
 from reconcile.spark.session import FEW
 
-Say = Callable[[str], None]
 STEPS = (
     "reading and matching",
     "counting",
@@ -48,7 +50,7 @@ class Judge:
 
     desk: Desk
     date: str
-    say: Say
+    progress: Progress
     recent: Sequence[Night] = ()
     """Nights before whose resends the advice rests on."""
     confidence: float = 1.0
@@ -64,18 +66,18 @@ class Judge:
     ) -> Judgement:
         """Judge everything, and write it below the night's folders; nothing of it counts before the night is committed."""
         found = Judgement()
-        self.say(STEPS[0])
+        self._begin(0)
         events, grown = journal.of_growth(events)
         evidence, followed = matching.matched(self.desk, base, events)
         events = journal.of_rings(events)
-        self.say(STEPS[1])
+        self._begin(1, self._extent())
         told = journal.told(events)
         addresses, cuts = self.desk.frames.addresses, self.desk.frames.cuts
         detects = kept_rules.detects(addresses, told, base)
         found.dropping = frozenset(each for each in detects if not kept_rules.diverts(addresses[each], base))
         consumed = base.consumed if base else {}
         counting.count(self.desk.frames, evidence, told, consumed, beyond, found)
-        self.say(STEPS[2])
+        self._begin(2, summary.by_address(found.counts))
         started = self._started(chain)
         blocks = self._blocks(evidence, found)
         ids = self._ids(evidence, chain, detects, started, found, blocks)
@@ -86,7 +88,7 @@ class Judge:
         those = recurring.among(ids, met.digests, met.number)
         those = self.desk.scratch("recurring_ids", those) if met.number else ids.where(F.lit(False))
         several = self._repeated(those) if met.again else None
-        self.say(STEPS[3])
+        self._begin(3, counted(met.number, "repeated ID"))
         sizes = journal.largest(addresses, told, chain)
         found.largest = {each.name: size for each, size in zip(addresses, sizes, strict=True)}
         rules = self.desk.frames.rules(
@@ -120,7 +122,7 @@ class Judge:
             self.desk.write(named, "anomalies", "append")
         written = self.desk.read("anomalies", named.schema)
         counting.count_anomalies(written, found)
-        self.say(STEPS[4])
+        self._begin(4, counted(found.anomalous, "anomaly", "anomalies"))
         self._resends(
             evidence,
             chain,
@@ -132,12 +134,22 @@ class Judge:
             blocks,
         )
         self._measure(evidence, orphans, written, found)
-        self.say(STEPS[5])
+        self._begin(5, counted(found.total("input"), "message"))
         self._hand_on(evidence, found)
         if followed is not None:
             most = distributions.by_address([min(each, hops.KEPT_MAX) for each in sizes])
             self.desk.write(self.desk.frames.named(hops.kept_on(followed, most)), "hops")
+        self.progress.count(f"{counted(found.total('waiting'), 'message')} for the next run")
         return found
+
+    def _begin(self, step: int, done: str = "") -> None:
+        """``done``: what the step before has done."""
+        self.progress.count(done)
+        self.progress.begin(STEPS[step])
+
+    def _extent(self) -> str:
+        cuts = self.desk.frames.cuts
+        return f"{counted(records(cuts), 'offset')} of {counted(len(cuts), 'address', 'addresses')}"
 
     # -- evidence --------------------------------------------------------------------------------------------------
 
@@ -249,7 +261,7 @@ class Judge:
             ]
         if frames:
             found.numbers = concatenated(frames).collect()
-        if any(count for each in found.anomalies.values() for count in each.values()):
+        if found.anomalous:
             found.findings = distributions.first_of(written, FINDINGS_MAX).collect()
 
     # -- for the next night ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from conf.progress import counted
 from reconcile.anomalies.name import Anomaly
 from reconcile.night.cut import AddressCut
 from ringfence_kafka.config.settings import AddressSettings
@@ -14,6 +15,8 @@ EXIT_CODES: Final = {CLEAN: 0, ANOMALIES: 1, GAP: 3}
 COUNTS: Final = (
     "input", "accepted", "duplicates", "bridge_duplicates", "quarantined", "unchecked", "forwarded", "in_flight",
 )  # fmt: skip
+ADDRESSES_MAX: Final = 5
+"""In one line."""
 BRIDGED: Final = "bridge_duplicates"
 """Each is one of the duplicates, too. Shown to people where there are any."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
@@ -29,7 +32,7 @@ def verdict(anomalies: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def address_counts(
-    counted: Mapping[str, int],
+    counts: Mapping[str, int],
     anomalies: Mapping[str, int],
     ring: Mapping[str, int],
     *,
@@ -39,7 +42,7 @@ def address_counts(
     """One address of the document.
 
     Args:
-        counted: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, backlog, bridge_diverted,
+        counts: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, backlog, bridge_diverted,
             bridge_dropped.
         anomalies: Name → count, zeros may be missing.
         ring: Capacity, and what the advisor says.
@@ -47,18 +50,18 @@ def address_counts(
         unknown: Those that are GAP instead of LOST.
     """
     missing = anomalies.get(Anomaly.LOST, 0) + unknown
-    by_hop = counted.get("bridge_dropped", 0)
-    bridged = counted.get("bridge_diverted", 0) + by_hop
-    dropped = 0 if divert else max(0, counted.get("unmatched", 0) - by_hop - missing)
+    by_hop = counts.get("bridge_dropped", 0)
+    bridged = counts.get("bridge_diverted", 0) + by_hop
+    dropped = 0 if divert else max(0, counts.get("unmatched", 0) - by_hop - missing)
     return {
-        "input": counted.get("input", 0),
-        "accepted": counted.get("accepted", 0),
-        "duplicates": counted.get("diverted", 0) + dropped + bridged,
+        "input": counts.get("input", 0),
+        "accepted": counts.get("accepted", 0),
+        "duplicates": counts.get("diverted", 0) + dropped + bridged,
         BRIDGED: bridged,
-        "quarantined": counted.get("quarantined", 0),
-        "unchecked": counted.get("unchecked", 0),
-        "forwarded": counted.get("forwarded", 0),
-        "in_flight": counted.get("waiting", 0) + counted.get("backlog", 0),
+        "quarantined": counts.get("quarantined", 0),
+        "unchecked": counts.get("unchecked", 0),
+        "forwarded": counts.get("forwarded", 0),
+        "in_flight": counts.get("waiting", 0) + counts.get("backlog", 0),
         "ring": dict(ring),
         "anomalies": {each.value: anomalies.get(each, 0) for each in Anomaly},
     }
@@ -68,6 +71,16 @@ def shown(addresses: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The counts that people are shown: what came over bridges is left out where nothing of the kind was a duplicate."""
     bridged = any(each.get(BRIDGED) for each in addresses.values())
     return [each for each in COUNTS if bridged or each != BRIDGED]
+
+
+def by_address(counts: Mapping[str, Mapping[str, int]]) -> str:
+    """Return messages, accepted and quarantined ones of each address in one line; of many addresses the first."""
+    shown = [
+        f"{name} {counted(each['input'], 'message')}, {each['accepted']:,} accepted, {each['quarantined']:,} quarantined"
+        for name, each in list(counts.items())[:ADDRESSES_MAX]
+    ]
+    more = len(counts) - len(shown)
+    return "; ".join([*shown, f"{counted(more, 'more address', 'more addresses')}"] if more else shown)
 
 
 def cut_document(addresses: Mapping[str, AddressSettings], cuts: Mapping[str, AddressCut]) -> dict[str, Any]:

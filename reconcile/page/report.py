@@ -5,13 +5,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from pyspark import StatusTracker
 from pyspark.sql import SparkSession
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 import conf.terminal
+from conf.progress import Progress, counted, steps
 from reconcile.anomalies.name import Anomaly
 from reconcile.night.summary import ANOMALIES, CLEAN, shown
 from reconcile.spark.failures import SPARK
@@ -20,36 +23,39 @@ _LOOK_EVERY_S: Final = 0.5
 
 
 @contextlib.contextmanager
-def progress(spark: SparkSession, steps: int, console: Console) -> Iterator[Callable[[str], None]]:
-    """A bar with a step's name; within a step it follows the tasks of the stages under way. Nothing is shown but on a terminal.
+def progress(spark: SparkSession, number: int, console: Console) -> Iterator[Progress]:
+    """A bar with a step's name on a terminal, else a line for each step; within a step both follow the tasks under way.
 
-    Yields:
-        A function that says which step begins.
+    Args:
+        spark: Runs the tasks.
+        number: How many steps there are.
+        console: Standard error.
     """
     if not console.is_terminal:
-        yield lambda _: None
+        with steps(so_far=lambda: _tasks_done(spark)) as lines:
+            yield lines
         return
-    shown = Progress(
+    shown = bars.Progress(
         TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True,
         disable=not console.is_terminal,
     )  # fmt: skip
     ended = threading.Event()
     with shown:
-        bar = shown.add_task("starting", total=float(steps))
+        bar = shown.add_task("starting", total=float(number))
         state = _Steps(shown, bar)
         watcher = threading.Thread(target=_watch, args=(spark, state, ended), name="progress", daemon=True)
         watcher.start()
         try:
-            yield state.begin
+            yield state
         finally:
             ended.set()
             watcher.join()
 
 
 class _Steps:
-    """How far it is."""
+    """How far it is. A bar has no counts."""
 
-    def __init__(self, shown: Progress, bar: TaskID) -> None:
+    def __init__(self, shown: bars.Progress, bar: TaskID) -> None:
         self._shown = shown
         self._bar = bar
         self._begun = 0
@@ -57,6 +63,9 @@ class _Steps:
     def begin(self, name: str) -> None:
         self._shown.update(self._bar, description=name, completed=float(self._begun))
         self._begun += 1
+
+    def count(self, counts: str | Callable[[], str]) -> None:
+        pass
 
     def within(self, share: float) -> None:
         if self._begun:
@@ -67,14 +76,23 @@ def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     with contextlib.suppress(*SPARK, OSError):  # where the JVM is gone, the thread that works says so
         while not ended.wait(_LOOK_EVERY_S):
-            stages = [
-                found
-                for each in tracker.getActiveStageIds()
-                if (found := tracker.getStageInfo(each)) is not None
-            ]
-            tasks = sum(each.numTasks for each in stages)
+            done, tasks = _tasks(tracker)
             if tasks:
-                state.within(sum(each.numCompletedTasks for each in stages) / tasks)
+                state.within(done / tasks)
+
+
+def _tasks(tracker: StatusTracker) -> tuple[int, int]:
+    """How many tasks of the stages under way are done, and how many there are."""
+    ids = tracker.getActiveStageIds()
+    stages = [found for each in ids if (found := tracker.getStageInfo(each)) is not None]
+    return sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)
+
+
+def _tasks_done(spark: SparkSession) -> str:
+    with contextlib.suppress(*SPARK, OSError):
+        done, tasks = _tasks(spark.sparkContext.statusTracker())
+        return f"{done:,} of {counted(tasks, 'task')}" if tasks else ""
+    return ""
 
 
 def terminal() -> Console:

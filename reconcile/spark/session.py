@@ -17,6 +17,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from conf import java
+from conf.progress import BRIEF_S, steps
 from reconcile.spark.failures import SPARK
 from reconcile.spark.jvm import Jvm, JvmError
 from reconcile.spark.master import check
@@ -92,15 +93,20 @@ def session(
     conf = configured(master, submitted=False, environ=environ, records=records, quick=quick)
     with own_folder() as folder, _jvm(conf, folder, stop) as jvm:
         try:
-            SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
-            stop.heed_again()
-            spark = _quiet(SparkSession.builder.getOrCreate())
+            with steps() as progress:
+                progress.say(f"Spark starts, with master {master}")
+                progress.begin("starting Spark")
+                SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
+                stop.heed_again()
+                spark = _quiet(SparkSession.builder.getOrCreate())
         except (*SPARK, OSError, JvmError) as error:
             raise not_started(error, master, CONNECTOR, jvm.said()) from error
         try:
             yield spark
             if quick is not None and stop.number is None:
-                quick.keep(spark, lambda: stop.number is not None)
+                with steps(brief_s=BRIEF_S) as progress:
+                    progress.begin("keeping what lets the next run start sooner")
+                    quick.keep(spark, lambda: stop.number is not None)
         finally:
             if stop.number is None:
                 # Where the JVM is gone already the error that told so is the one to raise; results are kept, or not, before.

@@ -1,6 +1,7 @@
 """``ringfence dlq``: dead letters are done once more by their own consumer group, once, and in no one else's sight."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ringfence_kafka.config.load import load
 from tests.support import kafka
 from tests.support.consumers import ConsumerProcess, consumers, latest_written, noted
 from tests.support.kafka import Got, Sent
+from tests.support.progress import steps
 from tests.support.worker import configure, run_verb, wait_for
 
 EACH = 3
@@ -112,7 +114,9 @@ def test_done_once_more(
         wait_for(lambda: len(_handled(process)) == EACH + 1, process.log)
         told = scene.redrive(Selection(at=[(0, letters[1].offset)]))
         assert process.stop() == 0
+    capsys.readouterr()
     alone = scene.redrive(Selection(consumer_group=scene.group))
+    progress = capsys.readouterr().err
     owed = scene.finished()
     shown = json.loads(_groups(scene, "show", "--json"))["groups"]
     nothing = scene.redrive()
@@ -126,6 +130,8 @@ def test_done_once_more(
 
     assert [(each["group"], each["depth"], each["redriven"]) for each in shown] == [("bad", 2, [0, 4])]
     assert (dry, first, told, alone, nothing) == (0, 0, 0, 0, 1)
+    (step,) = steps(progress)
+    assert re.fullmatch(rf"redriving records of {scene.name}\.dlq: \d+ records read, 2 done, 0 left", step)
     assert owed == -1
     assert sorted(_handled(process)) == sorted(f"v{each}" for each in range(2 * EACH))
     assert [dict(each.headers).get(wire.HEADER_REDRIVEN) for each in letters] == [None, None, None, b"1"]

@@ -1,6 +1,7 @@
 """``topics grow`` on a running application: what was known stays known, and groups stay in order."""
 
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
+from tests.support.progress import steps
 from tests.support.running import Running
 from tests.support.worker import configure, run_verb, worker
 
@@ -45,12 +47,17 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
     addresses = [{"name": name, "partitions": BEFORE, "id_cache_size": 1_000}]
     config = configure(tmp_path, bootstrap, name, addresses)
 
+    progress: list[str] = []
+
     def grow(partitions: int, failpoints: str = "", *options: str) -> tuple[int, str]:
         done = run_verb(
             "topics", "grow", name, "--partitions", str(partitions), *options, "--config", str(config),
             check=False, failpoints=failpoints,
         )  # fmt: skip
-        return done.returncode, done.stdout + done.stderr
+        said = done.stderr.splitlines(keepends=True)
+        progress[:] = [each for each in said if not each.startswith("ringfence:")]
+        errors = [each for each in said if each not in progress]
+        return done.returncode, done.stdout + "".join(errors)
 
     with worker(config, "w") as process:
         _send(bootstrap, name, 0, 200, BEFORE)
@@ -95,6 +102,7 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
     code, said = grow(AFTER)
     assert (code, f"{name}-1  what it knows, {name}-3, {name}-5 know too" in said) == (0, True), said
     assert f"{name}-0  what" not in said  # that was done before
+    _require_steps(progress, name)
     assert grow(AFTER) == (0, f"{name} has {AFTER} partitions, and its lanes know it: nothing to do\n")
 
     grown = [{**addresses[0], "partitions": AFTER}]
@@ -108,6 +116,20 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
     accepted = kafka.read_all(bootstrap, f"{name}.accepted", BEFORE)
     _require_each_once_in_order(accepted, 300)
     assert len(health["lanes"]) == AFTER
+
+
+def _require_steps(progress: list[str], name: str) -> None:
+    """Each step has a line. One lane did not know of the growth yet."""
+    *before, handed, given, recorded = steps("".join(progress))
+    assert before == [
+        f"looking at the lanes of {name}: {BEFORE} lanes",
+        "looking for workers and for messages that are left: 0 obstacles",
+        f"giving topics of {name} {AFTER} partitions",
+    ]
+    # At least the 105 IDs that the lane has.
+    assert re.fullmatch(r"handing on what lanes know: 1 of 1 lane, [1-9]\d\d records", handed)
+    assert given == f"giving {name}-{name}-forward and {name} {AFTER} partitions"
+    assert recorded == "recording the new partition count: 1 of 1 lane"
 
 
 @pytest.mark.long

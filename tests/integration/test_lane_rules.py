@@ -1,6 +1,7 @@
 """Rules belong to the lane: a worker with an older file judges nothing by it, and limits change when all live workers state the same."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tables.codec import Meta, decode_meta, encode_meta
 from tests.support import kafka, releases
 from tests.support.kafka import Sent, at_home
 from tests.support.lanes import Group, bench, ids, until
+from tests.support.progress import steps
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
 
 PARTITIONS = 2
@@ -225,6 +227,9 @@ def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
     assert "stop all of them by SIGTERM" in running.stderr
     assert adopted.stdout.count("1 IDs forgotten") == 2
     assert again.stdout.count("kept") == 2
+    read, changed = steps(adopted.stderr)
+    assert re.fullmatch(rf"reading the rings of {name}: [1-9]\d* records", read)
+    assert changed == f"changing the rules of {name}: {PARTITIONS} of {PARTITIONS} lanes"
     assert len(accepted) == 4
     assert len(kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)) == 4
     assert events == ["cleared", "cleared"]

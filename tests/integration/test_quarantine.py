@@ -16,6 +16,7 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.producer import TransactionalProducer
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
+from tests.support.progress import steps
 from tests.support.running import Running
 from tests.support.worker import configure, run_verb, wait_for, worker
 
@@ -64,7 +65,9 @@ class Scene:
         return [each.value for each in self.came()]
 
 
-def test_once_whatever_ends_it(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_whatever_ends_it(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Ended before its commit a redrive has done nothing, ended after it all; in either case the next one goes on from there."""
     scene = Scene(bootstrap)
     scene.refuse(*(Sent(None, b"g", b"%d" % each) for each in range(6)))
@@ -88,12 +91,17 @@ def test_once_whatever_ends_it(bootstrap: str, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(RepairError):
             scene.redrive(limit=2)
     two = scene.values()
+    capsys.readouterr()
     code = scene.redrive()
+    progress = capsys.readouterr().err
     again = scene.redrive()
 
     assert nothing == []
     assert two == [b"0", b"1"]
     assert (code, again) == (0, 1)
+    assert steps(progress) == [
+        f"redriving records of {scene.name}.quarantine: 4 records read, 4 done, 0 left"
+    ]
     assert scene.values() == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 

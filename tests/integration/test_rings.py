@@ -18,6 +18,7 @@ from ringfence_kafka.producer import TransactionalProducer
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Group
+from tests.support.progress import steps
 from tests.support.running import Running
 from tests.support.worker import configure, run_verb, worker
 
@@ -84,7 +85,8 @@ def test_clear_is_honoured_by_a_running_worker(bootstrap: str, tmp_path: Path) -
     with worker(config, "w") as process:
         running = Running(bootstrap, process, addresses, name)
         running.outcome(name, [Sent(b"a", b"g"), Sent(b"b", b"g")])
-        cleared = run_verb("rings", "clear", name, "--config", str(config)).stdout
+        done = run_verb("rings", "clear", name, "--config", str(config))
+        cleared = done.stdout
         got = running.outcome(name, [Sent(b"a", b"g"), Sent(b"a", b"g")])
         log = process.log()
         process.kill()
@@ -96,6 +98,7 @@ def test_clear_is_honoured_by_a_running_worker(bootstrap: str, tmp_path: Path) -
     assert (told["event"], told["address"], told["lane"], told["next"][name]) == ("cleared", name, 0, 2)
     assert len(told["topic_ids"][name]) == 22
     assert "2 IDs forgotten" in cleared
+    assert steps(done.stderr) == [f"clearing {name}: 1 of 1 lane, 2 IDs forgotten"]
     assert [each.id for each in got] == [b"a", b"b", b"a"]
     assert f"lane {name}-0 fenced" in log
     assert [each.id for each in after] == [b"a", b"b", b"a", b"b"]

@@ -13,6 +13,12 @@ _QUICK: Final = "tests/unit/test_quick_start.py"
 
 MUTANTS: Final = (
     Mutant(
+        "long-steps-are-silent",
+        "A step of many minutes reports nothing before its end.",
+        (Patch("conf/progress.py", "if not name or now < self._next:", "if True:"),),
+        "tests/unit/test_progress.py::test_a_long_step_goes_on",
+    ),
+    Mutant(
         "run-compares-one-route",
         "An ID that came by the forward topic and again directly is not compared: an ID accepted twice within its ring is called clean.",
         (Patch(_REPEATED, "F.last(F.when(~forwarded, row), ignorenulls=True).over(until),", ""),),

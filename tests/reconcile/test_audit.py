@@ -38,6 +38,7 @@ from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
 from tests.support import kafka
 from tests.support.kafka import Sent
+from tests.support.progress import steps
 from tests.support.secured import PASSWORD, PASSWORD_VARIABLE, SecuredBroker
 from tests.support.worker import ROOT
 
@@ -510,6 +511,15 @@ def test_the_verb(lab: Lab, tmp_path: Path) -> None:
     assert figures["addresses"][0]["ring"]["recommended"] == 5
     assert f"Audit of {topic}" in (tmp_path / "report.html").read_text()
     assert (configured.id_cache_size, configured.duplicate_id_headers) == (5, ("no",))
+    assert "Spark starts, with master local[2]" in done.stderr.splitlines()
+    assert steps(done.stderr) == [
+        f"asking the cluster about {topic}: 20 offsets",
+        "starting Spark",
+        f"reading: 20 messages of {topic}",
+        "looking at keys and groups: 20 messages with a key",
+        "looking for resends: 15 resends",
+        "measuring distances",
+    ]
 
 
 def test_describe_and_read_are_enough(

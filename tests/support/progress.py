@@ -1,0 +1,15 @@
+"""The lines of progress of a command, as tests compare them."""
+
+import re
+from typing import Final
+
+_TOOK: Final = re.compile(r"(, |: )[\d,.]+ s$")
+
+
+def steps(err: str) -> list[str]:
+    """The steps that ended, with their counts and without their times; errors and notes are left out."""
+    return [
+        _TOOK.sub("", each)
+        for each in err.splitlines()
+        if _TOOK.search(each) and not each.startswith("ringfence:")
+    ]

@@ -1,0 +1,177 @@
+"""Lines of progress: which there are, when, and what they contain."""
+
+import asyncio
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from conf import progress
+from conf.progress import FIRST_S, INTERVAL_S_MAX, Steps, counted, reading, seconds
+from ringfence_kafka import read_counts
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> _Clock:
+    return _Clock()
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def steps(lines: list[str], clock: _Clock) -> Steps:
+    return Steps(lines.append, clock=clock)
+
+
+def test_a_line_a_step(steps: Steps, lines: list[str], clock: _Clock) -> None:
+    """Each has its counts and its own time; the next step ends the one before."""
+    steps.begin("reading orders")
+    steps.count("300,000 messages")
+    clock.now += 12.4
+    steps.begin("counting")
+    clock.now += 0.26
+    steps.end()
+    steps.end()
+
+    assert lines == ["reading orders: 300,000 messages, 12 s", "counting: 0.3 s"]
+
+
+def test_counts_that_grow(steps: Steps, lines: list[str]) -> None:
+    """A function is asked when the line is printed; without counts the records that were read are shown."""
+    done = 0
+    steps.begin("redriving")
+    steps.count(lambda: f"{done} done")
+    done = 3
+    steps.begin("reading")
+    for each in (1, 2_000):
+        steps.add(each)
+    steps.end()
+
+    assert lines == ["redriving: 3 done, 0.0 s", "reading: 2,001 records, 0.0 s"]
+
+
+def test_a_long_step_goes_on(lines: list[str], clock: _Clock) -> None:
+    """The first line comes after ten seconds, and the intervals grow to a minute."""
+    steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
+    steps.begin("matching")
+    began, at = clock.now, []
+    while clock.now < began + 400:
+        clock.now += 1
+        before = len(lines)
+        steps.look()
+        if len(lines) > before:
+            at.append(clock.now - began)
+
+    assert at == [10, 20, 40, 80, 140, 200, 260, 320, 380]
+    assert lines[0] == "matching: 3 of 200 tasks, 10 s so far"
+    assert (FIRST_S, INTERVAL_S_MAX) == (10, 60)
+
+
+def test_own_counts_come_before_tasks(lines: list[str], clock: _Clock) -> None:
+    """Tasks are for steps that know nothing better."""
+    steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
+    steps.begin("keeping")
+    steps.count("run 12")
+    clock.now += 11
+    steps.look()
+    steps.end()
+
+    assert lines == ["keeping: run 12, 11 s so far", "keeping: run 12, 11 s"]
+
+
+def test_nothing_goes_on(steps: Steps, lines: list[str], clock: _Clock) -> None:
+    """Between two steps there is no line."""
+    steps.begin("reading")
+    steps.end()
+    clock.now += 100
+    steps.look()
+
+    assert lines == ["reading: 0.0 s"]
+
+
+def test_a_brief_step(lines: list[str], clock: _Clock) -> None:
+    """A command that only reads reports what takes long, and nothing else."""
+    steps = Steps(lines.append, brief_s=2, clock=clock)
+    steps.begin("one")
+    clock.now += 1.9
+    steps.begin("two")
+    clock.now += 2
+    steps.end()
+
+    assert lines == ["two: 2.0 s"]
+
+
+def test_a_step_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has no line: the error says what happened."""
+
+    def fail() -> None:
+        with progress.steps() as steps:
+            steps.begin("one")
+            steps.begin("two")
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail()
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "one: 0.0 s\n")
+
+
+def test_records_of_all_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Records that tasks of the same command read count too, and no name steers a terminal."""
+
+    async def read() -> None:
+        read_counts.report(5)
+
+    async def both() -> None:
+        await asyncio.gather(read(), asyncio.create_task(read()))
+
+    with reading("orders\x1b[31m", brief_s=0):
+        asyncio.run(both())
+    read_counts.report(7)
+
+    assert capsys.readouterr().err == "reading orders\\x1b[31m: 10 records, 0.0 s\n"
+
+
+PROGRAM = "from conf import progress\nwith progress.steps() as each:\n    each.say('line')\n    each.begin('step')\n"
+
+
+def test_a_terminal_has_no_lines() -> None:
+    """There, a command looks as it did."""
+    ours, theirs = pty.openpty()
+    done = subprocess.run([sys.executable, "-c", PROGRAM], stderr=theirs, check=False)
+    os.write(theirs, b"end\n")
+    shown = os.read(ours, 1_000)
+    for each in (ours, theirs):
+        os.close(each)
+
+    assert (done.returncode, shown) == (0, b"end\r\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
+def test_nobody_reads(closed: str) -> None:
+    """A command that cannot report its progress goes on."""
+    done = subprocess.run(["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, PROGRAM], check=False)
+
+    assert done.returncode == 0
+
+
+def test_words() -> None:
+    """Numbers and durations as people read them."""
+    assert [counted(each, "message") for each in (0, 1, 300_000)] == [
+        "0 messages", "1 message", "300,000 messages",
+    ]  # fmt: skip
+    assert counted(2, "address", "addresses") == "2 addresses"
+    assert [seconds(each) for each in (0.04, 9.94, 12.4, 1_234)] == ["0.0 s", "9.9 s", "12 s", "1,234 s"]
