@@ -110,7 +110,9 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
             out = proved(LocalFiles(options.out))
         if ready is None and night is None:
             Admin(settings.kafka, settings.app.id).connect()  # who does not get in need not wait for Spark
-        spark = held.enter_context(session(master, stop, records=records))
+        spark = held.enter_context(
+            session(master, stop, records=records, executor_timeout_s=settings.reconcile.executor_timeout)
+        )
         try:
             if ready is None:
                 files = opened(spark, folder)

@@ -70,7 +70,7 @@ def _run(settings: Settings, wanted: Wanted) -> int:
     if len(found) < min(wanted.limit, sum(counts.values())) and wanted.limit > FINDINGS_MAX:
         from reconcile.show_all import from_parquet  # noqa: PLC0415 - Spark
 
-        found = from_parquet(files, night.number, wanted, master)
+        found = from_parquet(files, night.number, wanted, master, settings.reconcile.executor_timeout)
     return show(night, found, counts, wanted, acknowledging.when(files, night))
 
 
@@ -78,7 +78,7 @@ def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> 
     """Where Spark's cluster keeps them."""
     from reconcile.show_all import opened  # noqa: PLC0415 - Spark
 
-    with opened(folder, master) as (files, read):
+    with opened(folder, master, settings.reconcile.executor_timeout) as (files, read):
         night = _night(files, settings, wanted)
         _, counts = _told(files, night, wanted.anomaly)
         return show(night, read(night.number, wanted), counts, wanted, acknowledging.when(files, night))

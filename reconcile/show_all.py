@@ -20,18 +20,22 @@ from reconcile.stopping import stoppable
 _ORDER = ("address", "anomaly", "partition", "offset", "out_partition", "out_offset")
 
 
-def from_parquet(files: Files, number: int, wanted: Wanted, master: str) -> list[Shown]:
+def from_parquet(
+    files: Files, number: int, wanted: Wanted, master: str, executor_timeout_s: float
+) -> list[Shown]:
     """Of a folder of this machine."""
     required(master)
-    with stoppable() as stop, session(master, stop) as spark:
+    with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
         return read(spark, files, number, wanted)
 
 
 @contextlib.contextmanager
-def opened(folder: str, master: str) -> Iterator[tuple[Files, Callable[[int, Wanted], list[Shown]]]]:
+def opened(
+    folder: str, master: str, executor_timeout_s: float
+) -> Iterator[tuple[Files, Callable[[int, Wanted], list[Shown]]]]:
     """A folder that only Spark reaches, and who reads a run of it."""
     required(master)
-    with stoppable() as stop, session(master, stop) as spark:
+    with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
         files = HadoopFiles(spark, folder)
         yield files, lambda number, wanted: read(spark, files, number, wanted)
 

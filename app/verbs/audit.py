@@ -98,6 +98,7 @@ def audit(
         out,
         as_json,
         {each.name: each for each in settings.addresses if each is not address},
+        settings.reconcile.executor_timeout,
     )
     return job.run(request)
 

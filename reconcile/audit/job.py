@@ -22,6 +22,7 @@ from reconcile.audit.numbers import STEPS, Counter, dialect
 from reconcile.audit.result import Audit, document
 from reconcile.audit.topic import Topic, Wanted, surveyed
 from reconcile.cluster.admin import Admin
+from reconcile.executors.watch import TIMEOUT_S
 from reconcile.job import opened
 from reconcile.page.pages import PAGE, put, written
 from reconcile.page.report import progress, terminal
@@ -54,6 +55,7 @@ class Request:
     as_json: bool = False
     others: Mapping[str, AddressDefaults] = field(default_factory=dict)
     """Other addresses that are configured, by name: transactions may have parts for them."""
+    executor_timeout_s: float = TIMEOUT_S
 
 
 def run(request: Request) -> int:
@@ -82,7 +84,9 @@ def _run(request: Request, stop: Stop) -> None:
     if not topic.part.offsets and local:
         _tell(_nothing_yet(request, topic), request, files)
         return
-    with session(request.master, stop, records=topic.part.offsets) as spark:
+    with session(
+        request.master, stop, records=topic.part.offsets, executor_timeout_s=request.executor_timeout_s
+    ) as spark:
         if request.out and not local:
             files = proved(opened(spark, request.out))
         _tell(counted(spark, request, topic), request, files)

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from conf import java
 from conf.progress import BRIEF_S, steps
+from reconcile.executors.watch import TIMEOUT_S, served
 from reconcile.spark.failures import SPARK
 from reconcile.spark.jvm import Jvm, JvmError
 from reconcile.spark.master import check
@@ -62,7 +63,12 @@ _FETCH_LOOK_S: Final = 3.0
 
 @contextlib.contextmanager
 def session(
-    master: str, stop: Stop, environ: Mapping[str, str] = os.environ, *, records: int = FEW
+    master: str,
+    stop: Stop,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    records: int = FEW,
+    executor_timeout_s: float = TIMEOUT_S,
 ) -> Iterator[SparkSession]:
     """A session: of ``spark-submit`` when it runs us, else one of our own, gone with its JVM at the end.
 
@@ -71,9 +77,11 @@ def session(
         stop: What a signal ends; from here on that is the JVM too.
         environ: Of this process.
         records: How many may be read at most.
+        executor_timeout_s: Seconds that tasks may wait while no executor is there.
 
     Raises:
         PrerequisiteError: Spark does not start; with its last lines.
+        NoExecutorsError: no executor came in time.
     """
     if submitted(environ):
         try:
@@ -82,7 +90,8 @@ def session(
             raise not_started(error, master, CONNECTOR, "") from error
         stop.heed_again()
         try:
-            yield _quiet(spark)
+            with served(spark, executor_timeout_s):
+                yield _quiet(spark)
         finally:
             with contextlib.suppress(*SPARK, OSError):
                 spark.stop()
@@ -102,7 +111,8 @@ def session(
         except (*SPARK, OSError, JvmError) as error:
             raise not_started(error, master, CONNECTOR, jvm.said()) from error
         try:
-            yield spark
+            with served(spark, executor_timeout_s):
+                yield spark
             if quick is not None and stop.number is None:
                 with steps(brief_s=BRIEF_S) as progress:
                     progress.begin("keeping what lets the next run start sooner")

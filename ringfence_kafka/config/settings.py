@@ -136,6 +136,8 @@ class ReconcileSettings(Section):
     """Share of the resends seen over ``keep_days`` that the recommended ``id_cache_size`` would have caught."""
     master: str = Field(default="local[*]", min_length=1)
     """Spark's master."""
+    executor_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+    """Seconds that tasks may wait on a cluster while no executor serves the run; then it ends with exit code 2."""
 
 
 class Settings(Section):

@@ -13,6 +13,18 @@ _QUICK: Final = "tests/unit/test_quick_start.py"
 
 MUTANTS: Final = (
     Mutant(
+        "run-waits-for-executors-for-ever",
+        "No worker is large enough for an executor, and the command never ends.",
+        (Patch("reconcile/executors/watch.py", "if waited >= self._timeout_s:", "if waited < 0:"),),
+        "tests/unit/test_executor_watch.py::test_no_executor_comes",
+    ),
+    Mutant(
+        "run-counts-planning-as-waiting",
+        "A run of dynamic allocation is ended when it plans for two minutes without executors.",
+        (Patch("reconcile/executors/watch.py", "if not self._cluster.waits():", "if False:"),),
+        "tests/unit/test_executor_watch.py::test_nothing_is_due",
+    ),
+    Mutant(
         "long-steps-are-silent",
         "A step of many minutes reports nothing before its end.",
         (Patch("conf/progress.py", "if not name or now < self._next:", "if True:"),),

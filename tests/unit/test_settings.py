@@ -91,6 +91,7 @@ def test_defaults() -> None:
             "state_dir": "",
             "keep_days": 7,
             "ring_confidence": 0.999,
+            "executor_timeout": 120.0,
             "master": "local[*]",
         },
     }
@@ -460,6 +461,10 @@ def test_wrong_type(data: dict[str, Any], expected: str) -> None:
         (
             {"reconcile": {"ring_confidence": 0}},
             "reconcile.ring_confidence = 0: input should be greater than 0",
+        ),
+        (
+            {"reconcile": {"executor_timeout": 0}},
+            "reconcile.executor_timeout = 0: input should be greater than 0",
         ),
         (
             {"reconcile": {"ring_confidence": 99.9}},

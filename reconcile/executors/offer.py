@@ -1,0 +1,105 @@
+"""The demand of a run beside the offer of its Spark cluster, for an operator to compare."""
+
+import contextlib
+import json
+import socket
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+PAGE_PORT: Final = 8080
+"""Of a standalone master's page, where the master itself does not answer."""
+ANSWER_LIMIT_S: Final = 2.0
+WORKERS_SHOWN_MAX: Final = 8
+_STANDALONE: Final = "spark://"
+_PORTS_REQUEST: Final = "org.apache.spark.deploy.master.MasterMessages$BoundPortsRequest$"
+
+
+class Demand(NamedTuple):
+    """What one executor is to have, as Spark's settings have it."""
+
+    cores: str
+    """Empty = all cores of a worker."""
+    memory: str
+
+
+def offered(context: SparkContext, master: str, demand: Demand) -> str:
+    """Return what is asked for, and what the master's page reports of its workers."""
+    if not master.startswith(_STANDALONE):
+        return f"it asks {master} for {_asked(demand, None)}: look at what the cluster has free"
+    pages = []
+    for each in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = each.rpartition(":")
+        page = f"http://{host}:{_page_port(context, host.strip('[]'), int(port))}"
+        state = _state(page)
+        if state is not None and state.get("status") == "ALIVE":
+            return compared(state, context.applicationId, master, demand)
+        pages.append(page)
+    return (
+        f"it asks {master} for {_asked(demand, None)}; the cluster's page does not answer ({', '.join(pages)}), so its workers are not "
+        "known"
+    )
+
+
+def compared(state: Mapping[str, Any], application: str, master: str, demand: Demand) -> str:
+    """The same of what a standalone master's page says. Pure.
+
+    Args:
+        state: The page's JSON.
+        application: The run's ID there.
+        master: Its URL.
+        demand: The settings.
+    """
+    apps = [each for each in state.get("activeapps", ()) if each.get("id") == application]
+    memory_mib = apps[0].get("memoryperexecutor") if apps else None
+    workers = [each for each in state.get("workers", ()) if each.get("state") == "ALIVE"]
+    return f"it asks {master} for {_asked(demand, memory_mib)}; {_workers(workers)}"
+
+
+def _asked(demand: Demand, memory_mib: int | None) -> str:
+    cores = f"{demand.cores} cores" if demand.cores else "all cores of a worker"
+    memory = demand.memory if memory_mib is None else f"{memory_mib} MiB"
+    return f"executors with {cores} and {memory} of memory each"
+
+
+def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
+    if not workers:
+        return "the cluster has no worker"
+    shown = [
+        f"{each.get('host')}:{each.get('port')} has {each.get('coresfree')} of {each.get('cores')} cores and {each.get('memoryfree')} of "
+        f"{each.get('memory')} MiB free"
+        for each in workers[:WORKERS_SHOWN_MAX]
+    ]
+    more = len(workers) - len(shown)
+    return f"the cluster has {len(workers)} worker{'' if len(workers) == 1 else 's'}: {', '.join(shown)}" + (
+        f", and {more} more" if more else ""
+    )
+
+
+def _page_port(context: SparkContext, host: str, port: int) -> int:
+    """Where the page is: the master itself knows it."""
+    with contextlib.suppress(Py4JError, OSError):
+        socket.create_connection(
+            (host, port), ANSWER_LIMIT_S
+        ).close()  # Spark would look for it for two minutes
+        jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no other way
+        rpc = context._jsc.sc().env().rpcEnv()  # noqa: SLF001 - as above
+        master = rpc.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host, port), "Master")
+        request = jvm.java.lang.Class.forName(_PORTS_REQUEST).getField("MODULE$").get(None)
+        limit = jvm.scala.concurrent.duration.FiniteDuration.apply(
+            int(ANSWER_LIMIT_S), jvm.java.util.concurrent.TimeUnit.SECONDS
+        )
+        timeout = jvm.org.apache.spark.rpc.RpcTimeout(limit, "reconcile.executor_timeout")
+        return int(master.askSync(request, timeout, jvm.scala.reflect.ClassTag.Any()).webUIPort())
+    return PAGE_PORT
+
+
+def _state(page: str) -> dict[str, Any] | None:
+    with contextlib.suppress(OSError, ValueError):
+        with urllib.request.urlopen(f"{page}/json/", timeout=ANSWER_LIMIT_S) as answer:  # noqa: S310 - http
+            found = json.load(answer)
+        return found if isinstance(found, dict) else None
+    return None

@@ -1,0 +1,112 @@
+"""A standalone cluster of the installed PySpark: a master and workers, processes of this machine on free ports."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pyspark.find_spark_home import _find_spark_home
+
+from tests.support.worker import wait_for
+
+LIMIT_S: Final = 120.0
+_BOUND: Final = re.compile(r"Successfully started service '(\w+)' on port (\d+)")
+_HOST: Final = "127.0.0.1"
+
+
+class Daemon:
+    """A JVM of the cluster, with all that it starts in a session of its own."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        home: str = _find_spark_home()  # type: ignore[no-untyped-call]
+        self._log = log
+        with log.open("wb") as written:
+            self.process = subprocess.Popen(
+                [f"{home}/bin/spark-class", *arguments],
+                cwd=log.parent,
+                env={**os.environ, "SPARK_LOCAL_IP": _HOST, "SPARK_DAEMON_MEMORY": "256m"},
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def says(self, text: str) -> bool:
+        """Whether it has logged that."""
+        return text in self._log.read_text()
+
+    def port(self, service: str) -> int:
+        """Where a service of it listens, as soon as it does."""
+        ports: dict[str, str] = {}
+
+        def bound() -> bool:
+            assert self.process.poll() is None, self._log.read_text()
+            ports.update(_BOUND.findall(self._log.read_text()))
+            return service in ports
+
+        wait_for(bound, lambda: f"no {service}: {self._log.read_text()}", LIMIT_S)
+        return int(ports[service])
+
+    def kill(self) -> None:
+        """At once, with its executors."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Standalone:
+    """The cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._workers: list[Daemon] = []
+        self._master = Daemon(
+            folder / "master.log",
+            *("org.apache.spark.deploy.master.Master", "--host", _HOST, "--port", "0", "--webui-port", "0"),
+        )
+
+    @property
+    def master(self) -> str:
+        """Its URL."""
+        return f"spark://{_HOST}:{self._master.port('sparkMaster')}"
+
+    @property
+    def page_port(self) -> int:
+        """Where its page is."""
+        return self._master.port("MasterUI")
+
+    def add_worker(self, memory: str, cores: int = 2) -> Daemon:
+        """One that the master knows when this returns."""
+        number = len(self._workers)
+        worker = Daemon(
+            self._folder / f"worker-{number}.log",
+            *("org.apache.spark.deploy.worker.Worker", "--host", _HOST, "--port", "0", "--webui-port", "0"),
+            *("--cores", str(cores), "--memory", memory, "--work-dir", str(self._folder / f"work-{number}")),
+            self.master,
+        )
+        self._workers.append(worker)
+        wait_for(
+            lambda: worker.says("Successfully registered with master"),
+            lambda: f"worker {number} is not registered",
+            LIMIT_S,
+        )
+        return worker
+
+    def end(self) -> None:
+        """All of it."""
+        for each in (*self._workers, self._master):
+            each.kill()
+
+
+@contextlib.contextmanager
+def standalone(folder: Path) -> Iterator[Standalone]:
+    """A master without workers; all is gone at the end."""
+    cluster = Standalone(folder)
+    try:
+        yield cluster
+    finally:
+        cluster.end()

@@ -1,0 +1,142 @@
+"""When a run that no executor serves is reported and ended, and what the operator reads. The real cluster: tests/reconcile/test_cluster.py."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from reconcile.executors.offer import Demand, compared
+from reconcile.executors.watch import NOTICE_S, Watch
+
+MASTER = "spark://spark-1:7077"
+WORKER = {
+    "host": "10.0.0.7", "port": 40001, "cores": 4, "coresfree": 1, "memory": 512, "memoryfree": 512, "state": "ALIVE",
+}  # fmt: skip
+
+
+@dataclass
+class _Cluster:
+    """A schedule that a test writes down."""
+
+    there: int = 0
+    due: bool = True
+    cancelled: int = 0
+    now: float = 0.0
+    said: list[str] = field(default_factory=list)
+
+    def executors(self) -> int:
+        return self.there
+
+    def waits(self) -> bool:
+        return self.due
+
+    def offer(self) -> str:
+        return "it asks for much; there is little"
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def watch(self, timeout_s: float = 120.0) -> Watch:
+        return Watch(self, timeout_s, self.said.append, lambda: self.now)
+
+    def lasts(self, watch: Watch, duration_s: float) -> None:
+        end = self.now + duration_s
+        while self.now < end:
+            watch.look()
+            self.now += 0.5
+
+
+def test_no_executor_comes() -> None:
+    """After 30 s it is reported once, and after the time-out the run is ended."""
+    cluster = _Cluster()
+    watch = cluster.watch()
+    cluster.lasts(watch, NOTICE_S)
+    assert cluster.said == []
+    cluster.lasts(watch, 90)
+    assert cluster.said == [
+        "no executor of Spark has come for 30 s: it asks for much; there is little. The run ends after 120 s (reconcile.executor_timeout)"
+    ]
+    assert (watch.fault, cluster.cancelled) == ("", 0)
+
+    cluster.lasts(watch, 1)
+    assert watch.fault.startswith(
+        "no executor of Spark has come for 120 s, so the run was ended: it asks for much; there is little. "
+    )
+    # A job that begins after the end is ended too.
+    assert cluster.cancelled == 2
+
+
+def test_a_time_out_below_the_notice() -> None:
+    """The error says it all."""
+    cluster = _Cluster()
+    watch = cluster.watch(timeout_s=5)
+    cluster.lasts(watch, 5.5)
+
+    assert (cluster.said, cluster.cancelled) == ([], 1)
+    assert "has come for 5 s" in watch.fault
+
+
+def test_nothing_is_due() -> None:
+    """While the driver plans, executors may be gone: with dynamic allocation they come when tasks are due."""
+    cluster = _Cluster(due=False)
+    watch = cluster.watch()
+    cluster.lasts(watch, 600)
+    cluster.due = True
+    cluster.lasts(watch, 119)
+
+    assert (watch.fault, len(cluster.said)) == ("", 1)
+
+
+def test_executors_come_late() -> None:
+    """The time begins again when they are lost."""
+    cluster = _Cluster()
+    watch = cluster.watch()
+    cluster.lasts(watch, 100)
+    cluster.there = 2
+    cluster.lasts(watch, 300)
+    cluster.there = 0
+    cluster.lasts(watch, 119)
+    assert watch.fault == ""
+    assert [each.partition(" for ")[0] for each in cluster.said] == [
+        "no executor of Spark has come",
+        "all executors of Spark are lost, and none has come",
+    ]
+
+    cluster.lasts(watch, 2)
+    assert watch.fault.startswith("all executors of Spark are lost, and none has come for 120 s")
+
+
+@pytest.mark.parametrize(
+    ("state", "demand", "said"),
+    [
+        (
+            {"workers": [], "activeapps": []},
+            Demand("", "1g"),
+            f"it asks {MASTER} for executors with all cores of a worker and 1g of memory each; the cluster has no worker",
+        ),
+        (
+            {
+                "workers": [WORKER, {**WORKER, "state": "DEAD"}],
+                "activeapps": [
+                    {"id": "other", "memoryperexecutor": 1},
+                    {"id": "app-1", "memoryperexecutor": 2048},
+                ],
+            },
+            Demand("2", "2g"),
+            (
+                f"it asks {MASTER} for executors with 2 cores and 2048 MiB of memory each; the cluster has 1 worker: "
+                "10.0.0.7:40001 has 1 of 4 cores and 512 of 512 MiB free"
+            ),
+        ),
+    ],
+)
+def test_what_is_compared(state: dict[str, object], demand: Demand, said: str) -> None:
+    """The line has what is asked for, and what live workers have free."""
+    assert compared(state, "app-1", MASTER, demand) == said
+
+
+def test_many_workers() -> None:
+    """A line has the first."""
+    said = compared({"workers": [WORKER] * 11}, "app-1", MASTER, Demand("", "1g"))
+
+    assert said.count("10.0.0.7:40001") == 8
+    assert said.endswith(", and 3 more")
