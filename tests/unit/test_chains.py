@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from app.verbs.topic_rules import missing, required
+from app.verbs.topic_rules import compare, missing, required
 from reconcile.night.cut import Position, chained_key, positions_of
 from ringfence_kafka.config import chains
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.topics import Described, TopicDescription
 
 
 def _chained(*pairs: tuple[str, str], **keys: Any) -> Settings:
@@ -142,3 +143,20 @@ def test_positions_when_a_chain_is_made_or_broken(
     found = positions_of(_chained(*now).addresses, kept, {each: stated[each] for each in rules})
 
     assert found == expected
+
+
+def test_a_topic_of_two_addresses_is_checked_for_both() -> None:
+    """What compaction deletes is missing in the accepted topic of the first address and in the input of the second."""
+    settings = _chained(("a", ""), ("b", "a"))
+    topics = {
+        each: TopicDescription(each, 4, {"cleanup.policy": "compact" if "changelog" in each else "delete"})
+        for each in required(settings)
+    }
+    topics["a.accepted"] = TopicDescription(
+        "a.accepted", 4, {"cleanup.policy": "compact", "retention.ms": "60000"}
+    )
+    findings = compare(settings, Described(topics, frozenset()))
+
+    assert [len(findings.by_address[each]) for each in ("a", "b")] == [1, 1]
+    assert "(accepted topic of a) has cleanup.policy=compact" in findings.by_address["a"][0]
+    assert "(input topic of b) has cleanup.policy=compact" in findings.by_address["b"][0]

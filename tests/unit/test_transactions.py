@@ -61,7 +61,9 @@ async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
         return [7]
 
     table: Any = SimpleNamespace(position=0, meta=None, apply=lambda *_: None)
-    opened: Any = SimpleNamespace(table=table, producer=SimpleNamespace(transact=transact), epoch=1)
+    opened: Any = SimpleNamespace(
+        table=table, producer=SimpleNamespace(transact=transact), epoch=1, partition_counts=Counter()
+    )
     change: Any = SimpleNamespace(meta=SimpleNamespace(capacity=9))
     state: Any = SimpleNamespace(builder=SimpleNamespace(record_count=lambda: 1))
     outcome: Any = SimpleNamespace(end=9)
