@@ -4,9 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
+# Another version of Kafka than the usual one, for all brokers of tests, the demo and the soak: make integration KAFKA=3.9.1
+ifeq ($(origin KAFKA),command line)
+export RINGFENCE_KAFKA_VERSION := $(KAFKA)
+endif
+
 .PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak containers lint bench bench-scale wheels lock cli-docs clean
 
 setup: $(STAMP)
+	@test -z "$$RINGFENCE_KAFKA_VERSION" || $(BIN)/python -m app.embedded
 
 $(STAMP): requirements.lock pyproject.toml client/pyproject.toml setup.py $(wildcard native/src/*)
 	@command -v $(PYTHON) >/dev/null || { echo "Ringfence needs Python 3.11 or later: install python3.11 and python3.11-venv, or set PYTHON="; exit 2; }

@@ -186,14 +186,16 @@ def _changelog(place: Place) -> str:
 
 
 def _java(place: Place) -> Ready:
-    command = jvm.command(jars.KAFKA, "PlainCopy", place.bootstrap, place.name, place.input, place.output)
+    command = jvm.command(
+        jars.kafka(jars.chosen_version()), "PlainCopy", place.bootstrap, place.name, place.input, place.output
+    )
     return _program(JAVA, place, command, jvm.program())
 
 
 def _java_ring(place: Place) -> Ready:
     changelog = _changelog(place)
     command = jvm.command(
-        jars.KAFKA, "RingCopy", place.bootstrap, place.name, place.input, place.output, changelog,
+        jars.kafka(jars.chosen_version()), "RingCopy", place.bootstrap, place.name, place.input, place.output, changelog,
         str(place.plan.ring),
     )  # fmt: skip
     return _program(JAVA_RING, place, command, jvm.program(), (changelog,))

@@ -11,21 +11,22 @@ from conf import java
 from ringfence_kafka.errors import PrerequisiteError
 
 
-def archive_classes() -> None:
+def archive_classes(version: str) -> None:
     """Have a broker run once, and keep what it loads: every later one starts sooner. What is in the way of that is said, and is no fault.
 
     Raises:
         PrerequisiteError: no Java, or no jars.
     """
-    target = classes.archive(java.find(), jars.class_path())
+    class_path = jars.class_path(bundle=jars.kafka(version))
+    target = classes.archive(java.find(), class_path)
     if target.is_file():
         return
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=target.parent) as scratch:
         written = Path(scratch) / target.name
         try:
-            with EmbeddedBroker(Path(scratch) / "broker", archive=written):
+            with EmbeddedBroker(Path(scratch) / "broker", version=version, archive=written):
                 pass
-            for former in target.parent.glob(classes.archives()):
+            for former in target.parent.glob(classes.archives(class_path)):
                 former.unlink(missing_ok=True)
             written.rename(target)
         except (PrerequisiteError, OSError) as error:
@@ -35,12 +36,13 @@ def archive_classes() -> None:
 def main() -> None:
     """Fetch what is missing and say where it is."""
     try:
-        folder = jars.resolve()
-        archive_classes()
+        version = jars.chosen_version()
+        folder = jars.resolve(bundle=jars.kafka(version))
+        archive_classes(version)
     except PrerequisiteError as error:
         click.echo(str(error), err=True)
         raise SystemExit(error.exit_code) from error
-    click.echo(f"{jars.KAFKA.title}: {len(list(folder.glob('*.jar')))} jars in {folder}")
+    click.echo(f"Kafka {version}: {len(list(folder.glob('*.jar')))} jars in {folder}")
 
 
 if __name__ == "__main__":

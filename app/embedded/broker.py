@@ -1,14 +1,11 @@
 """A real Apache Kafka of one node (KRaft) in a folder, as a child of this process."""
 
-import base64
 import contextlib
 import fcntl
 import os
-import re
 import signal
 import subprocess
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +14,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from app.embedded import child, classes, jars, ports, server_files
+from app.embedded import broker_log, child, classes, data_folder, jars, ports, server_files
 from conf import java
 from ringfence_kafka.errors import PrerequisiteError
 
@@ -27,16 +24,8 @@ HOST: Final = "127.0.0.1"
 # with all tiers or 4.2 with G1, which a large heap would need and this one does not.
 _JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
 _OUTPUT: Final = "broker.out"
-_LINES_SHOWN: Final = 20
-_FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
-_LEVEL: Final = re.compile(r"\S+ \S+ (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _POLL_S: Final = 0.05
-_FORMAT_TIMEOUT_S: Final = 60
 _ANSWER_TIMEOUT_S: Final = 30
-_REFUSED: Final = re.compile(
-    r"(?:ConfigException: |IllegalArgumentException: requirement failed: |KafkaException: (?=Class ))(.+)"
-)
-"""What Kafka says of a property that it does not take."""
 
 
 class EmbeddedBroker:
@@ -49,8 +38,12 @@ class EmbeddedBroker:
         directory: Holds ``data/``, ``broker.log``, the generated configuration. Made when missing.
         port: Where clients connect; 0 = a free one, chosen now.
         properties: Broker properties over Ringfence's own, which are few.
+        version: Of Kafka; None = the one that the environment names, else the usual one.
         heap: Largest heap of the Java process, as ``-Xmx`` has it.
         archive: Where to write the archive of classes when it stops; None = one that is there is used.
+
+    Raises:
+        PrerequisiteError: the version is not known.
     """
 
     def __init__(
@@ -59,10 +52,12 @@ class EmbeddedBroker:
         port: int = 0,
         *,
         properties: Mapping[str, str] | None = None,
+        version: str | None = None,
         heap: str = "512m",
         archive: Path | None = None,
     ) -> None:
         self.directory: Final = directory.absolute()
+        self.version: Final = jars.chosen_version(version)
         self.port: Final = port or ports.choose(HOST)
         self._controller_port = ports.choose(HOST)
         self._properties = dict(properties or {})
@@ -108,11 +103,8 @@ class EmbeddedBroker:
         Raises:
             RuntimeError: it was never started.
         """
-        with contextlib.suppress(FileNotFoundError):
-            for line in self._meta.read_text("utf-8").splitlines():
-                key, _, value = line.partition("=")
-                if key == "cluster.id":
-                    return value
+        if found := data_folder.cluster_id(self.directory):
+            return found
         raise RuntimeError(f"{self.directory} holds no cluster yet: call start() first")
 
     def start(self, timeout: float = 60) -> None:
@@ -128,7 +120,7 @@ class EmbeddedBroker:
         if self.running:
             raise self._occupied(str(self.pid))
         self._process = None
-        program, class_path = java.find(), jars.class_path()
+        program, class_path = java.find(), jars.class_path(bundle=jars.kafka(self.version))
         deadline = time.monotonic() + timeout
         try:
             shared = classes.reading(program, class_path) if self._archive is None else []
@@ -190,7 +182,7 @@ class EmbeddedBroker:
         for name, offset in ((server_files.LOG, begin), (_OUTPUT, 0)):
             with contextlib.suppress(FileNotFoundError):
                 texts.append((self.directory / name).read_bytes()[offset:].decode("utf-8", "replace"))
-        return "\n".join(_indented(text) for text in texts if text.strip())
+        return "\n".join(broker_log.telling(text) for text in texts if text.strip())
 
     def __enter__(self) -> Self:
         self.start()
@@ -200,11 +192,6 @@ class EmbeddedBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    @property
-    def _meta(self) -> Path:
-        """The file whose presence says that the data folder is formatted; Kafka writes it last."""
-        return self.directory / server_files.DATA / "meta.properties"
 
     def _signal(self, number: signal.Signals) -> None:
         """Signal the process unless it has ended: Popen knows, and spares a process that reuses the ID."""
@@ -217,8 +204,7 @@ class EmbeddedBroker:
         with self._exclusive() as lock:
             ports.require_free(HOST, self.port)
             self._write_files()
-            if not self._meta.exists():
-                self._format(java_command)
+            data_folder.prepare(self.directory, self.version, [*java_command, *_JVM_OPTIONS])
             written = [] if self._archive is None else classes.writing(self._archive)
             options = [*_JVM_OPTIONS, f"-Xmx{self._heap}", *written]
             command = [*java_command, *options, "kafka.Kafka", "server.properties"]
@@ -252,41 +238,12 @@ class EmbeddedBroker:
         (self.directory / "server.properties").write_text(properties, "utf-8")
         (self.directory / "log4j2.xml").write_text(server_files.LOG4J2, "utf-8")
 
-    def _format(self, java_command: list[str]) -> None:
-        """Give the data folder its cluster ID: a UUID in base64, as Kafka writes it."""
-        # Kafka's command line takes a leading dash for an option; a letter first keeps 122 of 128 bits.
-        cluster_id = "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
-        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties"]
-        try:
-            done = subprocess.run(  # noqa: S603 - arguments are our own
-                [*java_command, *_JVM_OPTIONS, *arguments],
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=_FORMAT_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise PrerequisiteError(
-                f"{self.directory / server_files.DATA} was not formatted within {_FORMAT_TIMEOUT_S} s: "
-                "run it again when the machine is less busy"
-            ) from error
-        if done.returncode != 0:
-            _raise_if_refused(done.stdout)
-            raise PrerequisiteError(
-                f"{self.directory / server_files.DATA} could not be formatted: fix what Kafka names, or remove "
-                f"the folder:\n{_indented(done.stdout)}"
-            )
-
     def _await_answer(self, deadline: float, timeout: float) -> None:
         """Wait until the metadata that a client gets names this broker: then it is registered and unfenced."""
         client: AdminClient | None = None
         while True:
             if not self.running:
-                _raise_if_refused(self.log_tail())
+                broker_log.raise_if_refused(self.log_tail())
                 raise PrerequisiteError(
                     f"the broker ended while it started: fix what its log names:\n{self.log_tail()}"
                 )
@@ -306,22 +263,3 @@ class EmbeddedBroker:
     def _log_size(self) -> int:
         log = self.directory / server_files.LOG
         return log.stat().st_size if log.exists() else 0
-
-
-def _raise_if_refused(said: str) -> None:
-    """Raises PrerequisiteError with Kafka's own reason, where that is a property."""
-    if found := _REFUSED.search(said):
-        raise PrerequisiteError(f"Kafka refuses a property: {found[1].strip()}: correct or remove it")
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in _telling(text.strip().splitlines())[-_LINES_SHOWN:])
-
-
-def _telling(lines: list[str]) -> list[str]:
-    """Without the frames of traces, and where there is an error without all that is none: a shutdown logs much after it."""
-    lines = [line for line in lines if not _FRAME.match(line)]
-    levels = [found and found[1] for found in map(_LEVEL.match, lines)]
-    if not {"ERROR", "FATAL"} & set(levels):
-        return lines
-    return [line for line, level in zip(lines, levels, strict=True) if level in {None, "ERROR", "FATAL"}]

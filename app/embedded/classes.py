@@ -9,7 +9,8 @@ from typing import Final
 
 from app.embedded import jars
 
-_NAME: Final = "classes-{}.jsa"
+_NAME: Final = "classes-{}-{}.jsa"
+"""By the folder of the jars, which names Kafka's version, and a digest of Java's and theirs."""
 _SILENT: Final = "-Xlog:cds=off"
 """An archive that is passed over is no fault."""
 
@@ -19,12 +20,13 @@ def archive(program: Path, class_path: str) -> Path:
     java = program.resolve()
     found = java.stat()
     key = f"{java} {found.st_size} {found.st_mtime_ns} {class_path}"
-    return jars.cache_directory() / _NAME.format(hashlib.sha256(key.encode()).hexdigest()[:16])
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    return jars.cache_directory() / _NAME.format(Path(class_path).parent.name, digest)
 
 
-def archives() -> str:
-    """The pattern of such files' names: one is kept, of the Java that set up last."""
-    return _NAME.format("*")
+def archives(class_path: str) -> str:
+    """The pattern of the names of a class path's archives: one is kept, of the Java that set up last."""
+    return _NAME.format(Path(class_path).parent.name, "*")
 
 
 def reading(program: Path, class_path: str) -> list[str]:

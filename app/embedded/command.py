@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from app.embedded import jars, properties
+from app.embedded import properties
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.errors import PrerequisiteError
 
@@ -20,13 +20,14 @@ class _StopRequestedError(BaseException):
     """A signal asked the process to end; not an Exception, so that nothing on the way takes it for a fault."""
 
 
-def run_broker(port: int, directory: Path, pairs: Sequence[str] = ()) -> int:
+def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: str | None = None) -> int:
     """Run the broker until SIGTERM, Ctrl-C or a closed terminal, then end it in order.
 
     Args:
         port: Where clients connect; 0 = a free one, which the line on standard output names.
         directory: Keeps the data; the next start goes on with it.
         pairs: Properties of the broker, each ``KEY=VALUE``; they hold for this start.
+        version: Of Kafka; None = the one that the environment names, else the usual one.
 
     Returns:
         The exit code: 0.
@@ -36,7 +37,7 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = ()) -> int:
         ConfigurationError: a property cannot be set, or there is none of that name.
     """
     wanted = properties.parsed(pairs)
-    broker = EmbeddedBroker(directory, port, properties=wanted)
+    broker = EmbeddedBroker(directory, port, properties=wanted, version=version)
     try:
         with _stop_signals():
             try:
@@ -44,7 +45,7 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = ()) -> int:
                 if wanted:
                     _see_that_all_are_known(broker, wanted)
                 click.echo(
-                    f"Kafka {jars.KAFKA_VERSION} answers at {broker.bootstrap_servers}, data in {broker.directory}; "
+                    f"Kafka {broker.version} answers at {broker.bootstrap_servers}, data in {broker.directory}; "
                     "Ctrl-C stops it"
                 )
                 broker.wait()

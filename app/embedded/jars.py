@@ -11,17 +11,21 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import click
 
+from app.embedded import digests
 from conf import java
 from ringfence_kafka.errors import PrerequisiteError
 
 KAFKA_VERSION: Final = "4.1.0"
+"""The version that runs where nobody chooses another one."""
+VERSION_VARIABLE: Final = "RINGFENCE_KAFKA_VERSION"
+"""Name of the environment variable that chooses the version of all embedded brokers, also those of tests."""
 SCALA_VERSION: Final = "2.13"
 
 LOGGING: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
@@ -39,15 +43,10 @@ class Bundle:
     dependencies: tuple[tuple[str, str, str], ...]
     """Organisation, name and revision; the first one's jar must be there in the end."""
     megabytes: int
+    digests: Mapping[str, str] | None = field(default=None, hash=False)
+    """SHA-256 by file name, of every jar that may be in it; None = Ivy's comparison with the registry's checksums is enough."""
 
 
-KAFKA: Final = Bundle(
-    f"Kafka {KAFKA_VERSION}",
-    f"kafka-{KAFKA_VERSION}",
-    (("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION), LOGGING),
-    45,
-)
-"""The broker, and Kafka's tools."""
 _IVY_TIMEOUT_S: Final = 900
 _LINES_SHOWN: Final = 15
 
@@ -61,15 +60,57 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return Path.home() / ".cache" / "ringfence"
 
 
-def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle = KAFKA) -> Path:
-    """The folder with the jars; fetches them the first time.
+def known_versions() -> list[str]:
+    """Versions of Kafka whose jars are known by their digests, the oldest first."""
+    prefix, suffix = f"kafka_{SCALA_VERSION}-", ".jar"
+    found = [
+        each.removeprefix(prefix).removesuffix(suffix) for each in digests.known() if each.startswith(prefix)
+    ]
+    return sorted(found, key=order)
+
+
+def order(version: str) -> tuple[int, ...]:
+    """Sort key of a version."""
+    return tuple(map(int, version.split(".")))
+
+
+def chosen_version(version: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
+    """Return ``version``, else the one that the environment names, else the usual one.
+
+    Raises:
+        PrerequisiteError: its jars are not known.
+    """
+    chosen = version or environ.get(VERSION_VARIABLE) or KAFKA_VERSION
+    if chosen not in (known := known_versions()):
+        source = "--kafka-version" if version else VERSION_VARIABLE
+        raise PrerequisiteError(
+            f"{source}: Kafka {chosen} is not among the versions whose jars are known by their digests, so nothing is fetched: "
+            f"name one of {', '.join(known)}"
+        )
+    return chosen
+
+
+def kafka(version: str) -> Bundle:
+    """The broker of a known version, and what it needs."""
+    return Bundle(
+        f"Kafka {version}",
+        f"kafka-{version}",
+        (("org.apache.kafka", f"kafka_{SCALA_VERSION}", version), LOGGING),
+        45,
+        digests.known(),
+    )
+
+
+def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = None) -> Path:
+    """The folder with the jars; fetches them the first time. Without ``bundle``: the broker of the chosen version.
 
     The folder appears by a rename when it is complete, so its existence is the proof that it is. Of two
     processes that come at once, one fetches and the other waits for it.
 
     Raises:
-        PrerequisiteError: no Java, no Ivy, nowhere to write, or the jars could not be fetched.
+        PrerequisiteError: no Java, no Ivy, nowhere to write, or the jars could not be fetched, or are not those that are known.
     """
+    bundle = bundle or kafka(chosen_version(environ=environ))
     cache = cache_directory(environ)
     target = cache / bundle.folder
     if target.is_dir():
@@ -87,7 +128,7 @@ def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle = KAFKA) -> 
     return target
 
 
-def class_path(environ: Mapping[str, str] = os.environ, bundle: Bundle = KAFKA) -> str:
+def class_path(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = None) -> str:
     """Class path of the broker and of Kafka's tools, or of others' jars. Raises as :func:`resolve` does."""
     # Java expands the star itself: 45 paths in the process list would hide what a person looks for there.
     return str(resolve(environ, bundle) / "*")
@@ -117,6 +158,8 @@ def _fetch(bundle: Bundle, target: Path, ivy_cache: Path, environ: Mapping[str, 
             raise PrerequisiteError(
                 f"Ivy reported success, yet {name}-{revision}.jar is not in {jars}: remove {ivy_cache}, retry"
             )
+        if bundle.digests is not None:
+            digests.require(jars, bundle.digests, bundle.title, ivy_cache)
         jars.rename(target)
     # Kept on failure, so that the next try goes on where this one stopped; now all of it is there twice.
     shutil.rmtree(ivy_cache, ignore_errors=True)

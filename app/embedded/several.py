@@ -4,13 +4,11 @@
 acknowledged stands on two of three.
 """
 
-import base64
 import contextlib
 import os
 import signal
 import subprocess
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -18,7 +16,7 @@ from typing import Final
 from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from app.embedded import child, classes, jars, ports, server_files
+from app.embedded import child, classes, data_folder, jars, ports, server_files
 from app.embedded.broker import HOST
 from conf import java
 from ringfence_kafka.errors import PrerequisiteError
@@ -221,7 +219,7 @@ def several(folder: Path, properties: Mapping[str, str] | None = None) -> Iterat
     """
     nodes = [Node(folder / str(number), number) for number in range(1, COUNT + 1)]
     voters = ",".join(f"{each.number}@{HOST}:{each.controller_port}" for each in nodes)
-    cluster = "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+    cluster = data_folder.new_cluster_id()
     with contextlib.ExitStack() as stack:
         for each in nodes:
             each.format(cluster, voters, properties or {})

@@ -1,5 +1,6 @@
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from app.embedded import properties
+from app.embedded import jars, properties
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.errors import PrerequisiteError
 from tests.support.kafka import create_topics
@@ -121,6 +122,22 @@ def test_folder_in_use(broker: EmbeddedBroker) -> None:
     assert broker.running
 
 
+def test_folder_of_a_later_version(tmp_path: Path) -> None:
+    """Its metadata cannot be read: the error names both versions. The folder of an earlier one is taken, and goes on as its."""
+    with EmbeddedBroker(tmp_path) as broker:
+        version = broker.version
+    note = tmp_path / "kafka.version"
+    assert note.read_text() == f"{version}\n"
+    note.write_text("99.0.0\n")
+
+    with pytest.raises(PrerequisiteError, match=rf"formatted by Kafka 99\.0\.0, .* Kafka {version} .*--dir"):
+        EmbeddedBroker(tmp_path).start()
+
+    note.write_text("3.0.0\n")
+    with EmbeddedBroker(tmp_path):
+        assert note.read_text() == "3.0.0\n"
+
+
 def test_folder_not_writable(tmp_path: Path) -> None:
     """A folder that cannot be made: the error names it."""
     (tmp_path / "file").touch()
@@ -197,6 +214,18 @@ def test_a_property_that_is_refused(tmp_path: Path, given: str, said: str) -> No
         assert len(errors.splitlines()) == 1
 
 
+def test_version_that_nobody_knows(tmp_path: Path) -> None:
+    """One line with those that are known; exit code 2, and no folder is made."""
+    with _broker_command(tmp_path / "broker", "--kafka-version", "3.8.1") as command:
+        out, errors = command.communicate(timeout=LIMIT_S)
+
+    assert (command.returncode, out) == (2, "")
+    assert re.fullmatch(
+        r"ringfence: --kafka-version: Kafka 3\.8\.1 is not .*: name one of 3\.9\.1, .*\n", errors
+    )
+    assert not (tmp_path / "broker").exists()
+
+
 @contextlib.contextmanager
 def _broker_command(directory: Path, *options: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """``ringfence broker`` in a process group of its own, as a shell starts it from a terminal."""
@@ -219,7 +248,9 @@ def _ready(command: subprocess.Popen[str]) -> psutil.Process:
     """The Java process of a command that has said that it is ready."""
     assert command.stdout is not None
     line = command.stdout.readline()
-    assert "answers at 127.0.0.1:" in line, command.communicate(timeout=LIMIT_S)
+    assert line.startswith(f"Kafka {jars.chosen_version()} answers at 127.0.0.1:"), command.communicate(
+        timeout=LIMIT_S
+    )
     (java,) = psutil.Process(command.pid).children()
     assert java.name() == "java"
     return java

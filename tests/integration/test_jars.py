@@ -1,10 +1,13 @@
+import dataclasses
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from app.embedded import jars
+from app.embedded import digests, jars
+from app.embedded.jars import KAFKA_VERSION, VERSION_VARIABLE, Bundle
 from ringfence_kafka.errors import PrerequisiteError
 
 ROOT = Path(__file__).parents[2]
@@ -28,13 +31,28 @@ POM = """
 </project>
 """
 
+TINY = hashlib.sha256(b"jar").hexdigest()
+FETCH = f"""
+import dataclasses
+from app.embedded import jars
+names = ("kafka_2.13-{KAFKA_VERSION}.jar", "log4j-slf4j-impl-2.24.3.jar")
+print(jars.resolve(bundle=dataclasses.replace(jars.kafka("{KAFKA_VERSION}"), digests=dict.fromkeys(names, "{TINY}"))))
+"""
+
+
+def _bundle(version: str = KAFKA_VERSION, **expected: str) -> Bundle:
+    """The broker, with the digests of the mirror's jars; ``expected``: others."""
+    names = {"kafka": f"kafka_2.13-{version}.jar", "log4j": "log4j-slf4j-impl-2.24.3.jar"}
+    known = {name: expected.get(key, TINY) for key, name in names.items()}
+    return dataclasses.replace(jars.kafka(version), digests=known)
+
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> dict[str, str]:
     """An environment with a cache of its own and a mirror in a folder that has two tiny jars and no others."""
     root = tmp_path / "mirror"
     for group, name, version in (
-        ("org.apache.kafka", "kafka_2.13", "4.1.0"),
+        ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
         ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
     ):
         folder = root / group.replace(".", "/")
@@ -53,13 +71,13 @@ def mirror(tmp_path: Path) -> dict[str, str]:
 
 def test_fetched_once(mirror: dict[str, str]) -> None:
     """What the mirror has is fetched whole; the second time not even Java is needed; nothing else is left over."""
-    folder = jars.resolve(mirror)
+    folder = jars.resolve(mirror, _bundle())
 
     assert sorted(each.name for each in folder.iterdir()) == [
         "kafka_2.13-4.1.0.jar",
         "log4j-slf4j-impl-2.24.3.jar",
     ]
-    assert jars.resolve(mirror | {"PATH": ""}) == folder
+    assert jars.resolve(mirror | {"PATH": "", VERSION_VARIABLE: KAFKA_VERSION}) == folder
     assert sorted(each.name for each in folder.parent.iterdir()) == [".kafka-4.1.0.lock", "kafka-4.1.0"]
 
 
@@ -67,7 +85,7 @@ def test_two_at_once(mirror: dict[str, str]) -> None:
     """Of two processes that come at once, both succeed and one fetches."""
     both = [
         subprocess.Popen(
-            [sys.executable, "-c", "from app.embedded import jars; print(jars.resolve())"],
+            [sys.executable, "-c", FETCH],
             cwd=ROOT,
             env=mirror,
             stdout=subprocess.PIPE,
@@ -88,10 +106,64 @@ def test_not_to_be_had(mirror: dict[str, str], tmp_path: Path) -> None:
     next((tmp_path / "mirror").rglob("log4j*.jar")).unlink()
 
     with pytest.raises(PrerequisiteError, match=r"(?s)RINGFENCE_IVY_SETTINGS.*log4j-slf4j-impl"):
-        jars.resolve(mirror)
+        jars.resolve(mirror, _bundle())
 
     assert not (tmp_path / "cache" / "kafka-4.1.0").exists()
     assert not list((tmp_path / "cache").glob(".kafka-4.1.0-*"))
+
+
+def test_another_jar_than_the_known_one(mirror: dict[str, str], tmp_path: Path) -> None:
+    """The mirror serves another jar of that name: it is named, and nothing of it is kept. The real one is fetched the next time."""
+    with pytest.raises(PrerequisiteError, match=r"fetched, and kafka_2\.13-4\.1\.0\.jar differ"):
+        jars.resolve(mirror, _bundle(kafka="0" * 64))
+
+    assert [each.name for each in (tmp_path / "cache").iterdir()] == [".kafka-4.1.0.lock"]
+    assert jars.resolve(mirror, _bundle()).is_dir()
+
+
+def test_a_jar_that_nobody_knows(mirror: dict[str, str]) -> None:
+    """A jar without a digest is refused, too."""
+    bundle = _bundle()
+    bundle = dataclasses.replace(
+        bundle, digests={name: TINY for name in bundle.digests or () if "log4j" in name}
+    )
+
+    with pytest.raises(PrerequisiteError, match=r"kafka_2\.13-4\.1\.0\.jar differ"):
+        jars.resolve(mirror, bundle)
+
+
+def test_the_broker_of_the_tests_is_what_is_known() -> None:
+    """The jars that the tests run on are those that the file names."""
+    found = digests.of_folder(jars.resolve())
+
+    assert {name: digests.known().get(name) for name in found} == found
+
+
+@pytest.mark.parametrize(("version", "said"), [("3.8.1", "--kafka-version"), (None, VERSION_VARIABLE)])
+def test_a_version_that_nobody_knows(version: str | None, said: str) -> None:
+    """Nothing is fetched; the error says where the version comes from, and names those that are known."""
+    with pytest.raises(
+        PrerequisiteError, match=rf"^{said}: Kafka 3\.8\.1 .*: name one of 3\.9\.1, .*4\.1\.0"
+    ):
+        jars.chosen_version(version, {VERSION_VARIABLE: "3.8.1"})
+
+
+def test_which_version() -> None:
+    """The command line, else the environment, else the usual one, which the documents name."""
+    assert jars.chosen_version("3.9.1", {VERSION_VARIABLE: "4.0.2"}) == "3.9.1"
+    assert jars.chosen_version(None, {VERSION_VARIABLE: "4.0.2"}) == "4.0.2"
+    assert jars.chosen_version(None, {VERSION_VARIABLE: ""}) == jars.chosen_version(None, {}) == KAFKA_VERSION
+    assert f"{VERSION_VARIABLE}, else {KAFKA_VERSION}." in (ROOT / "docs" / "cli.md").read_text()
+
+
+def test_versions_in_their_order() -> None:
+    """As numbers, not as text; each has all jars of ours."""
+    known = jars.known_versions()
+
+    assert known == sorted(known, key=lambda each: [int(part) for part in each.split(".")])
+    assert {"3.9.1", "4.0.2", KAFKA_VERSION} <= set(known)
+    for version in known:
+        assert {f"kafka-clients-{version}.jar", f"kafka-server-{version}.jar"} <= set(digests.known())
 
 
 def test_where_the_cache_is() -> None:

@@ -1,0 +1,92 @@
+"""The data folder of a broker: its cluster ID, and the version of Kafka that formatted it."""
+
+import base64
+import subprocess
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from app.embedded import broker_log, jars, server_files
+from ringfence_kafka.errors import PrerequisiteError
+
+_VERSION: Final = "kafka.version"
+_TIMEOUT_S: Final = 60
+_CLUSTER_ID: Final = "cluster.id"
+
+
+def new_cluster_id() -> str:
+    """A UUID in base64, as Kafka writes it."""
+    # Kafka's command line takes a leading dash for an option; a letter first keeps 122 of 128 bits.
+    return "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+
+
+def cluster_id(directory: Path) -> str | None:
+    """The ID that formatting gave to the cluster; None = the folder is not formatted."""
+    try:
+        lines = _meta(directory).read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    pairs = dict(line.partition("=")[::2] for line in lines)
+    return pairs.get(_CLUSTER_ID)
+
+
+def prepare(directory: Path, version: str, java_command: Sequence[str]) -> None:
+    """Format the data folder if it is new; else see that this version can read it.
+
+    Args:
+        directory: The broker's, with ``server.properties`` in it.
+        version: Of Kafka.
+        java_command: Java with the class path of that version.
+
+    Raises:
+        PrerequisiteError: a later version formatted it, or it could not be formatted.
+    """
+    if not _meta(directory).exists():
+        _format(directory, java_command)
+        (directory / _VERSION).write_text(version + "\n", "utf-8")
+        return
+    formatted = _formatted_by(directory)
+    if jars.order(version) < jars.order(formatted):
+        raise PrerequisiteError(
+            f"{directory} was formatted by Kafka {formatted}, whose metadata Kafka {version} cannot read: run {formatted} or a later "
+            "version, or name another folder with --dir"
+        )
+
+
+def _formatted_by(directory: Path) -> str:
+    try:
+        return (directory / _VERSION).read_text("utf-8").strip()
+    except FileNotFoundError:  # made before there was a choice
+        return jars.KAFKA_VERSION
+
+
+def _meta(directory: Path) -> Path:
+    """The file whose presence says that the data folder is formatted; Kafka writes it last."""
+    return directory / server_files.DATA / "meta.properties"
+
+
+def _format(directory: Path, java_command: Sequence[str]) -> None:
+    arguments = ["kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", "server.properties"]
+    try:
+        done = subprocess.run(  # noqa: S603 - arguments are our own
+            [*java_command, *arguments],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise PrerequisiteError(
+            f"{directory / server_files.DATA} was not formatted within {_TIMEOUT_S} s: run it again when the machine is less busy"
+        ) from error
+    if done.returncode != 0:
+        broker_log.raise_if_refused(done.stdout)
+        raise PrerequisiteError(
+            f"{directory / server_files.DATA} could not be formatted: fix what Kafka names, or remove "
+            f"the folder:\n{broker_log.telling(done.stdout)}"
+        )
