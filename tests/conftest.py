@@ -9,8 +9,8 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka.transaction import feature
-from tests.support import kafka
+from ringfence_kafka.transaction import feature, requests
+from tests.support import features, kafka
 
 
 def pytest_configure() -> None:
@@ -22,7 +22,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """One broker for all tests of a run.
+    """One broker for all tests of a run, of the version that ``RINGFENCE_KAFKA_VERSION`` names.
 
     Do not stop, kill or pause it: a test that does makes an EmbeddedBroker of its own. Topics and groups are
     shared, so name them after the test.
@@ -43,7 +43,9 @@ def bootstrap(broker: EmbeddedBroker) -> str:
 
 @pytest.fixture(params=["on", "off"], ids=["implicit", "explicit"])
 def transactions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How producers write their transactions, for tests that hold of both: each runs once with either."""
+    """How producers write their transactions, for tests that hold of both: each runs once with either that the cluster has."""
+    if request.param == "on":
+        features.require(request.getfixturevalue("bootstrap"), requests.FEATURE)
     monkeypatch.setenv(feature.VARIABLE, request.param)
     return str(request.param)
 

@@ -18,8 +18,9 @@ from ringfence_kafka import batch_parts, log_reader, records
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import Outgoing, TransactionalProducer
+from ringfence_kafka.transaction import requests
 from tables import raw_log
-from tests.support import kafka
+from tests.support import features, kafka
 from tests.support.raw import CONTROL, HEADER_BYTES
 
 BUSY_CLEANER = {"log.cleaner.backoff.ms": "100"}
@@ -41,6 +42,7 @@ def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroke
 
 async def test_read_over(cleaning: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wrote the first records is gone: of its transactions the cleaner leaves the last marker, without a record in it."""
+    features.require(cleaning.bootstrap_servers, requests.FEATURE)
     topic = kafka.unique("emptied")
     kafka.create_topics(cleaning.bootstrap_servers, {topic: (1, COMPACTED)})
     settings = KafkaSettings(bootstrap_servers=cleaning.bootstrap_servers)

@@ -18,12 +18,13 @@ from aiokafka.protocol.transaction import (
 
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.compact import Question
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.transaction import requests
 from tests.simulation import late_scripts, topic_scripts
 from tests.simulation.late_scripts import FENCED, NOT_IN_ONE, OUT_OF_ORDER, WELL
 from tests.simulation.scripts import SCRIPTS
-from tests.support import kafka
+from tests.support import features, kafka
 
 MOMENTARY = {3, 5, 6, 14, 15, 16, 19, 51}
 """Of a topic that is new, a coordinator that is loading or elsewhere, NOT_ENOUGH_REPLICAS (of a partition, while markers are to come),
@@ -37,13 +38,13 @@ class _Real:
 
     def __init__(self, bootstrap: str, cluster: Cluster) -> None:
         self.topic, self.group = kafka.unique("scripted"), cluster.group_id
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._cluster = cluster
         kafka.create_topics(bootstrap, {self.topic: (1, {})})
 
     def producer(self, name: str) -> AIOKafkaProducer:
         return AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap, transactional_id=f"{self.topic}-{name}", retry_backoff_ms=40
+            bootstrap_servers=self.bootstrap, transactional_id=f"{self.topic}-{name}", retry_backoff_ms=40
         )
 
     async def ends(self) -> tuple[int, int]:
@@ -55,7 +56,7 @@ class _Real:
 
     async def values(self) -> list[bytes]:
         stable, _ = await self.ends()
-        found = kafka.read_all(self._bootstrap, self.topic, 1) if stable else []
+        found = kafka.read_all(self.bootstrap, self.topic, 1) if stable else []
         return [each.value or b"" for each in found]
 
 
@@ -73,13 +74,13 @@ class _RealTopics:
 
     def __init__(self, bootstrap: str, cluster: Cluster, **config: str) -> None:
         self.topic, self.group = kafka.unique("scripted"), cluster.group_id
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._cluster = cluster
         kafka.create_topics(bootstrap, {self.topic: (topic_scripts.PARTITIONS, config)})
 
     def member(self, listener: Any) -> AIOKafkaConsumer:
         member = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            bootstrap_servers=self.bootstrap,
             group_id=self.group,
             heartbeat_interval_ms=100,
             enable_auto_commit=False,
@@ -90,19 +91,19 @@ class _RealTopics:
 
     def reader(self) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            bootstrap_servers=self.bootstrap,
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="none",
         )
 
     async def send(self, key: bytes, value: bytes) -> None:
-        async with AIOKafkaProducer(bootstrap_servers=self._bootstrap, acks="all") as producer:
+        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all") as producer:
             await producer.send_and_wait(self.topic, value, key, partition=0)
 
     async def abort(self, key: bytes, value: bytes) -> None:
         async with AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap, transactional_id=f"{self.topic}-aborting"
+            bootstrap_servers=self.bootstrap, transactional_id=f"{self.topic}-aborting"
         ) as producer:
             await producer.begin_transaction()
             await (await producer.send(self.topic, value, key, partition=0))
@@ -112,7 +113,7 @@ class _RealTopics:
         return await self._cluster.log_start(self.topic, 0), await self._cluster.high_watermark(self.topic, 0)
 
     async def delete_below(self, offset: int) -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
             await admin.delete_records({TopicPartition(self.topic, 0): RecordsToDelete(before_offset=offset)})
@@ -126,7 +127,7 @@ class _RealTopics:
             while left != count:
                 await self.send(b"roll", b"roll")
                 await asyncio.sleep(1)
-                left = sum(each.value != b"roll" for each in kafka.read_all(self._bootstrap, self.topic, 1))
+                left = sum(each.value != b"roll" for each in kafka.read_all(self.bootstrap, self.topic, 1))
 
 
 async def _told(bootstrap: str, name: str, **config: str) -> tuple[list[Any], list[Any]]:
@@ -166,6 +167,8 @@ class _RealRequests:
 
     async def _ask(self, question: Any, codes: Callable[[Any], set[int]]) -> Any:
         """The answer, once it is not one of the moment."""
+        if isinstance(question, Question):
+            features.require(self._real.bootstrap, requests.FEATURE)
         async with asyncio.timeout(30):
             while True:
                 (node,) = (each.nodeId for each in self._transport.client.cluster.brokers())

@@ -42,6 +42,7 @@ async def test_lane_says_the_way_out(
     monkeypatch.setattr("agents.lane.REFUSED_AGAIN_S", 0.1)
     async with bench(bootstrap, tmp_path) as lanes:
         lane = await lanes.opened()
+        kafka.alter_topic(bootstrap, lanes.accepted, AFTER, "3600000")  # the default since Kafka 4.0
         for topic in (lanes.name, f"{lanes.name}.quarantine"):
             kafka.alter_topic(bootstrap, topic, AFTER, EVERYTHING)
         tomorrow = int(time.time() * 1000) + DAY_MS

@@ -13,7 +13,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
 from ringfence_kafka.transaction import requests
 from ringfence_kafka.transaction.implicit import Implicit
-from tests.support import kafka
+from tests.support import features, kafka
 
 GROUP = "ways"
 EPOCHS = 2**15
@@ -46,8 +46,9 @@ def _topic(bootstrap: str) -> str:
     return topic
 
 
-async def test_the_broker_offers_it(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka 4.1 does; the switch is heeded."""
+async def test_what_the_cluster_has_is_used(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its features say; the switch is heeded."""
+    has = features.levels(bootstrap).get(requests.FEATURE, 0) >= requests.IMPLICIT
     ways = []
     for text in ("on", "off"):
         monkeypatch.setenv("RINGFENCE_TRANSACTIONS_V2", text)
@@ -56,7 +57,7 @@ async def test_the_broker_offers_it(bootstrap: str, monkeypatch: pytest.MonkeyPa
         ways.append(isinstance(producer._way, Implicit))
         await producer.discard()
 
-    assert ways == [True, False]
+    assert ways == [has, False]
 
 
 @pytest.mark.usefixtures("transactions")
@@ -107,6 +108,7 @@ async def test_fenced_in_the_middle(bootstrap: str) -> None:
 @pytest.mark.parametrize("lost", [requests.PRODUCE, requests.TXN_OFFSET_COMMIT, requests.END_TXN])
 async def test_lost_answers(bootstrap: str, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
     """What was done and not answered is asked for again, and done once."""
+    features.require(bootstrap, requests.FEATURE)
     topic = _topic(bootstrap)
     producer = _producer(bootstrap, kafka.unique("ways"))
     await producer.fence()
@@ -132,6 +134,7 @@ async def test_lost_answers(bootstrap: str, monkeypatch: pytest.MonkeyPatch, los
 
 async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
     """They were still on their way when it was aborted: no later transaction takes them in."""
+    features.require(bootstrap, requests.FEATURE)
     topic = _topic(bootstrap)
     producer = _producer(bootstrap, kafka.unique("ways"))
     await producer.fence()
@@ -155,6 +158,7 @@ async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
 @pytest.mark.long
 async def test_epochs_run_out(bootstrap: str) -> None:
     """After 32,767 transactions, some minutes of a busy lane, the coordinator gives out another producer ID; a lost answer then loses nothing."""
+    features.require(bootstrap, requests.FEATURE)
     topic, name = _topic(bootstrap), kafka.unique("ways")
     producer = _producer(bootstrap, name)
     await producer.fence()

@@ -8,6 +8,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tests.support import features
+
 CLIENT_ID: Final = "intruder"
 LIMIT_S: Final = 60.0
 
@@ -24,9 +26,11 @@ class Foreigner:
             bootstrap: Of the broker.
             group: Joined.
             topic: Read.
-            protocol: ``consumer`` (KIP-848), or an assignor of the classic protocol.
+            protocol: ``consumer`` (KIP-848; skips the test where the cluster does not have it), or an assignor of the classic protocol.
             epochs: Whether it commits the leader epoch of what it read. A consumer that names offsets itself does not.
         """
+        if protocol == "consumer":
+            features.require(bootstrap, "group.version")
         options = {"group.protocol": protocol} if protocol == "consumer" else {
             "partition.assignment.strategy": protocol
         }  # fmt: skip
