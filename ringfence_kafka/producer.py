@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaTimeoutError, ProducerFenced
+from aiokafka.errors import KafkaTimeoutError, ProducerFenced, UnsupportedVersionError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from ringfence_kafka import insides
@@ -22,8 +22,9 @@ from ringfence_kafka.clients import ClientShare, ProducerClients
 from ringfence_kafka.compressed import builder_of
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.failpoints import reach
-from ringfence_kafka.transaction import feature
+from ringfence_kafka.transaction import feature, requests
 from ringfence_kafka.transaction.explicit import Explicit
+from ringfence_kafka.transaction.feature import TransactionVersionError
 from ringfence_kafka.transaction.implicit import Implicit
 from ringfence_kafka.transaction.outgoing import (
     BatchForm,
@@ -45,6 +46,7 @@ __all__ = [
     "NewBuilder",
     "Outgoing",
     "RefusedError",
+    "TransactionVersionError",
     "TransactionalProducer",
     "empty_batch",
     "end_sender",
@@ -108,18 +110,29 @@ class TransactionalProducer:
 
         Raises:
             KafkaTimeoutError: it is not done within so many seconds; aiokafka would try as long as there is no coordinator.
+            TransactionVersionError: brokers refuse the ID, because ``transaction.version`` was lowered.
         """
         try:
             async with asyncio.timeout(limit_s):
                 await self._producer.start()
                 if self._implicit and await feature.offered(self._producer):
                     self._way = Implicit(self._producer, self.transactional_id, self._lane)
+        except UnsupportedVersionError as error:
+            raise await self._refused(error) from error
         except TimeoutError as error:
+            if await feature.lowered(self._producer):
+                raise TransactionVersionError(self.transactional_id) from error
             raise KafkaTimeoutError(
                 f"transactional ID {self.transactional_id} cannot be initialised within {limit_s:g} s, so nothing is processed: "
-                "its last transaction does not end (kafka-transactions.sh find-hanging), or the cluster's transaction "
-                "coordinator is away"
+                "its last transaction does not end (kafka-transactions.sh find-hanging), the cluster's transaction "
+                f"coordinator is away, or {requests.FEATURE} was lowered to 0 for a time and brokers were not restarted since"
             ) from error
+
+    async def _refused(self, error: UnsupportedVersionError) -> Exception:
+        """Why the broker takes a request no longer that it took before."""
+        return (
+            TransactionVersionError(self.transactional_id) if await feature.lowered(self._producer) else error
+        )
 
     def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
         """To be held for a transaction: with shared connections only so many run at once.
@@ -158,6 +171,7 @@ class TransactionalProducer:
         Raises:
             FencedError: another holder has the transactional ID.
             RefusedError: a topic does not take a record's timestamp, or a batch's size.
+            TransactionVersionError: brokers refuse the ID, because ``transaction.version`` was lowered.
             KafkaError: something was refused (:func:`refusing_topics` has the topics, where they are known); the outcome is unknown, and this producer must be discarded.
         """
         try:
@@ -173,6 +187,8 @@ class TransactionalProducer:
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+        except UnsupportedVersionError as error:
+            raise await self._refused(error) from error
         return bases
 
     async def prime(self, places: Iterable[tuple[str, int]]) -> None:
@@ -198,6 +214,8 @@ class TransactionalProducer:
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+        except UnsupportedVersionError as error:
+            raise await self._refused(error) from error
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:

@@ -13,6 +13,7 @@ from app.status import model
 from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
 from app.status.wording import age, count
 from ringfence_kafka.foreign_members import WAY_OUT
+from ringfence_kafka.transaction import feature
 
 PASSES_S: Final = 60.0
 """Rebalances, openings, leases that run out and first attempts are over by then."""
@@ -142,7 +143,7 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
         command = "" if OWN_FILE in (lane.reason or "") else _CHECK
         yield _Told(f"its worker must not run it: {lane.reason}", "", command, stands=True)
     elif lane.state == "retrying":
-        yield _Told(f"its worker tries again and again: {lane.reason}", "", _CHECK, stands=True)
+        yield _retries(status, lane.reason or "")
     elif lane.state in _OPENING:
         what = f"its worker is about to open it ({lane.state})"
         yield _Told(what, *_LOOK_AGAIN, stands=(lane.head_age_seconds or 0.0) > PASSES_S)
@@ -164,6 +165,13 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
             f"kafka-transactions.sh --bootstrap-server {status.bootstrap_servers} find-hanging --topic {topic}",
             stands=True,
         )
+
+
+def _retries(status: Status, reason: str) -> _Told:
+    if feature.LOWERED not in reason:
+        return _Told(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
+    command = f"kafka-features.sh --bootstrap-server {status.bootstrap_servers} {feature.RAISE}"
+    return _Told(feature.LOWERED, feature.WAY_OUT, command, stands=True)
 
 
 def _waiting(lanes: Iterable[Lane]) -> str:

@@ -15,7 +15,8 @@ PRODUCE, TXN_OFFSET_COMMIT, END_TXN, API_VERSIONS = 0, 28, 26, 18
 PRODUCE_VERSION: Final = 12
 TXN_OFFSET_COMMIT_VERSION: Final = 5
 END_TXN_VERSION: Final = 5
-API_VERSIONS_VERSION: Final = 3
+API_VERSIONS_VERSION: Final = 4
+"""Of Kafka 3.9. Version 3 leaves out what a broker supports from level 0 on (KAFKA-17011)."""
 FEATURE: Final = "transaction.version"
 IMPLICIT: Final = 2
 """Of that feature, from which on brokers add partitions by themselves."""
@@ -23,8 +24,9 @@ IMPLICIT: Final = 2
 Place = tuple[str, int]
 """Topic and partition."""
 
-_FINALIZED: Final = 2
-"""Tag of the cluster's features in the answer to ApiVersions."""
+_SUPPORTED, _FINALIZED = 0, 2
+"""Tags of features in the answer to ApiVersions: the broker's, and the cluster's."""
+_FEATURE_RANGE: Final = struct.Struct(">hh")
 _ACKS_ALL: Final = -1
 _PRODUCER: Final = struct.Struct(">qh")
 _TRIED: Final = struct.Struct(">hi")
@@ -39,6 +41,15 @@ class Producer(NamedTuple):
     epoch: int
 
 
+class Features(NamedTuple):
+    """Levels of the cluster's features, by name. A feature that is not named is at 0."""
+
+    agreed: dict[str, int]
+    """What the cluster goes by."""
+    supported: dict[str, int]
+    """The highest that the broker which answers could go by."""
+
+
 class Ended(NamedTuple):
     """What the coordinator says to the end of a transaction."""
 
@@ -48,7 +59,7 @@ class Ended(NamedTuple):
 
 
 def api_versions(name: str, version: str) -> Question:
-    """Asks for the features of the cluster. The answer: their levels, by name."""
+    """Asks for the features of the cluster. The answer: :class:`Features`."""
     body = compact.text(name) + compact.text(version) + NO_TAGS
     return Question(API_VERSIONS, API_VERSIONS_VERSION, body, _read_features, tagged=False)
 
@@ -101,8 +112,8 @@ def end(transactional_id: str, producer: Producer, *, commit: bool) -> Question:
     return Question(END_TXN, END_TXN_VERSION, body, _read_ended)
 
 
-def _read_features(reader: Reader) -> dict[str, int]:
-    features: dict[str, int] = {}
+def _read_features(reader: Reader) -> Features:
+    features = Features({}, {})
     (error_code,) = reader.unpack(INT16)
     for _ in reader.array():
         reader.at += 3 * INT16.size
@@ -113,10 +124,15 @@ def _read_features(reader: Reader) -> dict[str, int]:
     for _ in range(reader.number()):
         tag, end = reader.number(), reader.number()
         end += reader.at
-        if tag == _FINALIZED:
+        if tag in {_SUPPORTED, _FINALIZED}:
             for _ in reader.array():
                 name = reader.text()
-                features[name], _ = reader.unpack(struct.Struct(">hh"))
+                # The one tag has the lowest first, the other the highest.
+                first, second = reader.unpack(_FEATURE_RANGE)
+                if tag == _FINALIZED:
+                    features.agreed[name] = first
+                else:
+                    features.supported[name] = second
                 reader.skip_tags()
         reader.at = end
     return features

@@ -30,6 +30,7 @@ from tests.mutants import (
     bugs_in_the_path,
     bugs_in_transactions,
     bugs_in_trust,
+    bugs_in_versions,
     bugs_in_wide_workers,
 )
 from tests.mutants.mutant import Mutant
@@ -38,6 +39,7 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_opening.MUTANTS,
     *bugs_in_rules.MUTANTS,
     *bugs_in_trust.MUTANTS,
+    *bugs_in_versions.MUTANTS,
     *bugs_in_lanes.MUTANTS,
     *bugs_in_memory.MUTANTS,
     *bugs_in_decompression.MUTANTS,

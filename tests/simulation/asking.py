@@ -66,7 +66,7 @@ class Questions:
 
     @staticmethod
     def api_versions(_name: str, _version: str) -> Asked:
-        return Asked(features, (), lambda _: {})
+        return Asked(features, (), lambda _: requests.Features({}, {}))
 
     @staticmethod
     def produce(transactional_id: str, _timeout_ms: int, batches: Mapping[Place, Any]) -> Asked:
@@ -102,9 +102,10 @@ async def send(_node: int, asked: Asked, *, group: ConnectionGroup = ConnectionG
 # -- in the cluster --------------------------------------------------------------------------------------------
 
 
-def features(cluster: Any) -> dict[str, int]:
-    """On which all brokers have agreed."""
-    return {requests.FEATURE: requests.IMPLICIT if cluster.implicit else requests.IMPLICIT - 1}
+def features(cluster: Any) -> requests.Features:
+    """On which all brokers have agreed, and what they support."""
+    level = requests.IMPLICIT if cluster.implicit else requests.IMPLICIT - 1
+    return requests.Features({requests.FEATURE: level}, {requests.FEATURE: requests.IMPLICIT})
 
 
 def produce(cluster: Any, name: str, batches: Mapping[Place, Any]) -> dict[Place, tuple[int, int]]:

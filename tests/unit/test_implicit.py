@@ -29,7 +29,7 @@ from ringfence_kafka.transaction import feature, requests
 from ringfence_kafka.transaction.gap import FIRST_S, Gap
 from ringfence_kafka.transaction.implicit import Implicit
 from ringfence_kafka.transaction.outgoing import Outgoing
-from ringfence_kafka.transaction.requests import Ended, Producer
+from ringfence_kafka.transaction.requests import Ended, Features, Producer
 
 NEAR, FAR = 1, 2
 LEADERS = {("orders", 0): NEAR, ("orders", 1): FAR, ("log", 0): NEAR}
@@ -483,10 +483,11 @@ def test_answers_as_the_protocol_has_them() -> None:
     )
     features = _bytes(
         "0000", "02", "0000 0003 000d 00", "00000000",
-        "02", "01 08 0000000000000001",
-        "02 17 02 14", b"transaction.version", "0002 0002 00",
+        "03", "00 1a 02 14", b"transaction.version", "0001 0003 00",
+        "01 08 0000000000000001",
+        "02 1a 02 14", b"transaction.version", "0002 0000 00",
     )  # fmt: skip
-    assert read(versions, features) == {"transaction.version": 2}
+    assert read(versions, features) == Features({"transaction.version": 2}, {"transaction.version": 3})
 
 
 def test_brokers_without_it() -> None:

@@ -17,6 +17,9 @@ from app.status.model import NOBODY, OPEN, UNKNOWN, Finding, Status
 from app.status.show import document
 from app.verbs.consumers import LeaseRow
 from ringfence_kafka import members
+from ringfence_kafka.errors import named
+from ringfence_kafka.transaction import feature
+from ringfence_kafka.transaction.feature import TransactionVersionError
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
 
 HOSTILE = "a b; $(reboot) 'c'"
@@ -72,6 +75,23 @@ def test_lane_that_waits_for_somebody(state: str) -> None:
     assert found.stands
     assert "orders has 3 partitions" in found.what
     assert found.command == "ringfence topics check"
+
+
+def test_transaction_version_lowered() -> None:
+    """Told once for all lanes, whatever their transactional IDs, with Kafka's own tool and the restart."""
+    status = with_lanes(state="retrying", reason="")
+    [address] = status.addresses
+    lanes = [replace(each, reason=named(TransactionVersionError(each.lane))) for each in address.lanes]
+    found = _only(replace(status, addresses=[replace(address, lanes=lanes)]))
+
+    assert found.stands
+    assert found.where == "lanes orders-0, orders-1"
+    assert found.what.startswith(feature.LOWERED)
+    assert "restart all brokers" in found.do
+    assert (
+        found.command
+        == "kafka-features.sh --bootstrap-server kafka:9092 upgrade --feature transaction.version=2"
+    )
 
 
 @pytest.mark.parametrize(("age", "stands"), [(None, False), (5.0, False), (61.0, True)])
