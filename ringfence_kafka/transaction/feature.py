@@ -21,12 +21,13 @@ VARIABLE: Final = "RINGFENCE_TRANSACTIONS_V2"
 
 QUESTION_LIMIT_S: Final = 5.0
 LOWERED: Final = (
-    f"the cluster's {requests.FEATURE} is 0 though its brokers support {requests.IMPLICIT}: it was lowered while it was in use, and brokers "
-    "refuse the transactional IDs that used it. Nothing of them is processed, and nothing is lost"
+    f"the cluster's {requests.FEATURE} is 0 though its brokers support {requests.IMPLICIT}, and a transactional ID is refused or gets no answer. "
+    "If the version was lowered while it was in use, this is why. Nothing of the ID is processed, and nothing is lost"
 )
+"""Text of a problem that a lowered version causes. A cluster that never raised it may have another one, so the text does not say more."""
 RAISE: Final = f"upgrade --feature {requests.FEATURE}={requests.IMPLICIT}"
 """Arguments of Kafka's tool ``kafka-features.sh``."""
-WAY_OUT: Final = f"raise it again ('kafka-features.sh {RAISE}'), and then restart all brokers, one after the other; neither is enough alone"
+WAY_OUT: Final = f"then raise it again ('kafka-features.sh {RAISE}'), and then restart all brokers, one after the other; neither is enough alone"
 """The remedy after ``transaction.version`` was lowered to 0."""
 
 
