@@ -512,7 +512,8 @@ def test_the_verb(lab: Lab, tmp_path: Path) -> None:
     assert f"Audit of {topic}" in (tmp_path / "report.html").read_text()
     assert (configured.id_cache_size, configured.duplicate_id_headers) == (5, ("no",))
     assert "Spark starts, with master local[2]" in done.stderr.splitlines()
-    assert steps(done.stderr) == [
+    # The first run of an installation keeps classes for the later ones, which is a step of its own.
+    assert [each for each in steps(done.stderr) if not each.startswith("keeping what lets")] == [
         f"asking the cluster about {topic}: 20 offsets",
         "starting Spark",
         f"reading: 20 messages of {topic}",

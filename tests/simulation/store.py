@@ -46,10 +46,12 @@ def _here() -> Any:
 
 
 class MemoryStore:
-    """As :class:`tables.store.Store`. A write is all or nothing, and there after a crash."""
+    """As :class:`tables.store.Store`. A write is all or nothing, and there after a crash. No disk fails here."""
 
-    def __init__(self, path: Path, *, indexed: bool = False) -> None:
+    def __init__(self, path: Path, *, indexed: bool = False, in_memory: bool = False) -> None:
+        assert not in_memory
         self.path = path
+        self.in_memory = in_memory
         self.indexed = indexed
         self.epoch = 0
         self.damaged = False
