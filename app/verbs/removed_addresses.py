@@ -1,9 +1,11 @@
 """Addresses that somebody has taken out of the configuration: their topics are still there, and messages may still come."""
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from confluent_kafka.admin import AdminClient
 
 from agents.state_faults import newest_meta
@@ -22,13 +24,16 @@ class RemovedAddress:
     address: str
     topics: list[str]
     """Its internal topics."""
-    inputs: Mapping[str, int]
-    """Input topic → messages that no worker has processed."""
+    inputs: Mapping[str, int | None]
+    """Input topic → messages that no worker has processed; None = this user may not ask."""
 
     @property
     def note(self) -> str:
         """One line for a person."""
-        waiting = [f"{count:,} messages in {topic} are not processed" for topic, count in self.inputs.items()]
+        waiting = [
+            f"{'an unknown number of' if count is None else f'{count:,}'} messages in {topic} are not processed"
+            for topic, count in self.inputs.items()
+        ]
         return (
             f"address {self.address} is not in the configuration, and its topics are still there ({', '.join(self.topics)}); "
             f"{'; '.join(waiting) or 'its input topic is not known'}. Add it again; or stop its producers and delete these topics, and what "
@@ -50,9 +55,11 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         for name in _names(settings, there):
             own = [wire.changelog_topic(settings.app.id, name), wire.forward_topic(settings.app.id, name)]
-            inputs: dict[str, int] = {}
-            for topic in await _inputs(cluster, own[0], there):
-                inputs[topic] = await _unprocessed(cluster, topic, there[topic])
+            inputs: dict[str, int | None] = {}
+            with contextlib.suppress(GroupAuthorizationFailedError, TopicAuthorizationFailedError):
+                for topic in await _inputs(cluster, own[0], there):
+                    inputs[topic] = None
+                    inputs[topic] = await _unprocessed(cluster, topic, there[topic])
             found.append(RemovedAddress(name, sorted(there.keys() & own), inputs))
     return found
 
