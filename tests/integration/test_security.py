@@ -200,7 +200,7 @@ def test_nightly_job_gets_in(secured: SecuredBroker, way: str, tmp_path: Path) -
     )
 
     assert code == 0, err
-    assert f"counting: {name} 5 messages, 5 accepted, 0 quarantined, " in err
+    assert f"counting: {name} 8 messages, 5 accepted, 0 quarantined, " in err
     document = json.loads(out)
     assert (document["verdict"], document["addresses"][name]["accepted"]) == ("clean", 5)
     assert PASSWORD not in out + err
