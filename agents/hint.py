@@ -19,13 +19,17 @@ AGAIN_AFTER_S: Final = 300.0
 class ForwardingHint:
     """Watches the share of records that are not at home where they arrive."""
 
-    def __init__(self, address: AddressSettings) -> None:
+    def __init__(self, address: AddressSettings, *, chained: bool = False) -> None:
+        """``chained``: workers write its input, keyed by the groups of another address."""
         other = {"murmur2": "crc32", "crc32": "murmur2"}[address.partitioner]
         client = {"murmur2": "Java, aiokafka", "crc32": "librdkafka's default"}[other]
         self._remedy = (
             f'set partitioner = "{other}" for {address.name} if its producers use that one ({client}); '
             "records without a key, or with a key other than the group, are always forwarded"
         )
+        if chained:
+            self._remedy = f"{address.input_topic} is keyed by the groups of the address that writes it, and {address.name} has others, so this is by design"
+        self._chained = chained
         self._topic = address.input_topic
         self._homes: set[int] = set()
         """Lanes that records of this count were forwarded to."""
@@ -72,7 +76,9 @@ class ForwardingHint:
 
         A topic grows by a multiple, so each group moves from its partition to one that is congruent to it. Another partitioner scatters groups.
         """
-        for former in range(lanes // 2, number, -1):
+        if self._chained:
+            return ""
+        for former in range(lanes // 2, max(number, 1), -1):  # among one partition nobody chooses
             if lanes % former == 0 and self._homes and all(each % former == number for each in self._homes):
                 return (
                     f"producers still choose among {former} of the {lanes} partitions of {self._topic}. They learn of the others within their "

@@ -145,7 +145,7 @@ class Opening:
         self.forward_topic = wire.forward_topic(app_id, address.name)
         self._targets = settings.transaction_targets(address)
         """Other addresses that parts of its transactions may go to."""
-        self._chained = settings.feeder(address) is not None
+        self.chained = settings.feeder(address) is not None
         self._rules = rules_of(address, self._targets)
         self.note = ""
         """IDs that are kept and forgotten since the changelog was deleted, for status; empty = it was not."""
@@ -242,7 +242,7 @@ class Opening:
             self.forward_topic,
             self._targets,
         )
-        emitter = Emitter(address, self.forward_topic, facts.outputs, self._targets, chained=self._chained)
+        emitter = Emitter(address, self.forward_topic, facts.outputs, self._targets, chained=self.chained)
         native_path = NativePath(
             address, self.partition, counts, self.changelog, facts.outputs, emitter, producer.form()
         )

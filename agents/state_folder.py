@@ -60,6 +60,8 @@ class StateFolder:
         """Lane → IDs of its ring, of lanes whose files are in memory."""
         self._usable_since: float | None = None
         self._usable_s = USABLE_S
+        self._reason = ""
+        """What RocksDB or the system said last."""
         self.fault = ""
         """The problem, for status; empty = all folders are usable."""
         self.unusable = False
@@ -81,6 +83,7 @@ class StateFolder:
         self._usable_since = None
         others = await self._others()
         room = sum(self._in_memory.values()) + ids <= IDS_IN_MEMORY_MAX
+        self._reason = str(error)
         self.fault = f"{error} ({_consequence(others=others, room=room)})"
         if others or not room:
             return False
@@ -114,8 +117,9 @@ class StateFolder:
                 self.unusable = True
                 log.error(
                     "lanes cannot use their folders for %.0f s, and other workers take all lanes of this one until they can: %s",
-                    now - self._since, self.fault,
+                    now - self._since, self._reason,
                 )  # fmt: skip
+                self.fault = f"{self._reason} (other workers have all lanes of this one until its folders can be used for a minute)"
                 self._tell_group(True)
             return False
         if self._usable_since is None:

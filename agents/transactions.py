@@ -78,7 +78,7 @@ class Transactions:
         self._counts = counts
         self.parts: Counter[str] = Counter()
         """Parts of envelopes that were accepted, by the address that they were accepted for."""
-        self._forwarding = ForwardingHint(opening.address)
+        self._forwarding = ForwardingHint(opening.address, chained=opening.chained)
         self._marked: dict[tuple[str, int], float] = {}
         """Output partitions that this opening wrote to: when last, by the monotonic clock."""
         self._marked_by: Opened | None = None

@@ -14,6 +14,7 @@ from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, S
 from app.status.wording import age, count
 from ringfence_kafka.foreign_members import WAY_OUT
 from ringfence_kafka.transaction import feature
+from tables.store import StateFolderError
 
 PASSES_S: Final = 60.0
 """Rebalances, openings, leases that run out and first attempts are over by then."""
@@ -168,6 +169,10 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
 
 
 def _retries(status: Status, reason: str) -> _Told:
+    if StateFolderError.__name__ in reason:
+        return _Told(
+            f"its worker tries again and again: {reason}", "look at the disk of its worker", "", stands=True
+        )
     if feature.LOWERED not in reason:
         return _Told(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
     command = f"kafka-features.sh --bootstrap-server {status.bootstrap_servers} {feature.RAISE}"

@@ -28,6 +28,7 @@ from app.verbs.unread import anything, first_unjudged
 from conf.progress import Steps, counted, steps
 from ringfence_kafka import failpoints, wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.config import chains
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, named
 from ringfence_kafka.log_reader import LogStalledError
@@ -78,10 +79,11 @@ def grow(
     """
     failpoints.install_from_environment()
     address = settings.configured(name)
-    if (source := settings.feeder(address)) is not None:
+    if upstream := chains.upstream(name, settings.addresses):
         raise GrowthError(
-            f"the input topic of {name} is {address.input_topic}, the accepted topic of {source.name}, whose lanes have recorded its "
-            f"partition count: it keeps that count, and {name} as many lanes. 'ringfence topics grow {source.name}' gives {source.name} more"
+            f"the input topic of {name} is {address.input_topic}, the accepted topic of {upstream[0]}, whose lanes have recorded its "
+            f"partition count: it keeps that count, and {name} as many lanes. In a chain only the first address can get more: "
+            f"'ringfence topics grow {upstream[-1]}'"
         )
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
     try:

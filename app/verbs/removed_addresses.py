@@ -26,6 +26,8 @@ class RemovedAddress:
     """Its internal topics."""
     inputs: Mapping[str, int | None]
     """Input topic → messages that no worker has processed; None = this user may not ask."""
+    readers: str = ""
+    """A sentence about a configured address that reads its accepted topic; empty = there is none."""
 
     @property
     def note(self) -> str:
@@ -36,8 +38,7 @@ class RemovedAddress:
         ]
         return (
             f"address {self.address} is not in the configuration, and its topics are still there ({', '.join(self.topics)}); "
-            f"{'; '.join(waiting) or 'its input topic is not known'}. Add it again; or stop its producers and delete these topics, and what "
-            "else belongs to it"
+            f"{'; '.join(waiting) or 'its input topic is not known'}. {self.readers}Add it again; or stop its producers and delete these topics"
         )
 
 
@@ -60,7 +61,12 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
                 for topic in await _inputs(cluster, own[0], there):
                     inputs[topic] = None
                     inputs[topic] = await _unprocessed(cluster, topic, there[topic])
-            found.append(RemovedAddress(name, sorted(there.keys() & own), inputs))
+            readers = "".join(
+                f"Address {each.name} reads {each.input_topic}, which nobody writes now. "
+                for each in settings.addresses
+                if each.input_topic == wire.accepted_topic(name)
+            )
+            found.append(RemovedAddress(name, sorted(there.keys() & own), inputs, readers))
     return found
 
 

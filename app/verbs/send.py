@@ -221,7 +221,8 @@ def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -
         )
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return InputError(
-            f"{name} line {number}: larger than the broker takes: make it smaller, or raise the topic's max.message.bytes"
+            f"{name} line {number}: larger than the broker takes: make it smaller, or raise the topic's max.message.bytes. "
+            "Lines behind it may have been taken before that, so messages of its group may be out of order"
         )
     return InputError(f"{name} line {number}: the broker refused it ({error.str()}): fix that")
 

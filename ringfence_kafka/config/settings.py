@@ -237,6 +237,14 @@ class Settings(Section):
         roles = Counter(
             (topic, role) for each in self.addresses for role, topic in each.topics(self.app.id).items()
         )
+        writers = {each.accepted_topic: each.name for each in self.addresses}
+        for topic, count in Counter(each.input_topic for each in self.addresses).items():
+            if count > 1 and topic in writers:
+                readers = [repr(each.name) for each in self.addresses if each.input_topic == topic]
+                raise ValueError(
+                    f"addresses: {' and '.join(readers)} have the input topic {topic!r}, the accepted topic of {writers[topic]!r}: it can be the input "
+                    "of one address; rename one input_topic, or chain them one after the other"
+                )
         uses = Counter(topic for topic, _ in self._topics())
         names = {each.name for each in self.addresses}
         return {

@@ -95,6 +95,12 @@ def test_a_cluster_connection_names_no_chained_address() -> None:
         )
 
 
+def test_the_second_reader_is_named() -> None:
+    """The pair of writer and reader is allowed, so the error is about both readers."""
+    with pytest.raises(ConfigurationError, match=r"'b' and 'c' have the input topic 'a\.accepted'"):
+        _chained(("a", ""), ("b", "a"), ("c", "a"))
+
+
 def test_topics_of_a_chain_are_planned_once() -> None:
     """A chained input is created as the accepted topic that it is, with as many partitions as that."""
     settings = _chained(("b", "a"), ("a", ""), address_defaults={"partitions": 3})

@@ -137,3 +137,12 @@ def test_producers_that_do_not_know_new_partitions(
     (said,) = _said(caplog)
     assert (f"producers still choose among {former} of the 8 partitions of orders" in said) == bool(former)
     assert ("set partitioner" in said) != bool(former)
+
+
+def test_a_chained_address(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """Workers write its input by the groups of another address: neither partitioner nor producers are wrong."""
+    settings = validate({"addresses": [{"name": "orders"}]})
+    ForwardingHint(settings.addresses[0], chained=True).note("orders-0", 900, 100, {1}, (0, 2))
+
+    (said,) = _said(caplog)
+    assert said.endswith("so this is by design")

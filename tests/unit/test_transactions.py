@@ -14,7 +14,7 @@ from ringfence_kafka.config.load import validate
 
 def _opening() -> Opening:
     address = validate({"addresses": [{"name": "orders"}]}).addresses[0]
-    opening: Any = SimpleNamespace(name="orders-0", address=address, group_id="ringfence")
+    opening: Any = SimpleNamespace(chained=False, name="orders-0", address=address, group_id="ringfence")
     return cast("Opening", opening)
 
 
