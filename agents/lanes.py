@@ -76,7 +76,7 @@ class Lanes:
         """
         self.agreement = agreement or Agreement(settings)
         self.group_watch = group_watch
-        self.state_folder = StateFolder(self.agreement.others_can_hold, tell_group)
+        self.state_folder = StateFolder(self.agreement.others_can_hold, tell_group, self._ids_in_memory)
         self._observe = observe
         self._took = took
         self.faults = faults or AddressFaults(settings, cluster)
@@ -333,6 +333,11 @@ class Lanes:
             for lane in self.lanes:
                 lane.note_usable_folder()
         self._state_changed()
+
+    def _ids_in_memory(self) -> int:
+        """Return the capacity of all rings whose files are in memory."""
+        openings = (lane.opening for lane in self._lanes.values())
+        return sum(each.limits.id_cache_size for each in openings if each.table.in_memory)
 
     async def look_at_limits(self) -> None:
         """Ask whether live workers agree; rings that keep recorded limits take over what all state."""

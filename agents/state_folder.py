@@ -40,6 +40,7 @@ class StateFolder:
         self,
         others: Callable[[], Awaitable[bool]],
         tell_group: Callable[[bool], None],
+        ids_in_memory: Callable[[], int],
         now: Callable[[], float] = clock.now,
     ) -> None:
         """All folders are taken for usable.
@@ -47,17 +48,17 @@ class StateFolder:
         Args:
             others: Asks whether another worker can hold lanes.
             tell_group: States whether this worker is unusable; the group then assigns lanes anew.
+            ids_in_memory: Returns the capacity of all rings whose files are in memory.
             now: Seconds.
         """
         self._others = others
         self._tell_group = tell_group
+        self._ids_in_memory = ids_in_memory
         self._now = now
         self._failing: dict[str, Path] = {}
         """Lane → its folder, of lanes that could not use it."""
         self._since = self._failed_at = 0.0
         """When the first of them failed, and when one failed last."""
-        self._in_memory: dict[str, int] = {}
-        """Lane → IDs of its ring, of lanes whose files are in memory."""
         self._usable_since: float | None = None
         self._usable_s = USABLE_S
         self._reason = ""
@@ -82,12 +83,11 @@ class StateFolder:
         self._failing[lane] = folder
         self._usable_since = None
         others = await self._others()
-        room = sum(self._in_memory.values()) + ids <= IDS_IN_MEMORY_MAX
+        room = self._ids_in_memory() + ids <= IDS_IN_MEMORY_MAX
         self._reason = str(error)
         self.fault = f"{error} ({_consequence(others=others, room=room)})"
         if others or not room:
             return False
-        self._in_memory[lane] = ids
         log.warning(
             "lane %s keeps its state in memory, because its folder cannot be used (%s). No message is lost: the changelog has all IDs, and the "
             "next opening restores them from there",
@@ -97,7 +97,6 @@ class StateFolder:
 
     def on_disk(self, lane: str) -> None:
         """Note that a lane is open with its folder."""
-        self._in_memory.pop(lane, None)
         self._failing.pop(lane, None)
         if not self._failing and not self.unusable:
             self.fault = ""

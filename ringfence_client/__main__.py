@@ -119,7 +119,7 @@ from ringfence_kafka.program import (
     type=click.Choice(["earliest", "latest"]),
     default="earliest",
     show_default=True,
-    help="Where a new consumer group begins; one that has consumed before continues where it is.",
+    help="Start position of a new consumer group; one that has consumed before continues where it is.",
 )
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
 @log_options

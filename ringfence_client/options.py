@@ -54,8 +54,8 @@ class ConsumerOptions:
         memory_max: Bytes of messages that are kept in memory, of all partitions together: values, keys, headers, what it costs
             to keep them, and what was fetched and not taken yet. The process needs some 100 MiB beside that.
         session_timeout: Seconds after which the group gives a dead consumer's partitions to others.
-        start: Where a new consumer group begins: with the ``earliest`` message that is there, or with the next one that comes
-            (``latest``). A group that has consumed before continues where it is.
+        start: Start position of a new consumer group: the ``earliest`` message, or the next one to come (``latest``). A group that has
+            consumed before continues where it is.
         name: Of this consumer, for others to see.
     """
 

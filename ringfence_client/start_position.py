@@ -7,13 +7,11 @@ from aiokafka.errors import KafkaError
 
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import encode_key
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.errors import named
 from ringfence_kafka.group_offsets import Committed
 
 log: Final = logging.getLogger("ringfence.consumer")
-
-_WITHOUT_MEMBERS: Final = ("Empty", "Dead")
 
 
 async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, topic: str) -> bool:
@@ -42,7 +40,7 @@ async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, to
     try:
         await cluster.note(topic, ends)
     except KafkaError as error:
-        if await cluster.group_state() in _WITHOUT_MEMBERS:
+        if await cluster.group_state() in NO_MEMBERS:
             raise
         log.info(
             "consumer group %s has members already, and begins where they began: %s", group, named(error)

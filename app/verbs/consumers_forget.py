@@ -14,11 +14,10 @@ from app.verbs.send import DELIVERY_LIMIT_S, client_options, producer_options
 from conf.progress import reading
 from ringfence_client import progress
 from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
 
-WITHOUT_MEMBERS = ("Empty", "Dead")
 NOTHING_KEPT = 1
 
 
@@ -65,7 +64,7 @@ async def _kept(settings: Settings, group: str) -> list[tuple[int, bytes]]:
     """
     topic = wire.progress_topic(settings.app.id)
     async with Cluster(settings.kafka, group) as cluster:
-        if (state := await cluster.group_state()) not in WITHOUT_MEMBERS:
+        if (state := await cluster.group_state()) not in NO_MEMBERS:
             raise GroupInUseError(
                 f"consumer group {group} has members ({state}): stop its consumers first; a consumer that was killed counts until its session "
                 "ends"

@@ -66,7 +66,7 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
                 for each in settings.addresses
                 if each.input_topic == wire.accepted_topic(name)
             )
-            found.append(RemovedAddress(name, sorted(there.keys() & own), inputs, readers))
+            found.append(RemovedAddress(name, own, inputs, readers))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a worker does about folders that it cannot write, by a clock that the test moves."""
+"""Behaviour of a worker that cannot write its folders, on a clock that the test moves."""
 
 from pathlib import Path
 
@@ -20,7 +20,8 @@ class Worker:
         self.others = others
         self.usable = False
         self.told: list[bool] = []
-        self.folder = StateFolder(self._others, self.told.append, lambda: self.now)
+        self.in_memory = 0
+        self.folder = StateFolder(self._others, self.told.append, lambda: self.in_memory, lambda: self.now)
         monkeypatch.setattr(state_folder, "usable", lambda _: self.usable)
 
     async def _others(self) -> bool:
@@ -59,6 +60,7 @@ async def test_a_worker_that_is_alone_keeps_its_lanes(monkeypatch: pytest.Monkey
     worker = Worker(monkeypatch, others=False)
 
     assert await worker.failed(IDS_IN_MEMORY_MAX)
+    worker.in_memory = IDS_IN_MEMORY_MAX
     assert not await worker.folder.failed("orders-1", Path("orders-1"), 1, ERROR)
     assert "too large" in worker.folder.fault
     await worker.after(10 * GIVE_UP_S)
