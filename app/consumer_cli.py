@@ -28,17 +28,20 @@ def consumers_show(address: str | None, group: str | None, as_json: bool, config
 
 @consumers.command("forget")
 @click.argument("name", type=CONSUMER_GROUP, metavar="GROUP")
+@click.option(
+    "--discard-redriven", is_flag=True, help="Also when redriven messages wait for it: nothing handles them."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
-def consumers_forget(name: str, yes: bool, config: Path) -> int:
+def consumers_forget(name: str, discard_redriven: bool, yes: bool, config: Path) -> int:
     """Delete the progress and the offsets of consumer GROUP, which has no consumers any more and is not coming back.
 
-    Its dead letters stay. Exit code 1: nothing is kept of such a group.
+    Its dead letters stay. It refuses while redriven messages wait for GROUP. Exit code 1: nothing is kept of such a group.
     """
     settings = settings_with_addresses(config)
     from app.verbs.consumers_forget import forget  # noqa: PLC0415
 
-    return forget(settings, name, yes=yes)
+    return forget(settings, name, yes=yes, discard_redriven=discard_redriven)
 
 
 @click.group()

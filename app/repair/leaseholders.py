@@ -60,6 +60,19 @@ class Holders:
             for offset in each.blocked
         }
 
+    async def is_unknown(self, group: str, partition: int) -> bool:
+        """Return whether a group without members has neither a progress record nor an offset in a partition.
+
+        A redrive would give it a record that begins at the start of the log. A new consumer would then begin there, whatever its ``--start``.
+        """
+        if (await self.progresses(group))[partition] is not None:
+            return False
+        cluster = self._clusters[group]
+        return (
+            await cluster.group_state() in NO_MEMBERS
+            and await cluster.committed(self._address.accepted_topic, partition) is None
+        )
+
     async def tell(
         self,
         group: str,

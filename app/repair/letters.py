@@ -89,6 +89,13 @@ class LetterRedrive:
         sound = []
         for each in due:
             reason = _difference(each.refused, standing.get(each.place_accepted))
+            if not reason and await self._holders.is_unknown(
+                each.refused.consumer_group, each.place_accepted.partition
+            ):
+                reason = (
+                    f"{each.refused.consumer_group} has no progress there: it was forgotten, or it never consumed; start a consumer of it, then "
+                    "redrive; or drop the dead letter"
+                )
             if reason:
                 self._leave([each], reason)
             else:

@@ -1,9 +1,10 @@
-"""``ringfence consumers forget``: removes what is kept of a consumer group that is not coming back."""
+"""``ringfence consumers forget``: deletes the progress and the offsets of a consumer group."""
 
 import asyncio
 import contextlib
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -12,7 +13,8 @@ from confluent_kafka.admin import AdminClient
 from app.asking import confirmed
 from app.verbs.send import DELIVERY_LIMIT_S, client_options, producer_options
 from conf.progress import reading
-from ringfence_client import progress
+from ringfence_client import progress, record
+from ringfence_client.record import ProgressFormatError
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import Settings
@@ -25,8 +27,27 @@ class GroupInUseError(RingfenceError):
     """The consumer group has members."""
 
 
-def forget(settings: Settings, group: str, *, yes: bool) -> int:
+class RedrivesPendingError(RingfenceError):
+    """Messages of the consumer group were redriven, and no consumer has handled them yet."""
+
+
+class KeptProgress(NamedTuple):
+    """The progress records of one consumer group."""
+
+    places: list[tuple[int, bytes]]
+    """Partition and key of each record and of each part."""
+    redriven: dict[tuple[str, int], int]
+    """Topic and partition -> how many redriven messages wait there."""
+
+
+def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool = False) -> int:
     """Delete progress and offsets of a consumer group. Its dead letters stay.
+
+    Args:
+        settings: The configuration.
+        group: The consumer group.
+        yes: Do not ask.
+        discard_redriven: Forget it although redriven messages wait for it.
 
     Returns:
         0 it is forgotten; 1 nothing was kept of it.
@@ -34,13 +55,22 @@ def forget(settings: Settings, group: str, *, yes: bool) -> int:
     Raises:
         ConfigurationError: it is the workers' own group, or Ringfence's for repairs.
         GroupInUseError: it has members.
+        RedrivesPendingError: redriven messages wait for it. Their dead letters count as settled, so that nothing would name them again.
         BrokerUnavailableError: the cluster does not answer, or refuses.
         DeclinedError: somebody was asked, and said no.
     """
     if group in {settings.app.id, wire.repair_group(settings.app.id)}:
         raise ConfigurationError(f"{group} is a group of Ringfence's own: name a group of consumers")
     with reading(wire.progress_topic(settings.app.id)):
-        kept = asyncio.run(_kept(settings, group))
+        kept, redriven = asyncio.run(_kept(settings, group))
+    if redriven and not discard_redriven:
+        where = ", ".join(
+            f"{count:,} in {topic}/{number}" for (topic, number), count in sorted(redriven.items())
+        )
+        raise RedrivesPendingError(
+            f"consumer group {group} has redriven messages that it has not handled ({where}), and their dead letters are settled: nothing was "
+            "done. Start a consumer of the group to handle them, or run this again with --discard-redriven"
+        )
     confirmed(
         f"Forget consumer group {group}: its progress in {len(kept)} records, and its offsets? A consumer of that name begins as a new one",
         yes=yes,
@@ -56,8 +86,8 @@ def forget(settings: Settings, group: str, *, yes: bool) -> int:
     return 0
 
 
-async def _kept(settings: Settings, group: str) -> list[tuple[int, bytes]]:
-    """Return partition and key of each progress record of the group.
+async def _kept(settings: Settings, group: str) -> KeptProgress:
+    """Read the progress records of the group.
 
     Raises:
         GroupInUseError: it has members.
@@ -71,12 +101,17 @@ async def _kept(settings: Settings, group: str) -> list[tuple[int, bytes]]:
             )
         count = (await cluster.partition_counts([topic])).get(topic, 0)
         found = [await progress.read(settings.kafka, cluster, topic, number) for number in range(count)]
-    return [
-        (number, key)
-        for number, records in enumerate(found)
-        for key in sorted(records)
-        if _group_of(key) == group
-    ]
+    kept = KeptProgress([], {})
+    for number, records in enumerate(found):
+        for key in sorted(records):
+            if _group_of(key) != group:
+                continue
+            kept.places.append((number, key))
+            with contextlib.suppress(ProgressFormatError):  # a part, or a record that no version reads
+                consumed, partition = record.decode_key(key)[1:]
+                if waiting := len(progress.decode(records, key).again):
+                    kept.redriven[consumed, partition] = waiting
+    return kept
 
 
 def _group_of(key: bytes) -> str | None:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from app.repair import dlq_verbs
 from app.repair.selection import Selection
 from app.repair.settled import RepairError, SettledPartition
+from app.verbs.consumers_forget import RedrivesPendingError, forget
 from ringfence_kafka import wire
 from ringfence_kafka.config.load import load
 from tests.support import kafka
@@ -204,6 +205,35 @@ def test_dropped_while_parked_and_nobody_consumes(
     assert redriven == 0
     bad = ["v0"] if verb == "purge" else ["v0", "v2", "v4"]
     assert sorted(_handled(process)) == sorted(["v1", "v3", "v5", *bad])
+
+
+def test_forgotten_group_keeps_its_dead_letters(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A group with pending redrives is not forgotten. A forgotten group gets no redrives until it consumes again."""
+    scene = Scene(bootstrap, tmp_path)
+    process = scene.consumer()
+    with consumers(process):
+        wait_for(lambda: len(scene.letters()) == EACH, process.log)
+        assert process.stop() == 0
+    assert scene.redrive(limit=1) == 0
+    with pytest.raises(RedrivesPendingError, match=f"1 in {scene.accepted}/0.*--discard-redriven"):
+        forget(scene.settings, scene.group, yes=True)
+    assert scene.finished() == -1  # nothing was deleted
+    assert forget(scene.settings, scene.group, yes=True, discard_redriven=True) == 0
+    capsys.readouterr()
+
+    dry, left = scene.redrive(dry_run=True), scene.redrive()
+    told = capsys.readouterr().out
+    assert (dry, left) == (1, 1)
+    assert told.count(f"{scene.group} has no progress there") == 2  # one line of each
+    assert scene.finished() == -1
+    scene.mended.touch()
+    with consumers(scene.consumer("--start", "latest")):
+        wait_for(lambda: scene.finished() == 2 * EACH, process.log)
+        assert scene.redrive() == 0
+        wait_for(lambda: len(_handled(process)) == EACH + EACH - 1, process.log)
+    assert sorted(_handled(process)) == sorted(["v1", "v3", "v5", "v2", "v4"])
 
 
 def test_parked_message_that_retention_has_deleted(bootstrap: str, tmp_path: Path) -> None:
