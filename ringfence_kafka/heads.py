@@ -24,7 +24,7 @@ Place = tuple[str, int]
 async def first(
     kafka: KafkaSettings, spans: Mapping[Place, tuple[int, int]], *, committed: bool = True
 ) -> dict[Place, Any]:
-    """The first record of each span that has one; what cannot be told within the limit is absent.
+    """The first record of each span; None = it has none, as of a span of markers alone. What cannot be told within the limit is absent.
 
     Args:
         kafka: Where, and how to get in.
@@ -61,6 +61,7 @@ async def first(
                 consumer.pause(tp)
             for tp in list(wanted):
                 if await consumer.position(tp) >= wanted[tp][1]:
+                    found[tp.topic, tp.partition] = None
                     del wanted[tp]
     except (KafkaError, OSError, UnicodeDecodeError):
         pass  # a right that is missing, a record that cannot be read: the rest of the answer stands

@@ -167,7 +167,9 @@ def _share(
     longest: tuple[str | None, float | None],
 ) -> Share:
     now = time.time()
-    head = records.get((row.topic, row.partition, row.acknowledged))
+    place = (row.topic, row.partition, row.acknowledged)
+    head = records.get(place)
+    nothing = place in records and head is None  # markers alone
     failing, blocked = (
         records.get((row.topic, row.partition, -1 if offset is None else offset))
         for offset in (row.failing_offset, row.blocked_offset)
@@ -180,6 +182,7 @@ def _share(
         waits=row.waits,
         silent_seconds=row.age_seconds,
         lag=row.lag,
+        waiting=0 if nothing else row.waiting,
         running=row.running,
         head_age_seconds=None if head is None else round(max(0.0, now - head.timestamp / 1000), 3),
         head_group=_group(head),

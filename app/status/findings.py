@@ -11,7 +11,7 @@ from agents.lane_rules import OWN_FILE
 from agents.state_folder import IN_MEMORY
 from app.status import model
 from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
-from app.status.wording import age, count
+from app.status.wording import age, count, waiting
 from ringfence_kafka.foreign_members import WAY_OUT
 from ringfence_kafka.transaction import feature
 from tables.store import StateFolderError
@@ -57,8 +57,8 @@ def _workers(status: Status) -> Iterator[Finding]:
     where = f"workers of {status.app}"
     rebalancing = "Rebalance" in status.workers_state
     if not status.workers and not rebalancing:
-        waiting = sum(each.lag or 0 for each in status.addresses)
-        waits = f"{count(waiting, 'message')} wait" if waiting else "no message waits yet"
+        offsets = sum(lane.waiting or 0 for each in status.addresses for lane in each.lanes)
+        waits = waiting(offsets) if offsets else "no message waits yet"
         what = f"no worker runs, so nothing is accepted; {waits}"
         yield Finding(where, what, "start one", "ringfence worker", stands=True)
     if rebalancing:
@@ -180,8 +180,8 @@ def _retries(status: Status, reason: str) -> _Told:
 
 
 def _waiting(lanes: Iterable[Lane]) -> str:
-    lag = sum(each.lag or 0 for each in lanes)
-    return f"; {count(lag, 'message')} wait" if lag else ""
+    offsets = sum(each.waiting or 0 for each in lanes)
+    return f"; {waiting(offsets)}" if offsets else ""
 
 
 def _ring(address: Address) -> Iterator[Finding]:
@@ -200,10 +200,15 @@ def _ring(address: Address) -> Iterator[Finding]:
 
 def _consumers(consumers: Consumers) -> Iterator[Finding]:
     where = f"{consumers.consumer_group} at {consumers.address}"
-    if consumers.lag and not consumers.members and "REBALANC" not in consumers.state.upper():
+    if (
+        consumers.lag
+        and consumers.waiting
+        and not consumers.members
+        and "REBALANC" not in consumers.state.upper()
+    ):
         yield Finding(
             where,
-            f"nobody consumes, and {count(consumers.lag, 'message')} wait, the oldest for {_oldest(consumers)}",
+            f"nobody consumes, and {waiting(consumers.waiting)}, the oldest for {_oldest(consumers)}",
             f"start a consumer; a group that is not coming back: ringfence consumers forget {quoted(consumers.consumer_group)}",
             f"ringfence consume {quoted(consumers.address)} --handler MODULE:FUNCTION --consumer-group {quoted(consumers.consumer_group)}",
             stands=True,

@@ -155,6 +155,7 @@ async def _address(
             _lane(
                 wire.lane_name(address.name, place[1]), place[1], owners.get(place), told, metas.get(place[1]),
                 lag=None if ends[place] is None else max(0, (ends[place] or 0) - done[place]),
+                nothing=place in oldest and oldest[place] is None and stable[place] == ends[place],
                 head=_age(oldest.get(place)),
                 undecided=_age(undecided.get(place)),
             )
@@ -171,6 +172,7 @@ def _lane(
     meta: Meta | None,
     *,
     lag: int | None,
+    nothing: bool,
     head: float | None,
     undecided: float | None,
 ) -> Lane:
@@ -185,7 +187,8 @@ def _lane(
     )
     return Lane(
         name, partition, str(state), said.get("reason"), worker, lag, head, undecided, said.get("rate"),
-        size, capacity, ring.get("seconds_covered"), accepted, duplicates, unchecked, quarantined, said.get("note"),
+        size, capacity, ring.get("seconds_covered"), accepted, duplicates, unchecked, quarantined,
+        0 if nothing else lag, said.get("note"),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ class Lane:
     """Why it is not open, as its worker says."""
     worker: str | None
     lag: int | None
-    """Input records that are there and not processed; None = the cluster does not tell."""
+    """Offsets of the input that are not processed, as Kafka counts them; None = the cluster does not tell."""
     head_age_seconds: float | None
     """Of the oldest of these."""
     undecided_seconds: float | None
@@ -38,6 +38,8 @@ class Lane:
     duplicates: int | None
     unchecked: int | None
     quarantined: int | None
+    waiting: int | None = None
+    """Offsets of the lag, unless they are markers alone: so many messages wait at most."""
     note: str | None = None
     """IDs that are kept and forgotten since its changelog was deleted; None = it was not."""
 
@@ -148,6 +150,8 @@ class Share:
     hot_depth: int | None
     reason: str | None
     """Why the one that was given the partition does not hold it yet, as it says."""
+    waiting: int | None = None
+    """Offsets that are not finished: so many messages wait at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,11 @@ class Consumers:
         """Of all partitions that tell it."""
         known = [each.lag for each in self.partitions if each.lag is not None]
         return sum(known) if known else None
+
+    @property
+    def waiting(self) -> int:
+        """So many messages wait at most, of all partitions that tell it."""
+        return sum(each.waiting or 0 for each in self.partitions)
 
     @property
     def oldest(self) -> Share | None:

@@ -13,6 +13,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def waiting(offsets: int) -> str:
+    """``up to 2,000 messages wait``: among the offsets are markers of transactions, which nobody can count without reading them."""
+    return f"up to {count(offsets, 'message')} wait{'s' if offsets == 1 else ''}"
+
+
 def age(seconds: float | None) -> str:
     """In the largest unit of which there are two."""
     if seconds is None:

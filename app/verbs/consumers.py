@@ -63,7 +63,7 @@ class LeaseRow:
     running: int
     """Delivered and not acknowledged."""
     lag: int | None
-    """From what is acknowledged to the end that committed readers see; None = not known."""
+    """Offsets from what is acknowledged to the end that committed readers see, as Kafka counts them; None = not known."""
     waits: str | None
     """The member that the group has given the partition to, while another one has the lease."""
     web: str
@@ -81,6 +81,8 @@ class LeaseRow:
     """Messages that are not tried again, because their dead letters are written: their groups wait."""
     blocked_offset: int | None = None
     """The first of these; None = there is none."""
+    waiting: int | None = None
+    """Offsets of the lag that are not finished, and messages that are to be done again. Markers that nobody has read count too."""
 
 
 class _Stored(NamedTuple):
@@ -312,7 +314,19 @@ def _row(
         failing_since_ms=None if failing is None else failures[failing].since_ms,
         blocked=len(blocked),
         blocked_offset=min(blocked, default=None),
+        waiting=None
+        if end is None or stored is None or stored.fault
+        else _waiting(progress, acknowledged, end, recreated=recreated),
     )
+
+
+def _waiting(progress: Progress, acknowledged: int, end: int, *, recreated: bool) -> int:
+    """Offsets that are not finished: handlers may finish later messages before the first one."""
+    lag = max(0, end - acknowledged)
+    if recreated:
+        return lag
+    finished = sum(max(0, min(last, end) - first) for first, last in progress.finished)
+    return lag - finished + len(progress.again)
 
 
 _COLUMNS: Final = ("partition", "state", "token", "age", "delivered", "acknowledged", "running", "lag")

@@ -42,7 +42,7 @@ class Left:
     @property
     def what(self) -> str:
         """What is the matter."""
-        waiting = f"{self.lag:,} message{' waits' if self.lag == 1 else 's wait'}"
+        waiting = f"up to {self.lag:,} message{' waits' if self.lag == 1 else 's wait'}"
         text = f"it is in this configuration no more, and {waiting} in {self.source_topic} at {self.source} that it has not handed on"
         return text if self.read_by is None else f"{text}; bridge {self.read_by} reads that topic too"
 

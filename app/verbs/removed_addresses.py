@@ -33,7 +33,7 @@ class RemovedAddress:
     def note(self) -> str:
         """One line for a person."""
         waiting = [
-            f"{'an unknown number of' if count is None else f'{count:,}'} messages in {topic} are not processed"
+            f"{'an unknown number of' if count is None else f'up to {count:,}'} messages in {topic} are not processed"
             for topic, count in self.inputs.items()
         ]
         return (

@@ -31,7 +31,8 @@ STATUS = Status(
 
 
 def with_lanes(**changes: Any) -> Status:
-    """All lanes so."""
+    """All lanes so; what is behind waits."""
+    changes = {"waiting": changes.get("lag", 0)} | changes
     address = STATUS.addresses[0]
     return replace(
         STATUS, addresses=[replace(address, lanes=[replace(each, **changes) for each in address.lanes])]
@@ -39,7 +40,8 @@ def with_lanes(**changes: Any) -> Status:
 
 
 def with_share(group: dict[str, Any] | None = None, **changes: Any) -> Status:
-    """The consumer group, and its one partition, so."""
+    """The consumer group, and its one partition, so; what is behind waits."""
+    changes = {"waiting": changes.get("lag", 0)} | changes
     return replace(
         STATUS, consumers=[replace(CONSUMERS, partitions=[replace(SHARE, **changes)], **(group or {}))]
     )

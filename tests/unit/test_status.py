@@ -43,7 +43,7 @@ def test_no_worker() -> None:
     )
 
     assert found.stands
-    assert found.what == "no worker runs, so nothing is accepted; 2,000 messages wait"
+    assert found.what == "no worker runs, so nothing is accepted; up to 2,000 messages wait"
     assert found.command == "ringfence worker"
 
 
@@ -63,7 +63,7 @@ def test_lane_of_nobody() -> None:
 
     assert found.stands
     assert found.where == "lanes orders-0, orders-1"
-    assert found.what == "no worker has it, though workers run; 6 messages wait"
+    assert found.what == "no worker has it, though workers run; up to 6 messages wait"
     assert "look again in 30 seconds" in found.do
 
 
@@ -137,7 +137,7 @@ def test_lane_of_a_silent_worker_that_stands(web: str | None, page: str) -> None
 
     assert (standing.stands, note.stands) == (True, False)
     assert page in standing.what
-    assert standing.what.endswith("; 8 messages wait")
+    assert standing.what.endswith("; up to 8 messages wait")
     assert "log of w1" in standing.do
     for changes in ({"lag": 4, "head_age_seconds": 5.0}, {"lag": 0, "head_age_seconds": None}):
         assert findings(with_lanes(state=UNKNOWN, **changes)) == []
@@ -178,7 +178,7 @@ def test_nobody_consumes() -> None:
     )
 
     assert found.stands
-    assert found.what == "nobody consumes, and 12 messages wait, the oldest for 2 hours"
+    assert found.what == "nobody consumes, and up to 12 messages wait, the oldest for 2 hours"
     assert found.command.startswith(
         "ringfence consume orders --handler MODULE:FUNCTION --consumer-group billing"
     )
