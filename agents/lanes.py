@@ -228,6 +228,11 @@ class Lanes:
         return list(self._lanes.values())
 
     @property
+    def in_memory(self) -> list[str]:
+        """The lanes that keep their files in memory, because their folders cannot be written."""
+        return [lane.name for lane in self._lanes.values() if lane.opening.table.in_memory]
+
+    @property
     def halves(self) -> dict[Partition, str]:
         """Lanes that were not opened because only half of them was assigned, by input topic and partition: why."""
         return {

@@ -23,8 +23,6 @@ USABLE_MAX_S: Final = 3_600.0
 RECENT_S: Final = 15.0
 """Lanes that cannot open try again within less."""
 PROBE_BYTES: Final = 1 << 20
-IN_MEMORY: Final = "lanes keep their state in memory"
-"""In a fault that stops nothing."""
 IDS_IN_MEMORY_MAX: Final = 2_000_000
 """IDs of all rings whose files may be in memory, some 150 bytes each."""
 
@@ -161,5 +159,5 @@ def _consequence(*, others: bool, room: bool) -> str:
     if others:
         return f"lanes go to other workers after {GIVE_UP_S:.0f} s"
     if room:
-        return f"{IN_MEMORY}, and no message is lost"
+        return "lanes keep their state in memory, and no message is lost"
     return "rings are too large to be kept in memory, and their lanes wait"

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from agents.lane_rules import OWN_FILE
-from agents.state_folder import IN_MEMORY
 from app.status import model
 from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
 from app.status.wording import age, count, waiting
@@ -85,7 +84,7 @@ def _worker(worker: Worker) -> Iterator[Finding]:
         what += ", so how its lanes do is not known here"
         yield Finding(where, what, do, "", stands=False)
     if worker.state_folder:
-        stands = IN_MEMORY not in worker.state_folder
+        stands = not worker.lanes_in_memory
         yield Finding(where, worker.state_folder, f"look at {worker.host}", "", stands=stands)
     for fault in worker.faults:
         yield Finding(where, fault, "", _CHECK, stands=True)

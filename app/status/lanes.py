@@ -78,6 +78,7 @@ def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None, silent
         broker=None if answer is None else answer.get("broker"),
         faults=faults,
         state_folder=str((answer or {}).get("state_folder", "")),
+        lanes_in_memory=[str(each) for each in (answer or {}).get("lanes_in_memory", ())],
         unheard=silent,
         limits=dict((answer or {}).get("limits") or {}),
         **memory([answer or {}]),

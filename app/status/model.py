@@ -101,6 +101,8 @@ class Worker:
     """``away`` or ``answers``, as it says."""
     state_folder: str = ""
     """Why its lanes cannot use their folders, and what it does about it; empty = they can."""
+    lanes_in_memory: list[str] = field(default_factory=list)
+    """Of these the lanes that work, with their files in memory; an earlier version does not tell it."""
     faults: list[str] = field(default_factory=list)
     unheard: Unheard | None = None
     """Why its web server tells us nothing, where that is known."""

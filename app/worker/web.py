@@ -56,6 +56,7 @@ def register(
             "unreadable": lanes.unreadable,
             "foreign_members": lanes.foreign,
             "state_folder": lanes.state_folder.fault,
+            "lanes_in_memory": lanes.in_memory,
             "unassigned": lanes.unassigned,
             "faults": lanes.faults.by_address,
             "limits": lanes.agreement.by_address,

@@ -187,7 +187,9 @@ def _in_memory(scene: Scene) -> str:
     """Wait until the lane that is struck keeps its state in memory, and return the fault as status has it."""
     text = f"lane {scene.lane} keeps its state in memory"
     wait_for(lambda: text in scene.worker.log(), scene.worker.log)
-    return str(scene.worker.health()[1]["state_folder"])
+    health = scene.worker.health()[1]
+    assert scene.lane in health["lanes_in_memory"]
+    return str(health["state_folder"])
 
 
 def test_read_only_at_the_start(scene: Scene) -> None:
