@@ -34,6 +34,7 @@ from ringfence_kafka.producer import FencedError
 from ringfence_kafka.tenant import Tenant
 from ringfence_kafka.tenure import NotOwnerError, Step
 from ringfence_kafka.waiting import back_off, cancelled, set_within
+from tables.store import StateFolderError
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -75,6 +76,8 @@ class Lane(Tenant[Ownership, Opened]):
         self.state = LaneState.CLOSED
         self.reason = ""
         """Why the lane is not open, for logs and health."""
+        self.folder_fault = False
+        """Whether that is because its folder cannot be written."""
         self.counts: Counter[str] = Counter()
         self.transactions = Transactions(opening, self.counts, observe, took)
         self._opening = opening
@@ -261,7 +264,8 @@ class Lane(Tenant[Ownership, Opened]):
             if self._step() is Step.WORK:
                 self._set(LaneState.OPEN)
 
-    def _set(self, state: LaneState, reason: str = "") -> None:
+    def _set(self, state: LaneState, reason: str = "", *, folder_fault: bool = False) -> None:
+        self.folder_fault = folder_fault
         if (state, reason) != (self.state, self.reason):
             self.state, self.reason = state, reason
             self._changed()
@@ -282,7 +286,8 @@ class Lane(Tenant[Ownership, Opened]):
             self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
         delay = back_off(self._tenure.attempts + 1, BACKOFF_FIRST_S, BACKOFF_MAX_S)
         self._tenure.failed(time.monotonic() + delay, keeps=keeps)
-        self._set(LaneState.RETRYING, self._failures.reason(error))
+        folder_fault = isinstance(error, StateFolderError)
+        self._set(LaneState.RETRYING, self._failures.reason(error), folder_fault=folder_fault)
         self._failures.say(error, delay, self._tenure.attempts)
 
     async def _read_held_again(self, opened: Opened) -> None:

@@ -237,7 +237,7 @@ class Lanes:
         """Lanes that were not opened because only half of them was assigned, by input topic and partition: why."""
         return {
             (topic, number): "; ".join(self.faults.by_address.get(self._addresses[topic].name, ()))
-            or f"{half} was not given to this worker too: run all workers of {self._settings.app.id} with the same addresses"
+            or f"its partition of {half.rpartition('/')[0]} was not given to this worker too: run all workers of {self._settings.app.id} with the same addresses"
             for (topic, number), half in self._halves.items()
         }
 
@@ -260,6 +260,7 @@ class Lanes:
             lane.name: {
                 "state": shown[lane.name][0].value,
                 **({"reason": reason} if (reason := shown[lane.name][1]) else {}),
+                **({"folder_fault": True} if lane.folder_fault else {}),
                 **({"note": lane.opening.note} if lane.opening.note else {}),
                 "next": lane.next,
                 "rate": self.lags.rate(place),

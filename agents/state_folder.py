@@ -8,7 +8,7 @@ import logging
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ringfence_kafka import clock
 from tables.store import StateFolderError
@@ -20,11 +20,22 @@ GIVE_UP_S: Final = 60.0
 USABLE_S: Final = 60.0
 """The folder must be usable for so long before lanes use it again. The time doubles with each relapse, up to :data:`USABLE_MAX_S`."""
 USABLE_MAX_S: Final = 3_600.0
+SHOWN_MAX: Final = 4
+"""Lanes that a cause names; the rest is counted."""
 RECENT_S: Final = 15.0
 """Lanes that cannot open try again within less."""
 PROBE_BYTES: Final = 1 << 20
 IDS_IN_MEMORY_MAX: Final = 2_000_000
 """IDs of all rings whose files may be in memory, some 150 bytes each."""
+
+
+class _Failure(NamedTuple):
+    """Of one lane."""
+
+    folder: Path
+    text: str
+    cause: str
+    """Lanes on one disk have it in common."""
 
 
 class FolderUsableError(Exception):
@@ -53,18 +64,39 @@ class StateFolder:
         self._tell_group = tell_group
         self._ids_in_memory = ids_in_memory
         self._now = now
-        self._failing: dict[str, Path] = {}
-        """Lane → its folder, of lanes that could not use it."""
+        self._failing: dict[str, _Failure] = {}
+        """By lane, of lanes that could not use their folders."""
         self._since = self._failed_at = 0.0
         """When the first of them failed, and when one failed last."""
         self._usable_since: float | None = None
         self._usable_s = USABLE_S
-        self._reason = ""
-        """What RocksDB or the system said last."""
-        self.fault = ""
-        """The problem, for status; empty = all folders are usable."""
+        self._consequence = ""
+        """What this worker does about it; empty = all folders are usable."""
         self.unusable = False
         """The group was told that this worker can hold no lanes."""
+
+    @property
+    def fault(self) -> str:
+        """The problem, for status: each cause once, with its lanes; empty = all folders are usable."""
+        reason = self._reason
+        return f"{reason} ({self._consequence})" if reason and self._consequence else self._consequence
+
+    @property
+    def _reason(self) -> str:
+        causes: dict[str, list[str]] = {}
+        for lane, each in self._failing.items():
+            causes.setdefault(each.cause, []).append(lane)
+        return "; ".join(self._told(sorted(lanes)) for lanes in causes.values())
+
+    def _told(self, lanes: list[str]) -> str:
+        """What RocksDB or the system says of lanes with one cause."""
+        first = self._failing[lanes[0]]
+        if len(lanes) == 1:
+            return f"lane {lanes[0]}: {first.text}"
+        more = len(lanes) - SHOWN_MAX
+        shown = f"{', '.join(lanes[:SHOWN_MAX])}{f' and {more} more' if more > 0 else ''}"
+        folders = f"{len(lanes)} folders in {first.folder.parent}"
+        return f"lanes {shown}: {first.text.replace(str(first.folder), folders, 1)}"
 
     async def failed(self, lane: str, folder: Path, ids: int, error: BaseException) -> bool:
         """Note that a lane cannot use its folder; return whether it may keep its files in memory.
@@ -78,12 +110,12 @@ class StateFolder:
         self._failed_at = self._now()
         if not self._failing:
             self._since = self._failed_at
-        self._failing[lane] = folder
+        cause = error.cause if isinstance(error, StateFolderError) else str(error)
+        self._failing[lane] = _Failure(folder, str(error), cause)
         self._usable_since = None
         others = await self._others()
         room = self._ids_in_memory() + ids <= IDS_IN_MEMORY_MAX
-        self._reason = str(error)
-        self.fault = f"{error} ({_consequence(others=others, room=room)})"
+        self._consequence = _consequence(others=others, room=room)
         if others or not room:
             return False
         log.warning(
@@ -97,7 +129,7 @@ class StateFolder:
         """Note that a lane is open with its folder."""
         self._failing.pop(lane, None)
         if not self._failing and not self.unusable:
-            self.fault = ""
+            self._consequence = ""
 
     async def look(self) -> bool:
         """Give lanes up, or take lanes again.
@@ -108,7 +140,9 @@ class StateFolder:
         if not self._failing and not self.unusable:
             return False
         now = self._now()
-        if now - self._failed_at < RECENT_S or not all(map(usable, self._failing.values())):
+        if now - self._failed_at < RECENT_S or not all(
+            usable(each.folder) for each in self._failing.values()
+        ):
             self._usable_since = None
             if not self.unusable and now - self._since >= GIVE_UP_S and await self._others():
                 self.unusable = True
@@ -116,7 +150,9 @@ class StateFolder:
                     "lanes cannot use their folders for %.0f s, and other workers take all lanes of this one until they can: %s",
                     now - self._since, self._reason,
                 )  # fmt: skip
-                self.fault = f"{self._reason} (other workers have all lanes of this one until its folders can be used for a minute)"
+                self._consequence = (
+                    "other workers have all lanes of this one until its folders can be used for a minute"
+                )
                 self._tell_group(True)
             return False
         if self._usable_since is None:
@@ -126,7 +162,7 @@ class StateFolder:
         log.info("lanes can use their folders again")
         self._usable_s = min(2 * self._usable_s, USABLE_MAX_S)
         self._failing.clear()
-        self.fault = ""
+        self._consequence = ""
         if self.unusable:
             self.unusable = False
             self._tell_group(False)
@@ -139,20 +175,27 @@ def require_usable(folder: Path) -> None:
     Raises:
         StateFolderError: it cannot be written.
     """
-    if not usable(folder):
-        raise StateFolderError(f"{folder} cannot be written: make room, or allow it")
+    if fault := _fault(folder):
+        raise StateFolderError(
+            folder, fault, "make room or allow it, or point app.data_dir to another folder"
+        )
 
 
 def usable(folder: Path) -> bool:
     """Return whether something can be written into a folder now."""
+    return not _fault(folder)
+
+
+def _fault(folder: Path) -> str:
+    """Return why nothing can be written into a folder; empty = something can."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(PROBE_BYTES))
             file.flush()
-    except OSError:
-        return False
-    return True
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _consequence(*, others: bool, room: bool) -> str:

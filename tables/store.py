@@ -50,6 +50,13 @@ _FOUND_AT_ONCE: Final = 8
 class StateFolderError(PrerequisiteError):
     """The folder of a lane's state cannot be used: a full or read-only disk, missing rights, no more open files."""
 
+    def __init__(self, folder: Path, fault: str, way_out: str) -> None:
+        """``fault``: what RocksDB or the system says of it."""
+        super().__init__(f"{folder} cannot be written: {fault}: {way_out}")
+        said = fault.replace(str(folder), "").lower()
+        self.cause = next((each for each in _ENVIRONMENT if each in said), fault)
+        """What lanes on one disk have in common."""
+
 
 class StaleEpochError(Exception):
     """A write of an older opening of the lane: refused."""
@@ -462,7 +469,7 @@ def _unwritable(path: Path, fault: str) -> StateFolderError:
     way_out = "make room or allow it, or point app.data_dir to another folder"
     if "too many open files" in fault.lower():
         way_out = "raise the limit of open files of this process (ulimit -n)"
-    return StateFolderError(f"{path} cannot be written: {fault}: {way_out}")
+    return StateFolderError(path, fault, way_out)
 
 
 def _make_empty(folder: Path) -> None:

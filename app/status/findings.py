@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 from agents.lane_rules import OWN_FILE
 from app.status import model
+from app.status.causes import Problem, merged, named
 from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
 from app.status.wording import age, count, waiting
 from ringfence_kafka.foreign_members import WAY_OUT
 from ringfence_kafka.transaction import feature
-from tables.store import StateFolderError
 
 PASSES_S: Final = 60.0
 """Rebalances, openings, leases that run out and first attempts are over by then."""
@@ -28,19 +28,33 @@ _CREATE: Final = "ringfence topics create"
 _LOOK_AGAIN: Final = ("look again in 15 seconds", _STATUS)
 
 
+class _Told(NamedTuple):
+    """Of a lane or a worker; those of which the same is true become one finding."""
+
+    what: str
+    do: str
+    command: str
+    stands: bool
+
+
 def findings(status: Status) -> list[Finding]:
     """Of all; what stands first, else in the order of a message's way."""
     found = [Finding("status", fault, "", "", stands=False) for fault in status.faults]
     found += _workers(status)
     for address in status.addresses:
         found += _address(status, address)
+    found += merged(
+        Problem("lane", lane.lane, *each, waiting=lane.waiting or 0)
+        for address in status.addresses
+        for lane in address.lanes
+        for each in _lane(status, lane, address.topic)
+    )
     found += [
         Finding(f"consumers of {status.app}", each, "", _CREATE, stands=True) for each in status.deleted
     ]
     for consumers in status.consumers:
         found += _consumers(consumers)
-    for bridge in status.bridges:
-        found += _bridge(bridge)
+    found += _bridges(status.bridges)
     found += [
         Finding(f"bridge {each.bridge}", each.what, each.do, "", each.stands) for each in status.left_bridges
     ]
@@ -63,15 +77,15 @@ def _workers(status: Status) -> Iterator[Finding]:
     if rebalancing:
         what = "workers come or go: the group gives out its lanes at this moment"
         yield Finding(where, what, *_LOOK_AGAIN, stands=False)
-    for worker in status.workers:
-        yield from _worker(worker)
+    yield from merged(
+        Problem("worker", worker.name, *each) for worker in status.workers for each in _worker(status, worker)
+    )
 
 
-def _worker(worker: Worker) -> Iterator[Finding]:
-    where = f"worker {worker.name}"
+def _worker(status: Status, worker: Worker) -> Iterator[_Told]:
     if worker.broker == "away":
-        what = "brokers do not answer it; its lanes wait"
-        yield Finding(where, what, "look at the brokers and at its network", "", stands=True)
+        what = "brokers do not answer there, and lanes wait"
+        yield _Told(what, "look at the brokers and at the network", "", stands=True)
     if worker.ready is None and worker.lanes:
         at = f"at {worker.web}" if worker.web else "and has no web server (app.web_port = 0)"
         what = f"it does not answer {at}"
@@ -82,25 +96,26 @@ def _worker(worker: Worker) -> Iterator[Finding]:
         if worker.unheard is not None:
             what, do = f"{worker.unheard.what}, at {worker.web}", worker.unheard.do
         what += ", so how its lanes do is not known here"
-        yield Finding(where, what, do, "", stands=False)
+        yield _Told(what, do, "", stands=False)
     if worker.state_folder:
-        stands = not worker.lanes_in_memory
-        yield Finding(where, worker.state_folder, f"look at {worker.host}", "", stands=stands)
+        waits = [
+            lane
+            for address in status.addresses
+            for lane in address.lanes
+            if lane.worker == worker.name and lane.folder_fault
+        ]
+        offsets = sum(lane.waiting or 0 for lane in waits)
+        what = f"{worker.state_folder}{f'; {waiting(offsets)}' if offsets else ''}"
+        stands = bool(waits) or not worker.lanes_in_memory
+        yield _Told(what, f"look at {worker.host}", "", stands=stands)
     for fault in worker.faults:
-        yield Finding(where, fault, "", _CHECK, stands=True)
+        yield _Told(fault, "", _CHECK, stands=True)
 
 
 def _address(status: Status, address: Address) -> Iterator[Finding]:
     for fault in address.faults:
         command = _CREATE if "does not exist" in fault else _CHECK
         yield Finding(f"address {address.address}", fault, "", command, stands=True)
-    told: dict[_Told, list[Lane]] = {}
-    for lane in address.lanes:
-        for each in _lane(status, lane, address.topic):
-            told.setdefault(each, []).append(lane)
-    for each, lanes in told.items():
-        where = _named("lane", [lane.lane for lane in lanes])
-        yield Finding(where, f"{each.what}{_waiting(lanes)}", each.do, each.command, stands=each.stands)
     yield from _limits(status, address)
     yield from _ring(address)
 
@@ -116,15 +131,6 @@ def _limits(status: Status, address: Address) -> Iterator[Finding]:
             _STATUS,
             stands=False,
         )
-
-
-class _Told(NamedTuple):
-    """Of a lane; those of which the same is true are told together."""
-
-    what: str
-    do: str
-    command: str
-    stands: bool
 
 
 def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
@@ -143,21 +149,12 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
         command = "" if OWN_FILE in (lane.reason or "") else _CHECK
         yield _Told(f"its worker must not run it: {lane.reason}", "", command, stands=True)
     elif lane.state == "retrying":
-        yield _retries(status, lane.reason or "")
+        yield from _retries(status, lane)
     elif lane.state in _OPENING:
         what = f"its worker is about to open it ({lane.state})"
         yield _Told(what, *_LOOK_AGAIN, stands=(lane.head_age_seconds or 0.0) > PASSES_S)
     elif lane.state == model.UNKNOWN and lane.lag and (lane.head_age_seconds or 0.0) > PASSES_S:
-        worker = next((each for each in status.workers if each.name == lane.worker), None)
-        web, silent = (None, None) if worker is None else (worker.web, worker.unheard)
-        page = f"its page at {web} does not answer" if web else "it has no web server (app.web_port = 0)"
-        do = f"look at the log of {lane.worker}, or have its web server where this machine reaches it (app.web_host, app.web_port)"
-        if silent is not None:
-            page, do = f"{silent.what}, at {web}", f"look at the log of {lane.worker}, or: {silent.do}"
-        what = (
-            f"messages wait for more than a minute, and its worker {lane.worker} cannot be asked why: {page}"
-        )
-        yield _Told(what, do, "", stands=True)
+        yield _unheard(status, lane)
     if lane.undecided_seconds is not None and lane.undecided_seconds > PASSES_S:
         yield _Told(
             f"a producer began a transaction {age(lane.undecided_seconds)} ago and has not ended it: nothing behind it may be read",
@@ -167,20 +164,30 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
         )
 
 
-def _retries(status: Status, reason: str) -> _Told:
-    if StateFolderError.__name__ in reason:
-        return _Told(
-            f"its worker tries again and again: {reason}", "look at the disk of its worker", "", stands=True
-        )
-    if feature.LOWERED not in reason:
-        return _Told(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
-    command = f"kafka-features.sh --bootstrap-server {status.bootstrap_servers} {feature.RAISE}"
-    return _Told(feature.LOWERED, feature.WAY_OUT, command, stands=True)
+def _unheard(status: Status, lane: Lane) -> _Told:
+    """Its messages wait, and its worker cannot be asked."""
+    worker = next((each for each in status.workers if each.name == lane.worker), None)
+    web, silent = (None, None) if worker is None else (worker.web, worker.unheard)
+    page = f"its page at {web} does not answer" if web else "it has no web server (app.web_port = 0)"
+    do = f"look at the log of {lane.worker}, or have its web server where this machine reaches it (app.web_host, app.web_port)"
+    if silent is not None:
+        page, do = f"{silent.what}, at {web}", f"look at the log of {lane.worker}, or: {silent.do}"
+    what = f"messages wait for more than a minute, and its worker {lane.worker} cannot be asked why: {page}"
+    return _Told(what, do, "", stands=True)
 
 
-def _waiting(lanes: Iterable[Lane]) -> str:
-    offsets = sum(each.waiting or 0 for each in lanes)
-    return f"; {waiting(offsets)}" if offsets else ""
+def _retries(status: Status, lane: Lane) -> Iterator[_Told]:
+    reason = lane.reason or ""
+    if lane.folder_fault:
+        if not any(each.name == lane.worker and each.state_folder for each in status.workers):
+            # Its worker names all such lanes together as soon as one has tried to open again.
+            what = "its folder cannot be written, and its worker opens it again"
+            yield _Told(what, "look at the disk of its worker", "", stands=True)
+    elif feature.LOWERED in reason:
+        command = f"kafka-features.sh --bootstrap-server {status.bootstrap_servers} {feature.RAISE}"
+        yield _Told(feature.LOWERED, feature.WAY_OUT, command, stands=True)
+    else:
+        yield _Told(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
 
 
 def _ring(address: Address) -> Iterator[Finding]:
@@ -224,8 +231,11 @@ def _consumers(consumers: Consumers) -> Iterator[Finding]:
         at = ", ".join(web for web, each in consumers.unheard.items() if each == silent)
         what = f"{silent.what}, at {at}, so what its handlers do is not known here"
         yield Finding(where, what, silent.do, "", stands=False)
-    for share in consumers.partitions:
-        yield from _share(consumers, share, f"{where}, partition {share.partition}")
+    yield from merged(
+        Problem(f"{where}, partition", str(share.partition), each.what, each.do, each.command, each.stands)
+        for share in consumers.partitions
+        for each in _share(consumers, share, f"{where}, partition {share.partition}")
+    )
 
 
 def _oldest(consumers: Consumers) -> str:
@@ -317,16 +327,12 @@ def quoted(name: str) -> str:
     return "'" + name.replace("'", "'\\''") + "'"
 
 
-def _bridge(bridge: Bridge) -> Iterator[Finding]:
-    where, command = f"bridge {bridge.bridge}", f"ringfence bridge status {quoted(bridge.bridge)}"
-    if bridge.fault:
-        yield Finding(where, bridge.fault, "", command, stands=True)
-    for text in bridge.standing:
-        yield Finding(where, text, "", command, stands=bridge.stands)
-
-
-def _named(kind: str, names: list[str]) -> str:
-    if len(names) == 1:
-        return f"{kind} {names[0]}"
-    shown = ", ".join(names[:4])
-    return f"{kind}s {shown}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"  # noqa: PLR2004
+def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:
+    found: dict[tuple[str, bool], list[str]] = {}
+    for bridge in bridges:
+        texts = [(bridge.fault, True)] if bridge.fault else []
+        for each in [*texts, *((text, bridge.stands) for text in bridge.standing)]:
+            found.setdefault(each, []).append(bridge.bridge)
+    for (text, stands), names in found.items():
+        one = f" {quoted(names[0])}" if len(names) == 1 else ""
+        yield Finding(named("bridge", names), text, "", f"ringfence bridge status{one}", stands=stands)

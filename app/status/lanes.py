@@ -22,6 +22,7 @@ from ringfence_kafka.foreign_members import fault
 from ringfence_kafka.members import Member, Members
 from ringfence_kafka.trusted_offsets import own_commit
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
+from tables.store import StateFolderError
 
 ANSWER_LIMIT_S: Final = 3.0
 """For a worker's or a consumer's web server."""
@@ -189,8 +190,14 @@ def _lane(
     return Lane(
         name, partition, str(state), said.get("reason"), worker, lag, head, undecided, said.get("rate"),
         size, capacity, ring.get("seconds_covered"), accepted, duplicates, unchecked, quarantined,
-        0 if nothing else lag, said.get("note"),
+        0 if nothing else lag, _folder_fault(said), said.get("note"),
     )  # fmt: skip
+
+
+def _folder_fault(said: Mapping[str, Any]) -> bool:
+    """Whether the folder of a lane cannot be written; a worker of an earlier version says it in its reason alone."""
+    named = str(said.get("reason") or "").startswith(StateFolderError.__name__)
+    return bool(said.get("folder_fault", named))
 
 
 async def _metas(

@@ -40,6 +40,8 @@ class Lane:
     quarantined: int | None
     waiting: int | None = None
     """Offsets of the lag, unless they are markers alone: so many messages wait at most."""
+    folder_fault: bool = False
+    """It is not open because its folder cannot be written; its worker says why."""
     note: str | None = None
     """IDs that are kept and forgotten since its changelog was deleted; None = it was not."""
 

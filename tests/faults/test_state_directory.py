@@ -3,6 +3,7 @@
 RocksDB is a cache: whatever befalls it, nothing is lost, doubled or reordered, and the changelog brings it back.
 """
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from tests.faults.nemeses.state_directory import (
     ReadOnlyState,
 )
 from tests.support import kafka
-from tests.support.worker import WorkerProcess, configure, wait_for
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
 
 SEED: Final = 4_711
 MANY: Final = 36_000
@@ -213,6 +214,26 @@ def test_read_only_at_the_start(scene: Scene) -> None:
     assert "no message is lost" in reason
     assert "(RocksDB reused)" in scene.worker.log()
     assert "Traceback" not in log + scene.worker.log()
+
+
+def test_one_disk_is_one_finding(scene: Scene) -> None:
+    """The folders of both lanes are sealed: status has one note, which names both lanes, and nothing stands."""
+    _begin(scene)
+    assert scene.worker.stop() == 0
+    lanes = sorted(f"{each.address}-0" for each in (scene.struck, scene.other))
+    sealed = [ReadOnlyState(scene.data / "w" / each) for each in lanes]
+    with striking(sealed[0]), striking(sealed[1]):
+        scene.worker.start()
+        scene.worker.wait_ready()
+        done = run_verb("status", "--json", "--config", str(scene.config))
+        shown = scene.worker.page("/")
+    (found,) = json.loads(done.stdout)["findings"]
+
+    assert (found["where"], found["stands"]) == ("worker w", False)
+    assert found["what"].startswith(
+        f"lanes {', '.join(lanes)}: 2 folders in {scene.data / 'w'} cannot be written"
+    )
+    assert shown.count("cannot be written") == 1
 
 
 def test_read_only_under_a_running_worker(scene: Scene) -> None:

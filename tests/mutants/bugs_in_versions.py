@@ -43,8 +43,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "app/status/findings.py",
-                "    return _Told(feature.LOWERED, feature.WAY_OUT, command, stands=True)",
-                "    return _Told(reason, feature.WAY_OUT, command, stands=True)",
+                "        yield _Told(feature.LOWERED, feature.WAY_OUT, command, stands=True)",
+                "        yield _Told(reason, feature.WAY_OUT, command, stands=True)",
             ),
         ),
         "tests/unit/test_status.py::test_transaction_version_lowered",

@@ -1,15 +1,21 @@
 """What status tells of a cause that many lanes share: one problem, by what workers report in fields."""
 
+import io
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from app.status import lanes, verb
+from agents.state_folder import IDS_IN_MEMORY_MAX, StateFolder
+from app.status import lanes, page, verb
 from app.status.findings import findings
-from app.status.model import Worker
+from app.status.model import Status, Worker
+from app.status.show import document
 from ringfence_kafka.members import Member
-from tests.support.standing import STATUS
+from tables.store import StateFolderError
+from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
 
 MEMBER = Member("w1", "10.0.0.1", "http://w1:6066", frozenset())
 
@@ -17,6 +23,128 @@ MEMBER = Member("w1", "10.0.0.1", "http://w1:6066", frozenset())
 def _worker(**told: Any) -> Worker:
     """As its health describes it."""
     return lanes._worker(MEMBER, 2, {"ready": True, **told}, None)
+
+
+NO_SPACE = "No space left on device"
+
+
+def _printed(status: Status) -> str:
+    output = io.StringIO()
+    Console(file=output, width=400).print(document(status, findings(status)), crop=False)
+    return output.getvalue()
+
+
+async def _no_others() -> bool:
+    return False
+
+
+async def test_one_disk_is_one_problem() -> None:
+    """Three lanes on one disk that is full, whatever file of each is refused: one thing stands, and it names them."""
+    folder = StateFolder(_no_others, lambda _: None, lambda: IDS_IN_MEMORY_MAX, lambda: 0.0)
+    reasons = {}
+    for number in range(3):
+        path, name = Path(f"/data/w1/orders-{number}"), f"orders-{number}"
+        error = StateFolderError(path, f"IO error: {NO_SPACE}: {path}/00000{number}.log", "make room")
+        assert not await folder.failed(name, path, 1, error)
+        reasons[name] = {"state": "retrying", "reason": str(error), "folder_fault": True}
+    worker = _worker(state_folder=folder.fault, lanes=reasons)
+    status = with_lanes(state="retrying", lag=2, folder_fault=True)
+    (found,) = findings(replace(status, workers=[worker]))
+
+    assert (found.where, found.stands, found.do) == ("worker w1", True, "look at 10.0.0.1")
+    assert found.what.startswith(
+        f"lanes orders-0, orders-1, orders-2: 3 folders in /data/w1 cannot be written: IO error: {NO_SPACE}"
+    )
+    assert "lanes wait" in found.what
+    assert found.what.endswith("; up to 4 messages wait")
+    assert _printed(replace(status, workers=[worker])).count("STANDS") == 1
+    assert page.render(replace(status, workers=[worker]), [found], "w1", {}).count(NO_SPACE) == 1
+
+
+async def test_two_causes_are_named() -> None:
+    """A full disk and a missing right are two, each with its lanes; when one has passed, only the other is named."""
+    folder = StateFolder(_no_others, lambda _: None, lambda: 0, lambda: 0.0)
+    for number, fault in enumerate([NO_SPACE, "Permission denied", NO_SPACE]):
+        path = Path(f"/data/w1/orders-{number}")
+        await folder.failed(f"orders-{number}", path, 1, StateFolderError(path, fault, "help"))
+
+    assert folder.fault.startswith(
+        f"lanes orders-0, orders-2: 2 folders in /data/w1 cannot be written: {NO_SPACE}: help; "
+        "lane orders-1: /data/w1/orders-1 cannot be written: Permission denied: help ("
+    )
+    folder.on_disk("orders-0")
+    folder.on_disk("orders-2")
+    assert NO_SPACE not in folder.fault
+    folder.on_disk("orders-1")
+    assert folder.fault == ""
+
+
+def test_some_lanes_wait() -> None:
+    """One lane works in memory and another has no room there: somebody has to act."""
+    worker = _worker(state_folder="no space", lanes_in_memory=["orders-0"])
+    [address] = STATUS.addresses
+    waits = replace(address.lanes[1], state="retrying", folder_fault=True)
+    both = [replace(address, lanes=[address.lanes[0], each]) for each in (address.lanes[1], waits)]
+
+    assert [
+        [each.stands for each in findings(replace(STATUS, workers=[worker], addresses=[one]))] for one in both
+    ] == [[False], [True]]
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({"reason": "StateFolderError: /data/w1/orders-0 cannot be written"}, True),  # an earlier version
+        ({"reason": "TimeoutError"}, False),
+        ({"reason": "whatever", "folder_fault": True}, True),
+    ],
+)
+def test_folder_fault_of_a_lane(said: dict[str, Any], found: bool) -> None:
+    """Its worker says it in a field."""
+    assert lanes._folder_fault(said) is found
+
+
+def test_lanes_of_addresses_with_one_cause() -> None:
+    """The same reason for lanes of two addresses is one finding."""
+    status = with_lanes(state="retrying", reason="brokers are away", lag=1)
+    [address] = status.addresses
+    other = replace(
+        address, address="bills", topic="bills", lanes=[replace(address.lanes[0], lane="bills-0")]
+    )
+    (found,) = findings(replace(status, addresses=[address, other]))
+
+    assert found.where == "lanes orders-0, orders-1, bills-0"
+    assert found.what.endswith("brokers are away; up to 3 messages wait")
+
+
+def test_workers_with_one_cause() -> None:
+    """Each worker reports faults of topics and brokers that are away: told once."""
+    workers = [
+        replace(WORKER, name=each, broker="away", faults=["address orders: no topic"])
+        for each in ("w1", "w2")
+    ]
+    away, topic = findings(replace(STATUS, workers=workers))
+
+    assert (away.where, away.what) == ("workers w1, w2", "brokers do not answer there, and lanes wait")
+    assert (topic.where, topic.what) == ("workers w1, w2", "address orders: no topic")
+
+
+def test_partitions_with_one_cause() -> None:
+    """Partitions that no consumer was given are one finding, and of many only some are named."""
+    status = with_share(lag=5, state="none", holder=None, head_age_seconds=61.0)
+    [group] = status.consumers
+    shares = [replace(group.partitions[0], partition=each) for each in range(6)]
+    (found,) = findings(replace(status, consumers=[replace(group, partitions=shares)]))
+
+    assert found.where == "billing at orders, partitions 0, 1, 2, 3 and 2 more"
+
+
+def test_bridges_with_one_cause() -> None:
+    """A cluster that does not answer holds up all its bridges."""
+    bridges = [replace(BRIDGE, bridge=each, fault="west:9092 does not answer") for each in ("a", "b")]
+    (found,) = findings(replace(STATUS, bridges=bridges))
+
+    assert (found.where, found.command) == ("bridges a, b", "ringfence bridge status")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""Problems with one cause become one finding that names all that it keeps from working. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from app.status.model import Finding
+from app.status.wording import waiting
+
+SHOWN_MAX = 4
+"""Names in a finding; the rest is counted."""
+
+
+class Problem(NamedTuple):
+    """What is true of one lane, worker or partition."""
+
+    kind: str
+    """Such as ``lane``, or ``partition`` behind the consumer group that it is of."""
+    name: str
+    what: str
+    do: str
+    command: str
+    stands: bool
+    waiting: int = 0
+    """So many messages wait at most."""
+
+
+def merged(problems: Iterable[Problem]) -> Iterator[Finding]:
+    """Yield a finding for all of a kind of which the same is true, in the order of the first of each."""
+    found: dict[Problem, list[Problem]] = {}
+    for each in problems:
+        found.setdefault(each._replace(name="", waiting=0), []).append(each)
+    for cause, those in found.items():
+        offsets = sum(each.waiting for each in those)
+        behind = f"; {waiting(offsets)}" if offsets else ""
+        where = named(cause.kind, list(dict.fromkeys(each.name for each in those)))
+        yield Finding(where, f"{cause.what}{behind}", cause.do, cause.command, cause.stands)
+
+
+def named(kind: str, names: list[str]) -> str:
+    """``lane a``, ``lanes a, b``, ``lanes a, b, c, d and 5 more``."""
+    if len(names) == 1:
+        return f"{kind} {names[0]}"
+    more = len(names) - SHOWN_MAX
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return f"{plural} {', '.join(names[:SHOWN_MAX])}{f' and {more} more' if more > 0 else ''}"
