@@ -1,6 +1,11 @@
 """Words and times that came from others, where a person reads them. Pure."""
 
 from datetime import UTC, datetime
+from typing import Final
+
+_HEAD: Final = 480
+_TAIL: Final = 80
+"""Characters that are shown of a long text; what we add about waiting messages stands at its end."""
 
 
 def moment(timestamp_ms: int) -> str:
@@ -22,3 +27,11 @@ def printable(text: str, keep: str = "") -> str:
         each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
         for each in text
     )
+
+
+def shortened(text: str, whole: str) -> str:
+    """Return beginning and end of a long text, such as an exception's; ``whole`` names where all of it is."""
+    more = len(text) - _HEAD - _TAIL
+    if more <= _TAIL:
+        return text
+    return f"{text[:_HEAD]} … ({more:,} more characters: {whole}) … {text[-_TAIL:]}"

@@ -11,7 +11,7 @@ from rich.text import Text
 from app.status import model
 from app.status.model import Address, Consumers, Finding, Lane, Status, Worker
 from app.status.wording import age, count, lanes_open, memory, number, rate, share
-from ringfence_kafka.printing import printable
+from ringfence_kafka.printing import printable, shortened
 
 LANES_MAX: Final = 8
 """Of lanes that do well; those that do not are all shown."""
@@ -46,7 +46,11 @@ def _verdict(status: Status, found: Iterable[Finding]) -> Text:
 
 def _finding(finding: Finding) -> RenderableType:
     mark = ("STANDS", "bold red") if finding.stands else ("note", "yellow")
-    lines = [Text.assemble(mark, f"  {printable(finding.where)}: {printable(finding.what)}")]
+    lines = [
+        Text.assemble(
+            mark, f"  {printable(finding.where)}: {printable(shortened(finding.what, '--json has all'))}"
+        )
+    ]
     if finding.do or finding.command:
         words = f"{finding.do}{': ' if finding.do and finding.command else ''}"
         # Not wrapped: it is to be copied.

@@ -27,7 +27,7 @@ from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
 from ringfence_kafka.foreign_members import WAY_OUT, fault
 from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.hop import as_printed
-from ringfence_kafka.printing import printable
+from ringfence_kafka.printing import printable, shortened
 from ringfence_kafka.trusted_offsets import own_commit
 
 NOT_WELL: Final = 1
@@ -245,6 +245,7 @@ def _row(
     )
 
 
+_WHOLE: Final = "--json has all"
 _COLUMNS: Final = ("partition", "confirmed", "lag", "forwarded", "sent again", "filtered", "quarantined")
 
 
@@ -253,14 +254,14 @@ def _print(found: Sequence[Shown]) -> None:
     for each in found:
         title = f"{each.bridge}: {each.source_topic} to {each.target_topic}"
         if each.fault:
-            _say(console, f"{title}\n  FAULT  {each.fault}")
+            _say(console, f"{title}\n  FAULT  {shortened(each.fault, _WHOLE)}")
             continue
         members = f"{len(each.members)} member{'' if len(each.members) == 1 else 's'}"
         terminal.tell(
             _table(f"{title} ({each.state.lower().replace('_', ' ')}, {members})", each.partitions), console
         )
         for text in standing(each):
-            _say(console, f"  {text}")
+            _say(console, f"  {shortened(text, _WHOLE)}")
 
 
 def standing(shown: Shown) -> list[str]:

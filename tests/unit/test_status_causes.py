@@ -91,6 +91,25 @@ def test_some_lanes_wait() -> None:
     ] == [[False], [True]]
 
 
+def test_a_long_text_is_shortened() -> None:
+    """Terminal and page show where it begins, how it ends and where the rest is. Programs get all of it."""
+    text = f"ValueError: {'x' * 2_000}"
+    status = with_lanes(state="retrying", reason=text, lag=3)
+    found = findings(status)
+    begins, ends = f"tries again and again: ValueError: {'x' * 400}", "x; up to 6 messages wait"
+    for shown, whole in (
+        (_printed(status).replace("\n", ""), "--json has all"),
+        (page.render(status, found, "w1", {}), "/status has all"),
+    ):
+        assert begins in shown
+        assert ends in shown
+        assert "x" * 500 not in shown
+        assert f"more characters: {whole}" in shown
+    assert text in verb.as_document(status, found)["findings"][0]["what"]
+    own = {"orders-0": {"state": "retrying", "reason": text}}
+    assert "x" * 500 not in page.render(None, [], "w1", own, "brokers are away")
+
+
 @pytest.mark.parametrize(
     ("said", "found"),
     [

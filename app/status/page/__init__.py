@@ -15,6 +15,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from app.status import model, wording
 from app.status.model import Finding, Status
+from ringfence_kafka.printing import shortened
 
 _STYLE: Final = (files(__name__) / "status.css").read_text("utf-8")
 _SCRIPT: Final = (files(__name__) / "status.js").read_text("utf-8")
@@ -28,6 +29,7 @@ _ENVIRONMENT.filters |= {
     "number": wording.number,
     "rate": wording.rate,
     "share": wording.share,
+    "shortened": lambda text: shortened(text, "/status has all"),
 }
 
 
