@@ -21,16 +21,16 @@ log: Final = logging.getLogger("ringfence.lane")
 
 WAIT_UNUSUAL_S: Final = 10.0
 """A rebalance that takes longer than this to confirm an assignment is worth a warning."""
+_REOPENS: Final = (TopicChangedError, LimitsAgreedError, FolderUsableError)
+"""Nothing failed: the lane opens again because something may be used now, or has changed."""
 _EXPECTED: Final = (
+    *_REOPENS,
     TopicRecreatedError,
     ClusterWentBackError,
     KafkaError,
     OSError,
     TimeoutError,
-    TopicChangedError,
     ChangelogRecreatedError,
-    LimitsAgreedError,
-    FolderUsableError,
     TopicMissingError,
     LogStalledError,
     DamagedStoreError,
@@ -52,9 +52,13 @@ class Failures:
 
     def reason(self, error: BaseException) -> str:
         """What is repaired in one way is said in one, wherever it is found."""
-        if isinstance(error, TopicMissingError | TopicChangedError | ChangelogRecreatedError):
+        if isinstance(error, (TopicMissingError, ChangelogRecreatedError, *_REOPENS)):
             return str(error)
         return denied(self._opening.group_id, self._opening.address, error) or named(error)
+
+    def reopens(self, error: BaseException) -> bool:
+        """Whether the lane only opens again, and nothing failed."""
+        return isinstance(error, _REOPENS)
 
     def say(self, error: BaseException, delay: float, attempt: int) -> None:
         """Something failed ``attempt`` times in a row; it is tried again after ``delay`` seconds."""
@@ -63,6 +67,9 @@ class Failures:
             return
         if isinstance(error, NotOwnerError):
             self._say_waits(error)
+            return
+        if isinstance(error, _REOPENS):
+            log.info("lane %s opens again in %.1f s: %s", self._name, delay, error)
             return
         reason = self.reason(error)
         log.warning("lane %s retrying in %.1f s (attempt %d): %s", self._name, delay, attempt, reason)

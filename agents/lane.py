@@ -169,7 +169,7 @@ class Lane(Tenant[Ownership, Opened]):
     def note_usable_folder(self) -> None:
         """The lane's folder can be written again: a lane that keeps its files in memory opens anew."""
         if self._opened is not None and self._opening.table.in_memory:
-            self._doubt(FolderUsableError("the state folder can be used again: the lane opens anew"))
+            self._doubt(FolderUsableError("its folder can be written again, and it keeps its state there"))
 
     def _doubt(self, error: Exception) -> None:
         """Found between batches: why the lane must be opened anew, or not be open."""
@@ -287,7 +287,8 @@ class Lane(Tenant[Ownership, Opened]):
         delay = back_off(self._tenure.attempts + 1, BACKOFF_FIRST_S, BACKOFF_MAX_S)
         self._tenure.failed(time.monotonic() + delay, keeps=keeps)
         folder_fault = isinstance(error, StateFolderError)
-        self._set(LaneState.RETRYING, self._failures.reason(error), folder_fault=folder_fault)
+        state = LaneState.OPENING if self._failures.reopens(error) else LaneState.RETRYING
+        self._set(state, self._failures.reason(error), folder_fault=folder_fault)
         self._failures.say(error, delay, self._tenure.attempts)
 
     async def _read_held_again(self, opened: Opened) -> None:

@@ -90,9 +90,11 @@ class Opened:
     """As they were when the lane was opened."""
 
 
-def _store(restored: Restored) -> str:
-    """What its RocksDB was, for the log."""
-    return "kept" if restored.kept else "reused" if restored.reused else "new"
+def _store(restored: Restored, table: LaneTable) -> str:
+    """Name the state of a RocksDB for the log. Its files may be in memory."""
+    if table.in_memory:
+        return "in memory, not on disk"
+    return f"RocksDB {'kept' if restored.kept else 'reused' if restored.reused else 'new'}"
 
 
 class Opening:
@@ -356,8 +358,8 @@ class Opening:
         bounds = ChangelogBounds(start, end, facts.delete_retention_s)
         _, restored = await self.table.open(self._readers, self.changelog, self.partition, bounds)
         log.info(
-            "lane %s restored before it is ours: %d changelog records in %.2f s (RocksDB %s)",
-            self.name, restored.records, restored.seconds, _store(restored),
+            "lane %s restored before it is ours: %d changelog records in %.2f s (%s)",
+            self.name, restored.records, restored.seconds, _store(restored, self.table),
         )  # fmt: skip
         return restored
 
@@ -392,9 +394,9 @@ class Opening:
     def _say_open(self, restored: Restored, next_offset: int) -> None:
         ring = self.table.ring
         covered = self.table.seconds_covered()
-        store = _store(restored)
+        store = _store(restored, self.table)
         log.info(
-            "lane %s open: %d changelog records restored in %.2f s (RocksDB %s), ring %d of %d%s, next offset %d",
+            "lane %s open: %d changelog records restored in %.2f s (%s), ring %d of %d%s, next offset %d",
             self.name, restored.records, restored.seconds, store, len(ring),
             ring.capacity, "" if covered is None else f" covering {covered:.0f} s", next_offset,
         )  # fmt: skip

@@ -13,7 +13,7 @@ NOT_READY: Final = "not ready: "
 _LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) [A-Z]+ +ringfence\.\w+: (.*)")
 _ASSIGNED: Final = re.compile(r"assigned (\d+) lanes: (.*)")
 _OPEN: Final = re.compile(
-    r"lane (\S+) open: (\d+) changelog records restored in ([\d.]+) s \(RocksDB (\w+)\)"
+    r"lane (\S+) open: (\d+) changelog records restored in ([\d.]+) s \((?:RocksDB )?(\w+)[^)]*\)"
 )
 _CLOSED: Final = re.compile(r"lane (\S+) closed at offset (\d+)")
 
@@ -77,7 +77,7 @@ def last(found: Iterable[Event], beginning: str, after: float) -> float | None:
 def opened(found: Iterable[Event], after: float) -> dict[str, Opened]:
     """The last opening of each lane after the moment."""
     return {
-        match[1]: Opened(each.moment, int(match[2]), float(match[3]), match[4] != "new")
+        match[1]: Opened(each.moment, int(match[2]), float(match[3]), match[4] not in {"new", "in"})
         for each in found
         if each.moment >= after and (match := _OPEN.match(each.text))
     }

@@ -208,6 +208,8 @@ def test_read_only_at_the_start(scene: Scene) -> None:
     _go_on(scene)
     scene.exact()
 
+    (opened,) = [each for each in log.splitlines() if f"lane {scene.lane} open: " in each]
+    assert "(in memory, not on disk)" in opened
     assert nemesis.struck == 1
     assert str(scene.folder) in reason
     assert "app.data_dir" in reason

@@ -1,0 +1,67 @@
+"""Log lines of a lane: errors are warnings, and good news is not."""
+
+import logging
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from agents.lane import Lane, LaneState
+from agents.lanes import Lanes
+from agents.opening import LimitsAgreedError, TopicChangedError, _store
+from agents.state_folder import FolderUsableError
+from bench.worker_log import events, opened
+from ringfence_kafka.config.load import validate
+from tables.table import LaneTable, Restored, TableOptions
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> Lane:
+    """One that was never open."""
+    app = {"id": "rf", "data_dir": str(tmp_path)}
+    settings = validate({"app": app, "addresses": [{"name": "orders"}]})
+    return Lane(Lanes(settings, cast("Any", None))._opening(("orders", 0)))
+
+
+@pytest.mark.parametrize("kind", [FolderUsableError, LimitsAgreedError, TopicChangedError])
+async def test_good_news_is_no_warning(
+    lane: Lane, caplog: pytest.LogCaptureFixture, kind: type[Exception]
+) -> None:
+    """A lane that opens again because something may be used has not failed: no class of an error, and no warning."""
+    caplog.set_level(logging.INFO)
+    lane._failed(kind("its folder can be written again"))
+    (line,) = caplog.records
+
+    assert line.levelno == logging.INFO
+    assert line.getMessage().startswith("lane orders-0 opens again in ")
+    assert line.getMessage().endswith(" s: its folder can be written again")
+    assert (lane.state, lane.reason) == (LaneState.OPENING, "its folder can be written again")
+
+
+async def test_errors_are_warnings(lane: Lane, caplog: pytest.LogCaptureFixture) -> None:
+    """All else is tried again, and says so."""
+    lane._failed(TimeoutError())
+    (line,) = caplog.records
+
+    assert line.levelno == logging.WARNING
+    assert line.getMessage().startswith("lane orders-0 retrying in ")
+    assert lane.state is LaneState.RETRYING
+
+
+@pytest.mark.parametrize(
+    ("in_memory", "restored", "said"),
+    [
+        (True, Restored(5, 0.1, reused=False), "in memory, not on disk"),
+        (False, Restored(5, 0.1, reused=False), "RocksDB new"),
+        (False, Restored(0, 0.1, reused=True), "RocksDB reused"),
+    ],
+)
+def test_where_a_lane_is_restored(tmp_path: Path, *, in_memory: bool, restored: Restored, said: str) -> None:
+    """Nothing new lies on the disk of a lane whose files are in memory. The bench reads the line in either case."""
+    table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
+    table.keep_in_memory(in_memory)
+    assert _store(restored, table) == said
+    line = f"2026-01-01 00:00:00,000 INFO ringfence.lane: lane orders-0 open: 5 changelog records restored in 0.10 s ({said}), ring"
+    (event,) = found = events(line)
+
+    assert opened(found, 0.0) == {"orders-0": (event.moment, 5, 0.1, restored.reused)}
