@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from app.asking import confirmed
+from app.verbs import group_inventory
 from app.verbs.send import DELIVERY_LIMIT_S, client_options, producer_options
 from conf.progress import reading
 from ringfence_client import progress, record
@@ -71,8 +72,11 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
             f"consumer group {group} has redriven messages that it has not handled ({where}), and their dead letters are settled: nothing was "
             "done. Start a consumer of the group to handle them, or run this again with --discard-redriven"
         )
+    with reading("what is unfinished"):
+        unfinished = asyncio.run(group_inventory.read(settings, group))
     confirmed(
-        f"Forget consumer group {group}: its progress in {len(kept)} records, and its offsets? A consumer of that name begins as a new one",
+        f"Forget consumer group {group}: its progress in {len(kept)} records, and its offsets? It has {unfinished}. The dead letters stay. A "
+        "consumer of that name begins as a new one",
         yes=yes,
     )
     _write_tombstones(settings, kept)
@@ -81,7 +85,7 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
         click.echo(f"nothing is kept of consumer group {group}: check the name (ringfence consumers show)")
         return NOTHING_KEPT
     click.echo(
-        f"forgot consumer group {group}: {len(kept)} progress records{' and its offsets' if offsets else ''}"
+        f"forgot consumer group {group}: {len(kept)} progress records{' and its offsets' if offsets else ''}; it had {unfinished}"
     )
     return 0
 
