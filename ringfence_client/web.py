@@ -24,6 +24,7 @@ from ringfence_client.metrics import ConsumerMetrics
 from ringfence_kafka import runs
 from ringfence_kafka.errors import PrerequisiteError, named
 from ringfence_kafka.log_reader import LogStalledError
+from ringfence_kafka.throttling import THROTTLED
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -126,6 +127,7 @@ class _Pages:
             },
             "left_behind": consumer.dispatcher.runs.left_behind,
             "counts": dict(consumer.dispatcher.counts),
+            "throttled": THROTTLED.recent(),
             "memory": {"buffered_bytes": consumer.memory.buffered, "limit_bytes": consumer.memory.bytes_max},
         }
         return web.json_response(report, status=200 if ready else 503)

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final
 
 from aiokafka.conn import AIOKafkaConnection
@@ -11,6 +12,8 @@ from prometheus_client.core import CounterMetricFamily, Metric
 log = logging.getLogger("ringfence.kafka")
 
 REPEAT_AFTER_S: Final = 60.0
+RECENT_S: Final = 60.0
+"""For status."""
 _QUOTAS: Final = {"Fetch": "consumer_byte_rate", "Produce": "producer_byte_rate"}
 """API → the quota that most often limits it; others are limited by ``request_percentage`` or ``controller_mutation_rate``."""
 _handle_frame: Final = AIOKafkaConnection._handle_frame  # noqa: SLF001 - no public place sees all answers
@@ -22,6 +25,8 @@ class ThrottleLog:
     def __init__(self) -> None:
         self.total_ms: Counter[str] = Counter()
         """Milliseconds by API, since the process began."""
+        self._by_second: dict[int, Counter[str]] = {}
+        """Milliseconds by API, of the last minute."""
         self._told_ms: Counter[str] = Counter()
         self._told_at = float("-inf")
 
@@ -35,17 +40,33 @@ class ThrottleLog:
         """
         self.total_ms[api] += throttled_ms
         now = time.monotonic()
+        self._by_second.setdefault(int(now), Counter())[api] += throttled_ms
+        self._forget(now)
         if now - self._told_at < REPEAT_AFTER_S:
             return
         more = self.total_ms - self._told_ms
         self._told_at, self._told_ms = now, self.total_ms.copy()
         spent = ", ".join(f"{each} {ms / 1000:.1f} s" for each, ms in more.most_common())
-        names = dict.fromkeys(_QUOTAS.get(each, "request_percentage") for each in more)
         log.warning(
             "brokers throttle client.id %s (%s since the last such line): a quota holds messages back, and none is lost; raise %s of its "
             "user or client.id with kafka-configs, or leave it and expect the lag to grow",
-            client_id, spent, " or ".join(names),
+            client_id, spent, quotas(more),
         )  # fmt: skip
+
+    def recent(self) -> dict[str, float]:
+        """Return the seconds of the last minute for which brokers delayed this process, by API."""
+        self._forget(time.monotonic())
+        total: Counter[str] = sum(self._by_second.values(), Counter())
+        return {api: ms / 1000 for api, ms in sorted(total.items())}
+
+    def _forget(self, now: float) -> None:
+        for each in [each for each in self._by_second if each < now - RECENT_S]:
+            del self._by_second[each]
+
+
+def quotas(apis: Iterable[str]) -> str:
+    """Name the quotas that limit these requests."""
+    return " or ".join(dict.fromkeys(_QUOTAS.get(each, "request_percentage") for each in apis))
 
 
 THROTTLED: Final = ThrottleLog()

@@ -8,7 +8,7 @@ from typing import Any, Final
 import aiohttp
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from app.status.lanes import ask, memory
+from app.status.lanes import ask, memory, throttled
 from app.status.model import Consumers, Share
 from app.verbs import consumers as leases
 from app.verbs.consumers import LeaseRow
@@ -137,6 +137,7 @@ def _consumers(
         list(dict.fromkeys(faults)),
         left,
         silent,
+        throttled=throttled(healths.values()),
         **memory(healths.values()),
     )
 

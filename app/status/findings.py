@@ -4,7 +4,7 @@ What stands comes first. A state that passes by itself, such as a rebalance or a
 messages have waited for longer than it may take.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from agents.lane_rules import OWN_FILE
@@ -13,6 +13,7 @@ from app.status.causes import Problem, merged, named
 from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
 from app.status.wording import age, count, waiting
 from ringfence_kafka.foreign_members import WAY_OUT
+from ringfence_kafka.throttling import quotas
 from ringfence_kafka.transaction import feature
 
 PASSES_S: Final = 60.0
@@ -108,8 +109,17 @@ def _worker(status: Status, worker: Worker) -> Iterator[_Told]:
         what = f"{worker.state_folder}{f'; {waiting(offsets)}' if offsets else ''}"
         stands = bool(waits) or not worker.lanes_in_memory
         yield _Told(what, f"look at {worker.host}", "", stands=stands)
+    if worker.throttled:
+        yield _quota(worker.throttled)
     for fault in worker.faults:
         yield _Told(fault, "", _CHECK, stands=True)
+
+
+def _quota(throttled: Mapping[str, float]) -> _Told:
+    """Name the requests and not their seconds, so that workers with one quota are one finding."""
+    what = f"brokers delay {' and '.join(throttled)} requests: a quota holds messages back, and none is lost"
+    do = f"raise {quotas(throttled)} of the user or client.id that the log names, or expect the lag to grow"
+    return _Told(what, do, "", stands=False)
 
 
 def _address(status: Status, address: Address) -> Iterator[Finding]:
@@ -223,6 +233,9 @@ def _consumers(consumers: Consumers) -> Iterator[Finding]:
     for fault in consumers.faults:
         do = WAY_OUT if "foreign member" in fault else ""
         yield Finding(where, fault, do, _who(consumers), stands=True)
+    if consumers.throttled:
+        told = _quota(consumers.throttled)
+        yield Finding(where, told.what, told.do, told.command, told.stands)
     if consumers.left_behind:
         what = f"{count(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them"
         do = "fix the handler; this lets a group go on without it"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -81,6 +82,7 @@ def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None, silent
         state_folder=str((answer or {}).get("state_folder", "")),
         lanes_in_memory=[str(each) for each in (answer or {}).get("lanes_in_memory", ())],
         unheard=silent,
+        throttled=throttled([answer or {}]),
         limits=dict((answer or {}).get("limits") or {}),
         **memory([answer or {}]),
     )
@@ -91,6 +93,14 @@ def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     told = [each["memory"] for each in answers if each.get("memory")]
     sums = {key: sum(int(each[name]) for each in told) for key, name in _MEMORY.items()}
     return sums if told else {}
+
+
+def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds of the last minute for which brokers delayed them, by request."""
+    found: Counter[str] = Counter()
+    for each in answers:
+        found.update(each.get("throttled") or {})
+    return dict(found)
 
 
 async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | None:

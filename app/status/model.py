@@ -111,6 +111,8 @@ class Worker:
     buffered_bytes: int | None = None
     """Memory of messages that are under way; None = it does not tell."""
     buffer_limit_bytes: int | None = None
+    throttled: dict[str, float] = field(default_factory=dict)
+    """Seconds of the last minute for which brokers delayed it because of a quota, by request."""
     limits: dict[str, list[str]] = field(default_factory=dict)
     """Address → each disagreement of live workers on a limit, as the worker sees it."""
 
@@ -178,6 +180,8 @@ class Consumers:
     buffered_bytes: int | None = None
     """Memory of messages that are under way, of all its consumers that tell it; None = none does."""
     buffer_limit_bytes: int | None = None
+    throttled: dict[str, float] = field(default_factory=dict)
+    """Seconds of the last minute for which brokers delayed its consumers because of a quota, by request."""
 
     @property
     def lag(self) -> int | None:

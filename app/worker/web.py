@@ -13,6 +13,7 @@ from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from app.worker.spacing import Spacing
+from ringfence_kafka.throttling import THROTTLED
 from ringfence_kafka.watch import BrokerWatch
 
 
@@ -58,6 +59,7 @@ def register(
             "state_folder": lanes.state_folder.fault,
             "lanes_in_memory": lanes.in_memory,
             "unassigned": lanes.unassigned,
+            "throttled": THROTTLED.recent(),
             "faults": lanes.faults.by_address,
             "limits": lanes.agreement.by_address,
         }

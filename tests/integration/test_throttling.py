@@ -2,6 +2,7 @@
 
 import logging
 import subprocess
+import time
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -61,6 +62,10 @@ async def test_a_quota_is_named(
     registry = CollectorRegistry()
     registry.register(_Throttled())
 
+    assert throttling.THROTTLED.recent()["Fetch"] > 0
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 2 * throttling.RECENT_S)
+    assert throttling.THROTTLED.recent() == {}
     (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert line.startswith(f"brokers throttle client.id {CLIENT_ID} (Fetch ")
     assert "raise consumer_byte_rate of its user or client.id" in line

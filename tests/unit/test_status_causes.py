@@ -148,6 +148,23 @@ def test_workers_with_one_cause() -> None:
     assert (topic.where, topic.what) == ("workers w1, w2", "address orders: no topic")
 
 
+def test_a_quota_is_a_note() -> None:
+    """Brokers that delay two workers and a consumer: a note for each group, with the quotas, and the seconds for programs."""
+    workers = [replace(_worker(throttled={"Fetch": 1.5, "Produce": 2}), name=each) for each in ("w1", "w2")]
+    group = replace(STATUS.consumers[0], throttled=lanes.throttled([{"throttled": {"Fetch": 2.5}}, {}] * 2))
+    status = replace(STATUS, workers=workers, consumers=[group])
+    of_workers, of_consumers = findings(status)
+
+    assert (of_workers.where, of_consumers.where) == ("workers w1, w2", "billing at orders")
+    assert not of_workers.stands
+    assert of_workers.what.startswith("brokers delay Fetch and Produce requests: a quota")
+    assert "raise consumer_byte_rate or producer_byte_rate of" in of_workers.do
+    assert "raise consumer_byte_rate of" in of_consumers.do
+    document = verb.as_document(status, [])
+    assert document["workers"][0]["throttled"] == {"Fetch": 1.5, "Produce": 2}
+    assert document["consumers"][0]["throttled"] == {"Fetch": 5.0}
+
+
 def test_partitions_with_one_cause() -> None:
     """Partitions that no consumer was given are one finding, and of many only some are named."""
     status = with_share(lag=5, state="none", holder=None, head_age_seconds=61.0)
