@@ -106,7 +106,10 @@ def _worker(status: Status, worker: Worker) -> Iterator[_Told]:
             if lane.worker == worker.name and lane.folder_fault
         ]
         offsets = sum(lane.waiting or 0 for lane in waits)
-        what = f"{worker.state_folder}{f'; {waiting(offsets)}' if offsets else ''}"
+        what = worker.state_folder
+        if waits and worker.lanes_in_memory:
+            what += f"; {named('lane', worker.lanes_in_memory)} in memory"
+        what += f"; {waiting(offsets)}" if offsets else ""
         stands = bool(waits) or not worker.lanes_in_memory
         yield _Told(what, f"look at {worker.host}", "", stands=stands)
     if worker.throttled:

@@ -86,9 +86,11 @@ def test_some_lanes_wait() -> None:
     waits = replace(address.lanes[1], state="retrying", folder_fault=True)
     both = [replace(address, lanes=[address.lanes[0], each]) for each in (address.lanes[1], waits)]
 
-    assert [
-        [each.stands for each in findings(replace(STATUS, workers=[worker], addresses=[one]))] for one in both
-    ] == [[False], [True]]
+    statuses = [replace(STATUS, workers=[worker], addresses=[one]) for one in both]
+    [[note], [standing]] = map(findings, statuses)
+
+    assert (note.stands, standing.stands) == (False, True)
+    assert standing.what == "no space; lane orders-0 in memory"
 
 
 def test_a_long_text_is_shortened() -> None:
