@@ -1,12 +1,15 @@
 """Problems with one cause become one finding that names all that it keeps from working. Pure."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from app.status.model import Finding
 from app.status.wording import waiting
+from ringfence_kafka.throttling import quotas
 
-SHOWN_MAX = 4
+PASSES_S: Final = 60.0
+"""Rebalances, openings, leases that run out and first attempts are over by then."""
+SHOWN_MAX: Final = 4
 """Names in a finding; the rest is counted."""
 
 
@@ -43,3 +46,10 @@ def named(kind: str, names: list[str]) -> str:
     more = len(names) - SHOWN_MAX
     plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
     return f"{plural} {', '.join(names[:SHOWN_MAX])}{f' and {more} more' if more > 0 else ''}"
+
+
+def quota(throttled: Mapping[str, float]) -> tuple[str, str]:
+    """What a quota does, and what helps. It names no seconds, so that workers with one quota are one finding."""
+    what = f"brokers delay {' and '.join(throttled)} requests: a quota holds messages back, and none is lost"
+    do = f"raise {quotas(throttled)} of the user or client.id that the log names, or expect the lag to grow"
+    return what, do

@@ -57,3 +57,10 @@ def share(value: float | None) -> str:
     if value is None:
         return ""
     return "< 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"  # noqa: PLR2004
+
+
+def quoted(name: str) -> str:
+    """A name as a shell and the verbs take it."""
+    if name.replace("-", "").replace("_", "").replace(".", "").isalnum() and not name.startswith("-"):
+        return name
+    return "'" + name.replace("'", "'\\''") + "'"

@@ -45,7 +45,11 @@ MUTANTS: Final = (
     Mutant(
         "status-failing-never-stands",
         "A group that fails for hours is a note for ever.",
-        (Patch(_FINDINGS, "stands=share.failing_seconds > PASSES_S", "stands=False"),),
+        (
+            Patch(
+                "app/status/consumer_findings.py", "stands=share.failing_seconds > PASSES_S", "stands=False"
+            ),
+        ),
         f"{_TESTS}::test_failing",
     ),
     Mutant(

@@ -11,10 +11,11 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 from rich.console import Console
 
 from app.status import consuming, page, verb, wording
-from app.status.findings import findings, quoted
+from app.status.findings import findings
 from app.status.lanes import memory
 from app.status.model import NOBODY, OPEN, UNKNOWN, Finding, Status
 from app.status.show import document
+from app.status.wording import quoted
 from app.verbs.consumers import LeaseRow
 from ringfence_kafka import members
 from ringfence_kafka.errors import named
