@@ -53,6 +53,24 @@ MUTANTS: Final = (
         f"{_TESTS}::test_failing",
     ),
     Mutant(
+        "status-finished-messages-wait",
+        "What a consumer has finished out of order is named as waiting.",
+        (Patch("app/verbs/consumers.py", "return lag - finished + len(progress.again)", "return lag"),),
+        "tests/integration/test_status_waiting.py::test_finished_messages_do_not_wait",
+    ),
+    Mutant(
+        "status-disk-told-by-lane",
+        "A full disk under a thousand lanes is a thousand things to act on.",
+        (Patch(_FINDINGS, "    if lane.folder_fault:\n", "    if not reason:\n"),),
+        "tests/unit/test_status_causes.py::test_one_disk_is_one_problem",
+    ),
+    Mutant(
+        "status-lanes-in-memory-stand",
+        "A worker whose lanes work in memory wakes somebody.",
+        (Patch(_FINDINGS, "bool(waits) or not worker.lanes_in_memory", "True"),),
+        "tests/unit/test_status_causes.py::test_lanes_in_memory",
+    ),
+    Mutant(
         "status-refused-lane-passes-by-itself",
         "A lane that waits for somebody is told as one that is about to open.",
         (Patch(_FINDINGS, 'elif lane.state == "refused":', 'elif lane.state == "refuse":'),),

@@ -48,9 +48,11 @@ async def test_one_disk_is_one_problem() -> None:
         assert not await folder.failed(name, path, 1, error)
         reasons[name] = {"state": "retrying", "reason": str(error), "folder_fault": True}
     worker = _worker(state_folder=folder.fault, lanes=reasons)
-    status = with_lanes(state="retrying", lag=2, folder_fault=True)
-    (found,) = findings(replace(status, workers=[worker]))
+    status = with_lanes(state="retrying", lag=2, folder_fault=True, reason="StateFolderError: no space")
+    told = findings(replace(status, workers=[worker]))
 
+    assert len(told) == 1, told
+    (found,) = told
     assert (found.where, found.stands, found.do) == ("worker w1", True, "look at 10.0.0.1")
     assert found.what.startswith(
         f"lanes orders-0, orders-1, orders-2: 3 folders in /data/w1 cannot be written: IO error: {NO_SPACE}"
