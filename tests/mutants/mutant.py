@@ -30,8 +30,6 @@ class Mutant:
     """Pytest's node ID of the test that fails: the fastest that does."""
     also: tuple[str, ...] = ()
     """More tests that fail, each by itself."""
-    harmless: str = ""
-    """Why nothing comes of it in the product as it is: its test holds a part to its contract, and no whole can be wrong."""
     native: bool = False
     """It is in the core, or in what only works with it: built anew, and run on. All others are run in Python alone."""
 

@@ -1,22 +1,27 @@
-"""Bugs in how a lane is opened: fence, membership, restore, ``next``."""
+"""Bugs in how a lane is opened: membership, fence, restore, the next offset."""
 
 from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
+_LANES: Final = "agents/lanes.py"
 _OPENING: Final = "agents/opening.py"
-_OPENING_TESTS: Final = "tests/integration/test_lane_opening.py"
-_STAYS_TESTS: Final = "tests/integration/test_lane_stays.py"
-_AFTER_THE_FENCE: Final = f"{_OPENING_TESTS}::test_next_and_state_are_read_after_the_fence"
+_TABLE: Final = "tables/table.py"
+_FOREIGN_CHANGELOG_TESTS: Final = "tests/integration/test_foreign_changelog.py"
+_LANE_OPENING_TESTS: Final = "tests/integration/test_lane_opening.py"
+_LANE_PATH_TESTS: Final = "tests/integration/test_lane_path.py"
+_LANE_RULES_TESTS: Final = "tests/integration/test_lane_rules.py"
+_LANE_STAYS_TESTS: Final = "tests/integration/test_lane_stays.py"
+_AFTER_THE_FENCE: Final = f"{_LANE_OPENING_TESTS}::test_next_and_state_are_read_after_the_fence"
+_RESTORED: Final = "            epoch, restored = await self._restored_table(producer, facts)\n"
+_BEGUN: Final = "            await self._begin(cursors, ownership)\n"
+_CURSORS_MADE: Final = f"{_BEGUN}        except BaseException as error:\n"
 _FENCE: Final = """\
             await reach("before-fence", self.name)
             await producer.fence(FENCE_LIMIT_S)
             await reach("after-fence", self.name)
             await self._confirm(ownership)
 """
-_RESTORED: Final = "            epoch, restored = await self._restored_table(producer, facts)\n"
-_BEGUN: Final = "            await self._begin(cursors, ownership)\n"
-_CURSORS_MADE: Final = f"{_BEGUN}        except BaseException as error:\n"
 _KNOWN: Final = "            known = [each for each in (committed, recorded) if each is not None]\n"
 
 MUTANTS: Final = (
@@ -30,7 +35,7 @@ MUTANTS: Final = (
                 'self._transactional_id = f"{wire.transactional_id(app_id, address.name, partition)}-{id(self)}"',
             ),
         ),
-        f"{_OPENING_TESTS}::test_fence_ends_an_idle_owner",
+        f"{_LANE_OPENING_TESTS}::test_fence_ends_an_idle_owner",
     ),
     Mutant(
         "fence-after-restore",
@@ -70,13 +75,13 @@ MUTANTS: Final = (
         "opening-does-not-rewind",
         "What came between two openings was dropped, and its records wait until later ones come.",
         (Patch(_OPENING, _BEGUN, ""),),
-        "tests/integration/test_lane_path.py::test_what_came_while_closed_is_fetched_again",
+        f"{_LANE_PATH_TESTS}::test_what_came_while_closed_is_fetched_again",
     ),
     Mutant(
         "committed-offset-ignored",
         "Where the changelog was lost the group's offset no longer counts, and all of the input is repeated.",
         (Patch(_OPENING, _KNOWN, _KNOWN.replace("(committed, recorded)", "(recorded,)")),),
-        f"{_OPENING_TESTS}::test_lost_changelog_repeats_nothing",
+        f"{_LANE_OPENING_TESTS}::test_lost_changelog_repeats_nothing",
     ),
     Mutant(
         "changelog-offset-ignored",
@@ -94,13 +99,13 @@ MUTANTS: Final = (
                 "        facts =",
             ),
         ),
-        f"{_OPENING_TESTS}::test_no_member_no_fence",
+        f"{_LANE_OPENING_TESTS}::test_no_member_no_fence",
     ),
     Mutant(
         "membership-unchecked-after-fence",
         "Who lost the lane while it fenced works on in it.",
         (Patch(_OPENING, f"            await self._confirm(ownership)\n{_RESTORED}", _RESTORED),),
-        f"{_OPENING_TESTS}::test_membership_lost_during_the_fence",
+        f"{_LANE_OPENING_TESTS}::test_membership_lost_during_the_fence",
     ),
     Mutant(
         "membership-believed",
@@ -124,34 +129,22 @@ MUTANTS: Final = (
                 "_READ_COMMITTED",
             ),
         ),
-        f"{_OPENING_TESTS}::test_restore_reaches_the_high_watermark",
+        f"{_LANE_OPENING_TESTS}::test_restore_reaches_the_high_watermark",
     ),
     Mutant(
         "restore-not-awaited",
         "The lane works while its ring is still being read: resends are accepted meanwhile.",
         (
-            Patch("tables/table.py", "import logging\n", "import asyncio\nimport logging\n"),
+            Patch(_TABLE, "import logging\n", "import asyncio\nimport logging\n"),
             Patch(
-                "tables/table.py",
+                _TABLE,
                 "await log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)",
                 "self.reading = asyncio.create_task(\n"
                 "            log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)\n"
                 "        )",
             ),
         ),
-        "tests/integration/test_lane_path.py::test_crash_after_the_commit_repeats_nothing",
-    ),
-    Mutant(
-        "restore-skipped",
-        "A batch that was committed and never reached RocksDB is forgotten.",
-        (
-            Patch(
-                "tables/table.py",
-                "await log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)",
-                "await log_reader.read(kafka, topic, partition, high_watermark, high_watermark, consume, take)",
-            ),
-        ),
-        "tests/integration/test_lane_path.py::test_crash_after_the_commit_repeats_nothing",
+        f"{_LANE_PATH_TESTS}::test_crash_after_the_commit_repeats_nothing",
     ),
     Mutant(
         "partition-counts-not-compared",
@@ -163,26 +156,14 @@ MUTANTS: Final = (
                 "counts.get(topic, before) < before",
             ),
         ),
-        f"{_OPENING_TESTS}::test_changed_partition_count_refuses",
+        f"{_LANE_OPENING_TESTS}::test_changed_partition_count_refuses",
     ),
     Mutant(
         "foreign-changelog-unnoticed",
         "Two applications whose names meet read each other's rings, and fence each other for ever.",
         (Patch("tables/restore.py", "    if theirs != (app, address):\n", "    if theirs == (app, ''):\n"),),
-        "tests/integration/test_foreign_changelog.py::test_names_that_meet",
-        ("tests/integration/test_foreign_changelog.py::test_verbs",),
-    ),
-    Mutant(
-        "refused-fences-again",
-        "A lane that is not to be opened asks for it with a fence each time, and its true owner never comes to rest.",
-        (
-            Patch(
-                _OPENING,
-                "        if self._doubtful:\n",
-                "        if not self._doubtful and self._doubtful:\n",
-            ),
-        ),
-        "tests/integration/test_foreign_changelog.py::test_names_that_meet",
+        f"{_FOREIGN_CHANGELOG_TESTS}::test_names_that_meet",
+        (f"{_FOREIGN_CHANGELOG_TESTS}::test_verbs",),
     ),
     Mutant(
         "recreated-input-unnoticed",
@@ -194,32 +175,19 @@ MUTANTS: Final = (
                 'if meta and meta.topic_ids.get(topic) == "":',
             ),
         ),
-        f"{_OPENING_TESTS}::test_recreated_input_begins_anew",
-    ),
-    Mutant(
-        "started-while-it-runs",
-        "A lane is given another assignment in the middle of its work under the last one.",
-        (
-            Patch(
-                "agents/lane.py",
-                "        if not self._standing.is_set():\n            raise AssertionError",
-                "        if self._task is None and self._kept:\n            raise AssertionError",
-            ),
-        ),
-        f"{_OPENING_TESTS}::test_predecessor_must_be_closed",
-        harmless="an assignment has all lanes stand still before it starts any, and nothing else has one run",
+        f"{_LANE_OPENING_TESTS}::test_recreated_input_begins_anew",
     ),
     Mutant(
         "assigned-without-closing",
         "An assignment that follows another without a revocation meets lanes that still run.",
         (
             Patch(
-                "agents/lanes.py",
+                _LANES,
                 "            await self._suspend()  # a lost generation",
                 "            # a lost generation",
             ),
         ),
-        f"{_OPENING_TESTS}::test_assignment_closes_what_ran",
+        f"{_LANE_OPENING_TESTS}::test_assignment_closes_what_ran",
     ),
     Mutant(
         "regained-unconfirmed",
@@ -231,19 +199,7 @@ MUTANTS: Final = (
                 "        topic_ids = await self._input_ids(opened)\n",
             ),
         ),
-        f"{_STAYS_TESTS}::test_not_confirmed",
-    ),
-    Mutant(
-        "regained-unasked",
-        "A lane that stays begins with the next batch, whatever is known of its assignment and of what was fetched before.",
-        (
-            Patch(
-                "ringfence_kafka/tenure.py",
-                "Step.WORK if self._held_by is self.right else Step.REGAIN",
-                "Step.WORK",
-            ),
-        ),
-        f"{_STAYS_TESTS}::test_goes_on_as_it_is",
+        f"{_LANE_STAYS_TESTS}::test_not_confirmed",
     ),
     Mutant(
         "regained-in-another-topic",
@@ -255,32 +211,14 @@ MUTANTS: Final = (
                 "            assert cursor\n",
             ),
         ),
-        f"{_STAYS_TESTS}::test_input_created_again_in_between",
-    ),
-    Mutant(
-        "opening-keeps-its-producer",
-        "A rebalance ends an opening that reads its batch again, and a producer with its connections is left behind.",
-        (
-            Patch(
-                "agents/lane.py",
-                "        async with opened.producer.kept():\n",
-                "        async with asyncio.timeout(None):\n",
-            ),
-        ),
-        f"{_STAYS_TESTS}::test_suspended_while_it_reads_its_batch_again",
-    ),
-    Mutant(
-        "failed-and-gone-on-with",
-        "What was refused once is gone on with: a fenced lane never opens again.",
-        (Patch("ringfence_kafka/tenure.py", "        if not keeps and ", "        if keeps and "),),
-        "tests/unit/test_tenure.py::test_competing_processes",
+        f"{_LANE_STAYS_TESTS}::test_input_created_again_in_between",
     ),
     Mutant(
         "half-a-lane",
         "A lane whose forward partition another worker has is opened in both.",
         (
             Patch(
-                "agents/lanes.py",
+                _LANES,
                 "                if not missing:\n",
                 "                if (topic, number) not in missing:\n",
             ),
@@ -288,15 +226,27 @@ MUTANTS: Final = (
         "tests/integration/test_rings.py::test_half_a_lane_is_not_opened",
     ),
     Mutant(
-        "clear-without-fence",
-        "The running worker overwrites the new floor with its own, and what was cleared is known again.",
+        "other-rules-open-the-lane",
+        "A worker with an older file judges by it, and different messages are dropped as duplicates.",
+        (Patch(_OPENING, "            await self._require_rules(self.table.meta)\n", ""),),
+        f"{_LANE_RULES_TESTS}::test_a_record_without_rules_gets_them",
+    ),
+    Mutant(
+        "one-worker-shrinks-rings",
+        "A ring takes over the limits of the file of whoever opens it, whatever other live workers state.",
+        (Patch(_OPENING, "limits = limits if unlike else self._own_limits", "limits = self._own_limits"),),
+        f"{_LANE_RULES_TESTS}::test_a_size_changes_when_all_live_workers_agree",
+    ),
+    Mutant(
+        "lanes-follow-anybody",
+        "Messages that a foreign consumer read while no worker ran are never accepted.",
         (
             Patch(
-                "app/verbs/owned_lane.py",
-                "            wire.transactional_id(settings.app.id, address.name, number),\n",
-                '            wire.transactional_id(settings.app.id, address.name, number) + "-clear",\n',
+                _OPENING,
+                "if noted is None or self._group_watch is None:",
+                "if noted is None or self._group_watch:",
             ),
         ),
-        "tests/integration/test_rings.py::test_clear_is_honoured_by_a_running_worker",
+        "tests/integration/test_foreign_members.py::test_a_foreign_consumer_while_no_worker_ran",
     ),
 )

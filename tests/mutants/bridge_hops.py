@@ -1,0 +1,110 @@
+"""Bugs in what a lane knows of the hops of bridges."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_JUDGING: Final = "agents/judging.py"
+_HOPS: Final = "tables/hops.py"
+_HOPS_MODEL_TESTS: Final = "tests/property/test_hops_model.py"
+_HOPS_TESTS: Final = "tests/unit/test_hops.py"
+_PATH_HOPS_TESTS: Final = "tests/unit/test_path_hops.py"
+_TABLE_HOPS_TESTS: Final = "tests/unit/test_table_hops.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "floor-over-all-ways",
+        "What is still on its detour when a later record confirms it is dropped: a silent loss.",
+        (
+            Patch(
+                _HOPS,
+                "offset < held.floor\n                or",
+                "offset < max(each.floor for each in ways.values())\n                or",
+            ),
+        ),
+        f"{_HOPS_TESTS}::test_floor_of_each_way",
+        (f"{_HOPS_MODEL_TESTS}::test_each_once_in_order",),
+    ),
+    Mutant(
+        "hops-noted-before-the-commit",
+        "A batch whose transaction failed is a duplicate of itself: a silent loss.",
+        (Patch(_HOPS, "former.copy()", "former"),),
+        f"{_HOPS_TESTS}::test_check_changes_nothing",
+        (f"{_HOPS_MODEL_TESTS}::test_each_once_in_order",),
+    ),
+    Mutant(
+        "hops-noted-only-if-accepted",
+        "A record whose ID was known passes when it is sent again after that ID was forgotten.",
+        (
+            Patch(
+                "agents/path.py",
+                "        return Outcome(\n            checked=checked,\n",
+                "        if Verdict.DUPLICATE in checked.verdicts:\n"
+                "            judged = judged._replace(changed={})\n"
+                "        return Outcome(\n            checked=checked,\n",
+            ),
+        ),
+        f"{_PATH_HOPS_TESTS}::test_noted_whatever_the_verdict",
+    ),
+    Mutant(
+        "known-hop-passes-with-an-id",
+        "What a bridge sends again passes where the ring has forgotten its ID.",
+        (
+            Patch(
+                _JUDGING,
+                "if offset in resent or crossings[offset].ids_ignored:",
+                "if crossings[offset].ids_ignored or (offset in resent and ids[number] is None):",
+            ),
+            Patch(
+                _JUDGING,
+                "            checked.verdicts[number] = Verdict.DUPLICATE\n",
+                "            if ids[number] is None:\n                checked.verdicts[number] = Verdict.DUPLICATE\n",
+            ),
+        ),
+        f"{_PATH_HOPS_TESTS}::test_known_hop_with_a_new_id",
+    ),
+    Mutant(
+        "refused-hops-not-noted",
+        "What a lane refused is refused again when its bridge sends it again, or accepted beside its open quarantine, and redriven besides.",
+        (
+            Patch(
+                "agents/refusing.py",
+                "offset: reason for offset, reason in refused.items() if offset not in noted",
+                "**refused",
+            ),
+        ),
+        f"{_PATH_HOPS_TESTS}::test_refused_is_noted",
+        (f"{_PATH_HOPS_TESTS}::test_refused_again",),
+    ),
+    Mutant(
+        "malformed-confirmation-believed",
+        "Who claims that everything is confirmed has everything of that bridge dropped.",
+        (Patch("agents/crossing.py", "    if confirmed > offset:\n", "    if confirmed < 0:\n"),),
+        f"{_PATH_HOPS_TESTS}::test_malformed",
+    ),
+    Mutant(
+        "hop-headers-not-stripped",
+        "The next bridge finds another one's hop on what it forwards, and consumers see headers that mean nothing to them.",
+        (
+            Patch(
+                "agents/emitter.py",
+                "wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_HOPS,",
+                "wire.HEADER_HOPS,",
+            ),
+        ),
+        f"{_PATH_HOPS_TESTS}::test_accepted_without_hops",
+    ),
+    Mutant(
+        "hops-not-in-the-changelog",
+        "A worker on another machine lets everything pass that bridges send again.",
+        (
+            Patch(
+                "tables/table.py",
+                "[*tombstones, *change.slots, *change.hops]",
+                "[*tombstones, *change.slots]",
+            ),
+        ),
+        f"{_TABLE_HOPS_TESTS}::test_restart_and_another_disk",
+        (f"{_TABLE_HOPS_TESTS}::test_whatever_happens",),
+    ),
+)

@@ -1,0 +1,170 @@
+"""Bugs in bridges: what is confirmed, sent again and forwarded to whom."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_LOAD: Final = "agents/bridge/load.py"
+_PARTITIONS: Final = "agents/bridge/partitions.py"
+_TRANSLATION: Final = "agents/bridge/translation.py"
+_BRIDGE_MODEL_TESTS: Final = "tests/property/test_bridge_model.py"
+_BRIDGE_LOAD_TESTS: Final = "tests/unit/test_bridge_load.py"
+_BRIDGE_MAPS_TESTS: Final = "tests/unit/test_bridge_maps.py"
+_BRIDGE_TRANSLATION_TESTS: Final = "tests/unit/test_bridge_translation.py"
+_BRIDGE_WINDOW_TESTS: Final = "tests/unit/test_bridge_window.py"
+_MODEL: Final = f"{_BRIDGE_MODEL_TESTS}::test_once_and_in_order"
+
+MUTANTS: Final = (
+    Mutant(
+        "bridge-commits-before-ack",
+        "A process that dies then has committed over messages that never arrived.",
+        (
+            Patch(
+                "agents/bridge/window.py",
+                "while self._cycles and not self._cycles[0].pending:",
+                "while self._cycles:",
+            ),
+        ),
+        f"{_BRIDGE_WINDOW_TESTS}::test_confirmed_by_acknowledgement_alone",
+        (f"{_BRIDGE_WINDOW_TESTS}::test_confirmed_in_order",),
+    ),
+    Mutant(
+        "bridge-confirms-what-is-sent",
+        "What went to quarantine or to another partition, and never arrived, is dropped where it comes at last: a silent loss.",
+        (
+            Patch(
+                _LOAD,
+                "headers = [*each.headers, (wire.HEADER_HOP, hop), *ours] if detection",
+                'headers = [*each.headers, (wire.HEADER_HOP, hop), (ours[0][0], b"%d" % each.offset), *ours[1:]] if detection',
+            ),
+        ),
+        f"{_BRIDGE_MODEL_TESTS}::test_taken_after_all",
+        (f"{_BRIDGE_MODEL_TESTS}::test_partitioner_changed",),
+    ),
+    Mutant(
+        "bridge-names-the-topic",
+        "A source that was deleted and created again has hops that the target knows: its new messages are dropped.",
+        (
+            Patch(
+                _LOAD,
+                "Source(self._plan.name, place.topic_id, number)",
+                'Source(self._plan.name, self._plan.source_topic.ljust(22, "_"), number)',
+            ),
+        ),
+        f"{_BRIDGE_LOAD_TESTS}::test_hop_and_confirmed",
+    ),
+    Mutant(
+        "bridge-next-batch-before-ack",
+        "A batch is lost, the next one arrives: groups lose their order.",
+        (
+            Patch(
+                "agents/bridge/life.py",
+                "            place = (each.topic, each.partition)\n",
+                "            place = (each.topic, each.partition, id(each))\n",
+            ),
+        ),
+        _MODEL,
+    ),
+    Mutant(
+        "bridge-gives-away-without-drain",
+        "What was under way is sent again by the next owner: nothing passes twice, and work is done twice.",
+        (
+            Patch(
+                "agents/bridge/bridge.py",
+                "                await self._flow.drain(life)\n                if self.window.busy:\n",
+                "                if self.window.busy:\n",
+            ),
+        ),
+        "tests/integration/test_bridge_troubles.py::test_partitions_change_hands",
+    ),
+    Mutant(
+        "bridge-steps-over-what-nothing-takes",
+        "Without a quarantine topic a message that the target does not take is lost in silence.",
+        (
+            Patch(
+                "agents/bridge/flow.py", "                self.window.cut(cycle, place, error.offset)\n", ""
+            ),
+        ),
+        "tests/unit/test_bridge_flow.py::test_what_nothing_takes_stops_its_partition_alone",
+    ),
+    Mutant(
+        "bridge-believes-clients-hops",
+        "A client keeps its message from members by a header.",
+        (
+            Patch(
+                _TRANSLATION,
+                "passed = ours.get(wire.HEADER_HOPS) if accepted or wire.HEADER_HOP in ours else None",
+                "passed = ours.get(wire.HEADER_HOPS)",
+            ),
+        ),
+        f"{_BRIDGE_TRANSLATION_TESTS}::test_hops_of_a_client",
+        (f"{_BRIDGE_TRANSLATION_TESTS}::test_a_forged_hop_keeps_nothing_back",),
+    ),
+    Mutant(
+        "bridge-echo",
+        "What came from a member goes back to it.",
+        (Patch(_TRANSLATION, "if self._member in members or len(members)", "if len(members)"),),
+        f"{_BRIDGE_TRANSLATION_TESTS}::test_no_echo",
+    ),
+    Mutant(
+        "bridge-goes-in-circles",
+        "What comes back goes on for ever where IDs do not count.",
+        (
+            Patch(
+                "agents/bridge/returning.py",
+                "if not self._forwards or turns >= TURNS_MAX:",
+                "if not self._forwards:",
+            ),
+        ),
+        "tests/unit/test_bridge_returning.py::test_ids_that_do_not_count",
+    ),
+    Mutant(
+        "bridge-strict-to-all",
+        "Each member gets every message.",
+        (
+            Patch(
+                _LOAD,
+                'if owner[f"{where}{each.offset}".encode() if each.key is None else each.key] == member',
+                "if member",
+            ),
+        ),
+        f"{_BRIDGE_LOAD_TESTS}::test_share",
+    ),
+    Mutant(
+        "bridge-map-changed-apart",
+        "Messages between where two members' bridges stand go to nobody or to two.",
+        (
+            Patch(
+                "agents/bridge/maps.py",
+                "if others or first is None or not all(",
+                "if first is None or not all(",
+            ),
+        ),
+        f"{_BRIDGE_MAPS_TESTS}::test_changed_apart",
+        (f"{_BRIDGE_MAPS_TESTS}::test_removed_member_counts",),
+    ),
+    Mutant(
+        "bridge-forgets-a-lost-end",
+        "A source that lost its end and has grown is forwarded, with offsets that the target knows: it drops what is new.",
+        (Patch("agents/bridge/begin.py", "if note.lost_end or reached", "if reached"),),
+        "tests/unit/test_bridge_begin.py::test_stands_until_somebody_acts",
+    ),
+    Mutant(
+        "bridge-recreated-at-latest",
+        "What came into a source that was created again beneath the bridge is never forwarded.",
+        (Patch(_PARTITIONS, "if present != self._state.first_topic_id:", "if not present:"),),
+        "tests/integration/test_bridge_sources.py::test_source_recreated_under_it",
+    ),
+    Mutant(
+        "bridges-follow-anybody",
+        "A bridge leaves out what a foreign consumer read in its group, with a lag of 0.",
+        (
+            Patch(
+                _PARTITIONS,
+                "        if not why:\n            return committed",
+                "        if why is not None:\n            return committed",
+            ),
+        ),
+        "tests/integration/test_foreign_members.py::test_a_foreign_consumer_while_no_bridge_ran",
+    ),
+)

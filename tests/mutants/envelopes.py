@@ -1,0 +1,108 @@
+"""Bugs in transactions: what of an envelope is decided, kept and written."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_EMITTER: Final = "agents/emitter.py"
+_PATH: Final = "agents/path.py"
+_RING: Final = "tables/ring.py"
+_PATH_ENVELOPES_TESTS: Final = "tests/unit/test_path_envelopes.py"
+_RING_UNITS_TESTS: Final = "tests/unit/test_ring_units.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "first-id-judged",
+        "A transaction whose second ID is known passes, and what that ID stood for comes twice.",
+        (
+            Patch(
+                _RING,
+                "            for each in unit:\n                sequence",
+                "            for each in unit[:1]:\n                sequence",
+            ),
+        ),
+        f"{_RING_UNITS_TESTS}::test_one_known_id_is_enough",
+    ),
+    Mutant(
+        "ignored-ids-added",
+        "What was new in an ignored transaction is taken for known, though nothing of it was ever accepted.",
+        (
+            Patch(
+                _RING,
+                "                continue\n            checked.verdicts.append(Verdict.ACCEPTED)\n",
+                "            else:\n                checked.verdicts.append(Verdict.ACCEPTED)\n",
+            ),
+        ),
+        f"{_RING_UNITS_TESTS}::test_one_known_id_is_enough",
+    ),
+    Mutant(
+        "foreign-id-not-apart",
+        "ID 7 of payments makes ID 7 of transfers a duplicate: a silent loss.",
+        (Patch("agents/unit.py", "else foreign_id(address, each)", "else each"),),
+        f"{_PATH_ENVELOPES_TESTS}::test_ids_of_other_addresses_are_apart",
+    ),
+    Mutant(
+        "written-though-a-part-is-too-large",
+        "All parts but the one that its topic does not take are accepted: the transaction is torn.",
+        (Patch(_EMITTER, "        if too_large:\n", "        if too_large and not outcome.units:\n"),),
+        f"{_PATH_ENVELOPES_TESTS}::test_part_too_large_for_its_topic",
+    ),
+    Mutant(
+        "malformed-burns-ids",
+        "What went to quarantine is known: the same transaction, written rightly, is dropped.",
+        (
+            Patch(
+                _PATH,
+                "            records, sources, ids, groups = refusing.without(gone, records, records, sources, ids, groups)\n",
+                "",
+            ),
+        ),
+        f"{_PATH_ENVELOPES_TESTS}::test_refused_whole",
+    ),
+    Mutant(
+        "list-of-addresses-ignored",
+        "Whoever may write to one input writes to every accepted topic, with the worker's rights.",
+        (
+            Patch(
+                "ringfence_kafka/config/settings.py",
+                "if each.name in address.transaction_addresses)",
+                "if each.name != address.name)",
+            ),
+        ),
+        "tests/unit/test_units.py::test_addresses_that_are_not_listed",
+    ),
+    Mutant(
+        "forged-part-kept",
+        "A plain message is taken for a part of a transaction that does not exist.",
+        (Patch(_EMITTER, "wire.HEADER_TRANSACTION, wire.HEADER_PART,", "wire.HEADER_TRANSACTION,"),),
+        f"{_PATH_ENVELOPES_TESTS}::test_forged_headers_of_plain_messages",
+    ),
+    Mutant(
+        "cut-inside",
+        "The transaction that would be too much is cut in the middle: the rest of its parts never comes.",
+        (
+            Patch(
+                _PATH,
+                "            if count and count + len(unit.groups) > PARTS_MAX:\n                return offset\n",
+                "            if count + len(unit.groups) > PARTS_MAX:\n"
+                "                unit = units[offset] = unit._replace(\n"
+                "                    **{each: getattr(unit, each)[: PARTS_MAX - count] for each in unit._fields[:-1]}\n"
+                "                )\n",
+            ),
+        ),
+        f"{_PATH_ENVELOPES_TESTS}::test_cut",
+    ),
+    Mutant(
+        "home-by-its-ids-though-keyed",
+        "Transactions of one key are judged in many lanes: their order is lost, and resends that differ in IDs do not meet.",
+        (
+            Patch(
+                _PATH,
+                "            groups[number] = record.key\n"
+                "            if record.key is not None or ids[number] is not None:\n",
+                "            groups[number] = None\n            if ids[number] is not None:\n",
+            ),
+        ),
+        f"{_PATH_ENVELOPES_TESTS}::test_home_by_the_key_alone",
+    ),
+)

@@ -1,0 +1,164 @@
+"""Bugs in the order of groups, in attempts and in dead letters."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_ATTEMPTS: Final = "ringfence_client/attempts.py"
+_LEDGER: Final = "ringfence_client/ledger.py"
+_RETRIES: Final = "ringfence_client/retries.py"
+_WATERMARK: Final = "ringfence_client/watermark.py"
+_GROUP_HANGS_TESTS: Final = "tests/integration/test_group_hangs.py"
+_GROUP_SICK_TESTS: Final = "tests/integration/test_group_sick.py"
+_LEDGER_TESTS: Final = "tests/unit/test_ledger.py"
+_RETRIES_TESTS: Final = "tests/unit/test_retries.py"
+_WATERMARK_TESTS: Final = "tests/unit/test_watermark.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "owned-group-not-skipped",
+        "Two consumers process messages of one group at the same time.",
+        (
+            Patch(
+                _LEDGER,
+                "return group.owner is owner and bool",
+                "return (owner is None or group.owner is owner) and bool",
+            ),
+            Patch(
+                _LEDGER,
+                "heads = self._free if owner is None else owner.heads",
+                "heads, owner = self._free, None",
+            ),
+        ),
+        f"{_LEDGER_TESTS}::test_shopping_cart",
+        (f"{_LEDGER_TESTS}::test_owner_gets_more_of_its_group",),
+    ),
+    Mutant(
+        "position-taken-twice",
+        "A message that is fetched a second time is processed a second time.",
+        (
+            Patch(
+                _LEDGER, "if position in self._messages:\n            there", "if False:\n            there"
+            ),
+        ),
+        f"{_LEDGER_TESTS}::test_duplicate_append",
+    ),
+    Mutant(
+        "release-leaves-the-later-held",
+        "A consumer finishes the second of a group after it put the first back: the order is turned round.",
+        (
+            Patch(_LEDGER, "released = group.held[index:]", "released = group.held[index : index + 1]"),
+            Patch(_LEDGER, "del group.held[index:]", "del group.held[index]"),
+        ),
+        f"{_LEDGER_TESTS}::test_no_inversion",
+    ),
+    Mutant(
+        "reject-puts-back",
+        "A message that nobody can process blocks its group for ever.",
+        (Patch(_LEDGER, "self.acknowledge(consumer, position)", "self.release(consumer, position)"),),
+        f"{_LEDGER_TESTS}::test_discard_keeps_order",
+    ),
+    Mutant(
+        "floor-past-the-unfinished",
+        "What is in the works is committed: a crash loses it.",
+        (Patch(_WATERMARK, "            return first\n", "            return self._end\n"),),
+        f"{_WATERMARK_TESTS}::test_in_order",
+    ),
+    Mutant(
+        "finished-is-due-again",
+        "A restart repeats everything above the floor.",
+        (Patch(_WATERMARK, "if due := not self.is_finished(offset):", "if due := True:"),),
+        f"{_WATERMARK_TESTS}::test_restart",
+    ),
+    Mutant(
+        "suspects-tried-together",
+        "Innocent messages become dead letters with the one that kills its process.",
+        (Patch("ringfence_client/suspects.py", "due and not self._alone and", "due and"),),
+        "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
+    ),
+    Mutant(
+        "dead-letter-lost-in-the-making",
+        "A message counts as finished, and the dead letter that should tell of it was never written.",
+        (
+            Patch(
+                "ringfence_client/writer.py",
+                "burying=frozenset(each.offset for each in letters if",
+                "burying=frozenset(each.offset for each in self.letters._pending if",
+            ),
+        ),
+        f"{_GROUP_SICK_TESTS}::test_dead_letters_refused",
+    ),
+    Mutant(
+        "dead-letters-hold-up-the-progress",
+        "A missing dead-letter topic stops its whole partition.",
+        (
+            Patch(
+                "ringfence_client/dead_letters.py",
+                "self._under_way = () if resting else tuple(self._first())",
+                "self._under_way = tuple(self._first())",
+            ),
+        ),
+        f"{_GROUP_SICK_TESTS}::test_dead_letters_refused",
+    ),
+    Mutant(
+        "given-up-in-an-outage",
+        "A database that is away for a while empties the topic into the dead letters.",
+        (
+            Patch(
+                _ATTEMPTS,
+                "if self._policy.exhausted(attempt) and not self._breaker.open:",
+                "if self._policy.exhausted(attempt):",
+            ),
+        ),
+        f"{_GROUP_HANGS_TESTS}::test_nothing_is_given_up_in_an_outage",
+    ),
+    Mutant(
+        "retries-take-all-slots",
+        "Healthy groups wait until groups that fail for ever leave a slot.",
+        (Patch("ringfence_client/dispatcher.py", "max(1, options.concurrency // 2)", "options.concurrency"),),
+        "tests/integration/test_group_sick_messages.py::test_retries_have_half_of_the_slots",
+    ),
+    Mutant(
+        "count-alone",
+        "A message is given up seconds after it failed first, while what it needs restarts.",
+        (Patch(_RETRIES, "return max(0.0, self.retry_time - passed)", "return 0.0"),),
+        f"{_RETRIES_TESTS}::test_a_new_holder_keeps_the_retry_time",
+    ),
+    Mutant(
+        "restarts-count-as-deaths",
+        "A message that waited for its next attempt becomes a dead letter when its consumer is restarted.",
+        (
+            Patch(
+                _RETRIES,
+                "return attempts - (failures.attempts if failures is not None else 0)",
+                "return attempts",
+            ),
+        ),
+        f"{_RETRIES_TESTS}::test_what_failed_did_not_kill",
+    ),
+    Mutant(
+        "generator-acknowledges-everything",
+        "A handler with a yield in it acknowledges every message, and nothing of it ever runs.",
+        (
+            Patch(
+                "ringfence_client/handler.py",
+                "inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each)",
+                "False",
+            ),
+        ),
+        "tests/unit/test_handler.py::test_cannot_be_one",
+        (f"{_GROUP_HANGS_TESTS}::test_checked_before_anything_runs",),
+    ),
+    Mutant(
+        "half-done-counts-as-done",
+        "A handler that swallows its cancellation and returns acknowledges what it left out.",
+        (
+            Patch(
+                _ATTEMPTS,
+                "if turn.cut_short and (error is not None or not self._runs.in_threads):",
+                "if turn.cut_short and error is not None:",
+            ),
+        ),
+        f"{_GROUP_HANGS_TESTS}::test_cancelled_and_returned",
+    ),
+)

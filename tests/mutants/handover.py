@@ -1,0 +1,97 @@
+"""Bugs in how a consumer keeps a partition and gives it away."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_CLAIM: Final = "ringfence_client/claim.py"
+_WRITER: Final = "ringfence_client/writer.py"
+_GROUP_STORM_TESTS: Final = "tests/integration/test_group_storm.py"
+_CLAIM_TESTS: Final = "tests/property/test_claims.py::test_histories"
+
+MUTANTS: Final = (
+    Mutant(
+        "begun-whether-covered-or-not",
+        "After a rest a message is begun under a lease that somebody takes at that moment.",
+        (Patch(_WRITER, "return clock.now() < self._covered_until", "return True"),),
+        "tests/integration/test_group_holder.py::test_holder_that_cannot_write",
+    ),
+    Mutant(
+        "clock-that-sleeps",
+        "A machine sleeps for hours, wakes, and begins messages under a lease that somebody took meanwhile.",
+        (Patch("ringfence_kafka/clock.py", "if boot_time is None else time.clock_gettime(boot_time)", ""),),
+        "tests/unit/test_clock.py::test_goes_on_while_the_machine_sleeps",
+    ),
+    Mutant(
+        "no-refresh",
+        "Who is long in one message says nothing, and is taken for dead.",
+        (
+            Patch(
+                _WRITER,
+                "left = self._written_at + REFRESH_S - clock.now() if self._window.running else None",
+                "left = None",
+            ),
+        ),
+        f"{_GROUP_STORM_TESTS}::test_one_refresh_a_second",
+    ),
+    Mutant(
+        "plain-commit-beside-the-transaction",
+        "A commit that knows no fence sets the group's offset back, or past what is unfinished.",
+        (Patch("ringfence_client/consumer.py", '"enable_auto_commit": False', '"enable_auto_commit": True'),),
+        "tests/integration/test_group_progress.py::test_transactions_alone_commit",
+    ),
+    Mutant(
+        "acknowledged-in-vain-while-draining",
+        "What was in the works at a handover is done again by the next holder.",
+        (
+            Patch(
+                "ringfence_client/attempts.py",
+                "if not turn.held.window.closed and turn.offsets:",
+                "if not turn.held.draining and turn.offsets:",
+            ),
+        ),
+        f"{_GROUP_STORM_TESTS}::test_acknowledged_while_draining[undisturbed]",
+    ),
+    Mutant(
+        "resumed-without-a-write",
+        "Who was fenced in a rebalance goes on when it is over, beside the one who fenced it.",
+        (
+            Patch(
+                _CLAIM,
+                "        await held.writer.persisted()\n        self._flow(held.window.end)",
+                "        await asyncio.sleep(0)\n        self._flow(held.window.end)",
+            ),
+        ),
+        f"{_GROUP_STORM_TESTS}::test_taken_while_suspended",
+    ),
+    Mutant(
+        "released-while-a-handler-runs",
+        "What outlives the drain time-out is run beside itself by whoever takes the released partition.",
+        (Patch(_CLAIM, "CLOSE_LIMIT_S, released=ended)", "CLOSE_LIMIT_S, released=True)"),),
+        "tests/integration/test_group_end.py::test_left_behind_at_the_end",
+    ),
+    Mutant(
+        "fenced-back-whoever-has-it",
+        "A holder whose lease was taken takes it back in the middle of its successor's messages.",
+        (
+            Patch(
+                "ringfence_client/lease_acquisition.py",
+                "if progress is not None and progress.holder != lease.holder and progress != predecessor:",
+                "if progress is not None and progress.holder == '':",
+            ),
+        ),
+        f"{_GROUP_STORM_TESTS}::test_taken_while_suspended",
+    ),
+    Mutant(
+        "revoked-and-handed-out",
+        "While the group decides, messages are begun of what may be another's in a moment.",
+        (
+            Patch(
+                _CLAIM,
+                "        self._suspend()\n        self._disturb()\n\n    async def standing",
+                "        self._disturb()\n\n    async def standing",
+            ),
+        ),
+        _CLAIM_TESTS,
+    ),
+)

@@ -1,0 +1,203 @@
+"""Bugs in a lane's transactions, and in what it takes from its input."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_CURSOR: Final = "agents/cursor.py"
+_LANE: Final = "agents/lane.py"
+_TRANSACTIONS: Final = "agents/transactions.py"
+_EXPLICIT: Final = "ringfence_kafka/transaction/explicit.py"
+_IMPLICIT: Final = "ringfence_kafka/transaction/implicit.py"
+_LANE_PATH_TESTS: Final = "tests/integration/test_lane_path.py"
+_ROCKSDB_FIRST: Final = (
+    Patch(
+        _TRANSACTIONS,
+        "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
+        "        table.apply(opened.epoch, change, 0)\n"
+        "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
+    ),
+    Patch(_TRANSACTIONS, "        table.apply(opened.epoch, change, position)\n", ""),
+)
+_ONE_TRANSACTION: Final = f"{_LANE_PATH_TESTS}::test_a_batch_is_one_transaction"
+_OFFSETS: Final = "{TopicPartition(batch.topic, batch.partition): outcome.end}"
+_TRANSACT: Final = f"""\
+            bases = await producer.transact(
+                [*outputs, *state],
+                {_OFFSETS},
+                opening.group_id,
+                approve,
+            )
+"""
+
+MUTANTS: Final = (
+    Mutant(
+        "rocksdb-before-commit",
+        "After a crash before the commit the replayed message is a duplicate of itself: a silent loss.",
+        _ROCKSDB_FIRST,
+        f"{_LANE_PATH_TESTS}::test_state_follows_the_commit",
+    ),
+    Mutant(
+        "sends-not-awaited",
+        "The commit succeeds although the broker refused a batch, and what that held is missing.",
+        (
+            Patch(
+                _EXPLICIT,
+                "[*futures, self._send_offsets(committed, group_id)]",
+                "[self._send_offsets(committed, group_id)]",
+            ),
+        ),
+        f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit[explicit]",
+    ),
+    Mutant(
+        "refusals-not-read",
+        "The same where partitions are added by writing to them.",
+        (
+            Patch(
+                _IMPLICIT,
+                "    return code in {NoError.errno, DuplicateSequenceNumber.errno}\n",
+                "    return code != _NO_ANSWER\n",
+            ),
+        ),
+        f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit[implicit]",
+    ),
+    Mutant(
+        "lost-commit-given-up",
+        "A commit whose answer was lost is aborted, or counts as done: nobody knows which.",
+        (
+            Patch(
+                _IMPLICIT,
+                "            code = _NO_ANSWER if answer is None else answer.error_code\n",
+                "            if answer is None:\n                return\n            code = int(answer.error_code)\n",
+            ),
+        ),
+        "tests/unit/test_implicit.py::test_commit_is_asked_for_until_it_is_answered",
+    ),
+    Mutant(
+        "late-end-in-the-next",
+        "An end without an answer comes in the midst of the next transaction, which is committed in part.",
+        (
+            Patch(
+                _EXPLICIT,
+                "        if self._unanswered:\n",
+                "        if self._unanswered and not self._lane:\n",
+            ),
+        ),
+        "tests/unit/test_added.py::test_what_may_come_late",
+    ),
+    Mutant(
+        "changelog-outside",
+        "IDs are stored in a transaction of their own: if the outputs fail then, the resend is dropped.",
+        (
+            Patch(
+                _TRANSACTIONS,
+                _TRANSACT,
+                f"""\
+            bases = await producer.transact(state, {{}}, opening.group_id)
+            await producer.transact(outputs, {_OFFSETS}, opening.group_id)
+""",
+            ),
+        ),
+        _ONE_TRANSACTION,
+        (f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit",),
+    ),
+    Mutant(
+        "forward-outside",
+        "What is forwarded is committed apart from the offset: after a failure it is forwarded twice.",
+        (
+            Patch(
+                _TRANSACTIONS,
+                _TRANSACT,
+                f"""\
+            forward = [each for each in outputs if each.topic == opening.forward_topic]
+            outputs = [each for each in outputs if each.topic != opening.forward_topic]
+            await producer.transact(forward, {{}}, opening.group_id)
+            bases = await producer.transact([*outputs, *state], {_OFFSETS}, opening.group_id)
+""",
+            ),
+        ),
+        _ONE_TRANSACTION,
+    ),
+    Mutant(
+        "offset-outside",
+        "The input offset is committed ahead of the outputs: if these fail then, the batch is lost.",
+        (
+            Patch(
+                _TRANSACTIONS,
+                _TRANSACT,
+                f"""\
+            await producer.transact([], {_OFFSETS}, opening.group_id)
+            bases = await producer.transact([*outputs, *state], {{}}, opening.group_id)
+""",
+            ),
+        ),
+        _ONE_TRANSACTION,
+        (f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit",),
+    ),
+    Mutant(
+        "failed-batch-believed",
+        "After a failure a lane goes on with what it fetched before, though the broker lost it and filled its offsets.",
+        (
+            Patch(
+                _LANE,
+                "            again = await self._opening.read_again(self._kept)\n",
+                "            again = self._kept\n",
+            ),
+        ),
+        f"{_LANE_PATH_TESTS}::test_failed_batch_is_read_again",
+    ),
+    Mutant(
+        "closing-cancels",
+        "A lane that is closed in the middle of a transaction leaves it to be done again.",
+        (
+            Patch(
+                _LANE,
+                "        self._tenure.ended()\n        self._disturb()\n",
+                "        self._tenure.ended()\n        self._task.cancel()\n",
+            ),
+        ),
+        f"{_LANE_PATH_TESTS}::test_closing_finishes_the_transaction",
+    ),
+    Mutant(
+        "gap-accepted",
+        "A batch that begins above what comes next is processed, and what lies between is lost.",
+        (
+            Patch(
+                _CURSOR,
+                "        if batch.begin > self.next:\n            start",
+                "        if batch.begin > batch.end:\n            start",
+            ),
+        ),
+        f"{_LANE_PATH_TESTS}::test_gap_is_refused",
+    ),
+    Mutant(
+        "gap-of-retention-unsaid",
+        "Records that retention deleted unprocessed are missing, and nobody is told.",
+        (Patch(_CURSOR, "                self._say_gap(start)\n", ""),),
+        f"{_LANE_PATH_TESTS}::test_records_deleted_by_retention_are_a_gap",
+    ),
+    Mutant(
+        "processed-not-trimmed",
+        "A batch that reaches back below the offset that comes next repeats records without an ID.",
+        (
+            Patch(
+                _CURSOR,
+                "return raw.since(batch.records, self.next)",
+                "return batch.records",
+            ),
+        ),
+        f"{_LANE_PATH_TESTS}::test_what_was_processed_is_trimmed",
+    ),
+    Mutant(
+        "input-read-uncommitted",
+        "Records that their producer aborted are accepted.",
+        (
+            Patch(
+                "app/worker/transport.py",
+                'consumer._isolation_level = "read_committed"',
+                'consumer._isolation_level = "read_uncommitted"',
+            ),
+        ),
+        "tests/integration/test_transport.py::test_aborted_records_are_bridged",
+    ),
+)

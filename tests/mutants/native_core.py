@@ -1,0 +1,72 @@
+"""Bugs in the native core."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_PARSE_C: Final = "native/src/parse.c"
+_PLAN_C: Final = "native/src/plan.c"
+_NATIVE_PARSE_TESTS: Final = "tests/property/test_native_parse.py"
+_NATIVE_PATH_TESTS: Final = "tests/property/test_native_path.py"
+_SAME_BYTES: Final = f"{_NATIVE_PATH_TESTS}::test_same_bytes"
+_LIVE: Final = "known >= head - work->capacity && known >= work->floor"
+_LEFT: Final = f"{_NATIVE_PATH_TESTS}::test_not_its_own"
+_SAME_RECORDS: Final = f"{_NATIVE_PARSE_TESTS}::test_same_records"
+_DAMAGE: Final = f"{_NATIVE_PARSE_TESTS}::test_damage"
+
+MUTANTS: Final = (
+    Mutant(
+        "core-evicts-too-late",
+        "Whether a message is dropped depends on who decided it.",
+        (Patch(_PLAN_C, _LIVE, _LIVE.replace("capacity &&", "capacity - 1 &&")),),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
+        "core-opens-no-envelope-and-takes-it",
+        "A transaction is accepted as one message, unread.",
+        (
+            Patch(
+                _PLAN_C,
+                "if (is_one_of(rules->special, rules->special_count, name, name_length)) return 0;",
+                "",
+            ),
+        ),
+        _LEFT,
+        native=True,
+    ),
+    Mutant(
+        "core-keeps-forged-headers",
+        "A producer names the source of its message.",
+        (Patch("native/src/build.c", "        if (left_out) continue;\n", ""),),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
+        "core-reads-aborted-records",
+        "What a producer has aborted is accepted.",
+        (Patch(_PARSE_C, "if (attributes & TRANSACTIONAL && is_aborted(found, producer)) skip = 1;", ""),),
+        _SAME_RECORDS,
+        native=True,
+    ),
+    Mutant(
+        "core-trusts-what-it-reads",
+        "A damaged batch is taken for messages.",
+        (
+            Patch(
+                _PARSE_C,
+                "if (crc32c(batch + AT_ATTRIBUTES, length) != load_be32(batch + AT_CRC)) return 0;",
+                "(void)length;",
+            ),
+        ),
+        _DAMAGE,
+        native=True,
+    ),
+    Mutant(
+        "restore-trusts-what-was-gathered",
+        "A changelog in another order than the core expects gives a ring that lacks IDs.",
+        (Patch("tables/resize.py", "        restore.gathering.require_whole(ring.low, ring.head)\n", ""),),
+        "tests/unit/test_restore.py::test_what_is_irregular_is_restored_in_python",
+        native=True,
+    ),
+)

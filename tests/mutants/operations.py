@@ -1,0 +1,132 @@
+"""Bugs in bounds of memory, in access, and in what operators see."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_FINDINGS: Final = "app/status/findings.py"
+_GUARD: Final = "ringfence_client/guard.py"
+_BATCH_PARTS: Final = "ringfence_kafka/batch_parts.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "batches-decompressed-at-once",
+        "A batch of a few kilobytes takes any amount of memory.",
+        (Patch(_BATCH_PARTS, "PART_BYTES: Final = 2**19", "PART_BYTES: Final = 2**30"),),
+        "tests/integration/test_large_batches.py::test_memory_stays_bounded",
+    ),
+    Mutant(
+        "oversized-records-read-whole",
+        "One record of a few kilobytes on the wire takes any amount of memory.",
+        (Patch(_BATCH_PARTS, "end > max(self._oversized.limit, before + 1)", "end > 2**40"),),
+        "tests/unit/test_batch_parts.py::test_a_record_that_no_memory_is_for",
+    ),
+    Mutant(
+        "joined-whatever-the-size",
+        "What waits for a lane that is slow becomes a transaction of gigabytes.",
+        (
+            Patch(
+                "agents/batch.py",
+                "        if self.bytes + later.bytes > JOINED_BYTES_MAX:\n            return None\n",
+                "",
+            ),
+        ),
+        "tests/unit/test_buffers.py::test_joined_batches_have_a_size",
+    ),
+    Mutant(
+        "memory-of-each-partition",
+        "A consumer of two hundred partitions needs two hundred times what it was told.",
+        (
+            Patch(
+                "ringfence_client/memory.py",
+                "left = self._kept_max // 2 - self._more",
+                "left = self._kept_max // 2",
+            ),
+        ),
+        "tests/unit/test_resident.py::test_many_partitions_one_after_the_other",
+    ),
+    Mutant(
+        "place-held-for-ever",
+        "Sixteen lanes whose broker does not answer keep all others from opening.",
+        (Patch("agents/places.py", "call_later(self._held_max_s, overstay)", "call_later(1e9, overstay)"),),
+        "tests/unit/test_places.py::test_who_was_stuck_waits_elsewhere",
+    ),
+    Mutant(
+        "unusable-workers-get-lanes",
+        "A worker that cannot write its state keeps lanes beside one that can.",
+        (Patch("app/worker/assignor.py", "if member not in unusable}", "}"),),
+        "tests/unit/test_state_folder.py::test_who_is_given_lanes",
+    ),
+    Mutant(
+        "secrets-on-the-command-line",
+        "A password in -X or in [kafka.properties] is taken, and everybody on the machine sees it.",
+        (Patch("ringfence_kafka/config/properties.py", "if not from_file and (", "if False and ("),),
+        "tests/unit/test_properties.py::test_refused",
+    ),
+    Mutant(
+        "health-tells-everything",
+        "Whoever reaches the port learns lanes, topics and faults without the token.",
+        (Patch(_GUARD, "request.path == _ALIVE", "request.path in {_ALIVE, _READY}"),),
+        "tests/unit/test_guard.py::test_without_the_token",
+    ),
+    Mutant(
+        "any-page-drops-messages",
+        "A web page that an operator looks at drops messages of a consumer that their browser reaches.",
+        (Patch(_GUARD, "if changes and", "if False and"),),
+        "tests/unit/test_login.py::test_without_a_token_changes_are_checked_all_the_same",
+    ),
+    Mutant(
+        "status-no-worker-unseen",
+        "No worker runs, and status says that all is ok.",
+        (
+            Patch(
+                _FINDINGS,
+                "if not status.workers and not rebalancing:",
+                "if status.workers and rebalancing:",
+            ),
+        ),
+        "tests/unit/test_status.py::test_no_worker",
+    ),
+    Mutant(
+        "status-finished-messages-wait",
+        "What a consumer has finished out of order is named as waiting.",
+        (Patch("app/verbs/consumers.py", "return lag - finished + len(progress.again)", "return lag"),),
+        "tests/integration/test_status_waiting.py::test_finished_messages_do_not_wait",
+    ),
+    Mutant(
+        "status-disk-told-by-lane",
+        "A full disk under a thousand lanes is a thousand things to act on.",
+        (Patch(_FINDINGS, "    if lane.folder_fault:\n", "    if not reason:\n"),),
+        "tests/unit/test_status_causes.py::test_one_disk_is_one_problem",
+    ),
+    Mutant(
+        "status-lanes-in-memory-stand",
+        "A worker whose lanes work in memory wakes somebody.",
+        (Patch(_FINDINGS, "bool(waits) or not worker.lanes_in_memory", "True"),),
+        "tests/unit/test_status_causes.py::test_lanes_in_memory",
+    ),
+    Mutant(
+        "consumer-ready-without-brokers",
+        "Probes take a consumer that reaches no broker for ready.",
+        (
+            Patch(
+                "ringfence_client/web.py",
+                "ready = consumer.ready and not self._watch.away",
+                "ready = consumer.ready",
+            ),
+        ),
+        "tests/unit/test_consumer_metrics.py::test_broker_away",
+    ),
+    Mutant(
+        "names-steer-terminals",
+        "A handler's error or a producer's key clears the operator's screen, or writes what looks like another row.",
+        (
+            Patch(
+                "conf/terminal.py",
+                '        return super().render_str(printable(text, keep="\\n"), **options)\n',
+                "        return super().render_str(text, **options)\n",
+            ),
+        ),
+        "tests/unit/test_terminal.py::test_names_are_nobodys_commands",
+    ),
+)

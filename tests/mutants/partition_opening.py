@@ -1,0 +1,187 @@
+"""Bugs in how a consumer opens a partition: lease, fence, token, start position."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_LEASE: Final = "ringfence_client/lease.py"
+_LEASE_ACQUISITION: Final = "ringfence_client/lease_acquisition.py"
+_LATEST: Final = "ringfence_kafka/latest.py"
+_FOREIGN_MEMBERS_TESTS: Final = "tests/integration/test_foreign_members.py"
+_GROUP_LEASE_TESTS: Final = "tests/integration/test_group_lease.py"
+_GROUP_RECREATED_TESTS: Final = "tests/integration/test_group_recreated.py"
+_LEASE_TESTS: Final = "tests/unit/test_lease.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "no-fence-between-holders",
+        "A holder that wakes up too late writes over its successor.",
+        (
+            Patch(
+                _LEASE_ACQUISITION,
+                "wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition)",
+                "wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition) + "
+                "lease.holder",
+            ),
+        ),
+        f"{_GROUP_LEASE_TESTS}::test_late_write_is_refused",
+    ),
+    Mutant(
+        "lease-not-read-after-the-fence",
+        "What the former holder acknowledged last is done again.",
+        (
+            Patch(
+                _LEASE_ACQUISITION,
+                "        async with self._clients.turns:\n",
+                "        early = await look()\n        async with self._clients.turns:\n",
+            ),
+            Patch(
+                _LEASE_ACQUISITION,
+                "            return producer, await look()\n",
+                "            return producer, early\n",
+            ),
+        ),
+        f"{_GROUP_LEASE_TESTS}::test_read_again_after_the_fence",
+    ),
+    Mutant(
+        "waiter-by-the-wall-clock",
+        "Somebody sets the clock, and a partition is taken from who is at work.",
+        (
+            Patch(_LEASE_ACQUISITION, "begun = clock.now()", "begun = clock.time.time()"),
+            Patch(_LEASE_ACQUISITION, "now = clock.now()", "now = clock.time.time()"),
+        ),
+        f"{_GROUP_LEASE_TESTS}::test_silent_holder[running]",
+    ),
+    Mutant(
+        "idle-time-out-while-something-runs",
+        "A holder in a slow message loses its partition, and the message is done twice at once.",
+        (Patch(_LEASE, "self._timeout if recorded.running else self._idle", "self._idle"),),
+        f"{_LEASE_TESTS}::test_silence",
+        (f"{_GROUP_LEASE_TESTS}::test_silent_holder[running]",),
+    ),
+    Mutant(
+        "silence-from-the-beginning-of-reading",
+        "A newcomer that reads slowly takes a partition whose holder wrote a moment ago.",
+        (
+            Patch(
+                _LEASE, "self._seen, self.since = recorded, asked", "self._seen, self.since = recorded, begun"
+            ),
+        ),
+        f"{_LEASE_TESTS}::test_reading_that_takes_long",
+    ),
+    Mutant(
+        "newer-than-it-says",
+        "A record that came after it was known up to where to read counts as one of before, and its writer as silent since then.",
+        (
+            Patch(
+                _LATEST, "known.take([each for each in records if each.offset < end])", "known.take(records)"
+            ),
+            Patch(_LATEST, "time.monotonic(), min(reached, end)", "time.monotonic(), reached"),
+        ),
+        "tests/integration/test_latest.py::test_open_transaction_is_waited_for",
+    ),
+    Mutant(
+        "fence-after-a-queue",
+        "A newcomer that queued for its turn fences a holder that woke and wrote meanwhile.",
+        (
+            Patch(
+                _LEASE_ACQUISITION,
+                "if clock.now() > looked_at + FRESH_S:",
+                "if clock.now() > math.inf:",
+            ),
+        ),
+        f"{_GROUP_LEASE_TESTS}::test_written_while_one_waits_for_a_turn",
+    ),
+    Mutant(
+        "renewed-before-the-fence",
+        "A holder that wakes and writes between a newcomer's last look and its fence loses what it has just begun.",
+        (
+            Patch(
+                _LEASE_ACQUISITION,
+                "        if left:\n            log",
+                "        if left < 0:\n            log",
+            ),
+        ),
+        f"{_GROUP_LEASE_TESTS}::test_renewed_before_the_fence",
+    ),
+    Mutant(
+        "waits-anew-after-each-rebalance",
+        "A dead holder's partition is never taken while members come and go more often than its lease lasts.",
+        (
+            Patch(
+                _LEASE_ACQUISITION,
+                "            lease.key, LeaseWatch(",
+                "            lease.holder.encode(), LeaseWatch(",
+            ),
+        ),
+        f"{_GROUP_LEASE_TESTS}::test_rebalances_while_one_waits",
+    ),
+    Mutant(
+        "token-stays",
+        "A store cannot tell the late effect of a former holder from one of the present.",
+        (
+            Patch(
+                _LEASE_ACQUISITION,
+                "token = 1 + (predecessor.token if predecessor is not None else 0)",
+                "token = predecessor.token if predecessor is not None else 1",
+            ),
+        ),
+        f"{_GROUP_LEASE_TESTS}::test_released_while_one_waits",
+    ),
+    Mutant(
+        "another-topic-of-the-name",
+        "An accepted topic is created again, and the first messages of the new one count as finished.",
+        (
+            Patch(
+                "ringfence_client/resuming.py",
+                "recreated = bool(recorded.topic_id) and recorded.topic_id != log.topic_id",
+                "recreated = recorded.topic_id is None",
+            ),
+        ),
+        "tests/unit/test_resuming.py::test_another_topic",
+        (f"{_GROUP_RECREATED_TESTS}::test_between_two_runs",),
+    ),
+    Mutant(
+        "topic-not-watched",
+        "A topic is created again beneath a consumer, which goes on at the old position.",
+        (
+            Patch(
+                "ringfence_client/held_partitions.py",
+                "if each.lease.topic_id != identity.topic_id]",
+                "if not each.lease.topic_id]",
+            ),
+        ),
+        f"{_GROUP_RECREATED_TESTS}::test_beneath_a_consumer[300]",
+    ),
+    Mutant(
+        "lease-not-written-again",
+        "The progress topic is created again beneath a consumer: its partition is anybody's, under a token that was there before.",
+        (Patch("ringfence_client/consumer.py", "                self.held_partitions.write_again()\n", ""),),
+        f"{_GROUP_RECREATED_TESTS}::test_progress_topic[8]",
+    ),
+    Mutant(
+        "consumers-offsets-followed",
+        "Handlers skip what a foreign consumer read while none of ours ran.",
+        (
+            Patch(
+                "ringfence_kafka/trusted_offsets.py",
+                "committed is None or committed.leader_epoch != NO_EPOCH",
+                "committed is None",
+            ),
+        ),
+        "tests/unit/test_trusted_offsets.py::test_own_commits_have_no_epoch",
+        also=(f"{_FOREIGN_MEMBERS_TESTS}::test_a_foreign_consumer_that_came_and_went[consumer]",),
+    ),
+    Mutant(
+        "impostors-get-partitions",
+        "A member with the name of our assignor gets partitions, and handlers never see their messages.",
+        (
+            Patch(
+                "ringfence_client/assignor.py",
+                ' and is_ours(topic, each.user_data or b"")',
+                "",
+            ),
+        ),
+        f"{_FOREIGN_MEMBERS_TESTS}::test_a_member_with_the_name_of_our_assignor",
+    ),
+)

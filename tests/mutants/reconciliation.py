@@ -1,0 +1,129 @@
+"""Bugs in the reconciliation run: what it finds, and what it excuses."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_ORDER: Final = "reconcile/anomalies/order.py"
+_ORIGINALS: Final = "reconcile/anomalies/originals.py"
+_PLACES_TESTS: Final = "tests/reconcile/test_places.py"
+_UNITS_TESTS: Final = "tests/reconcile/test_units.py"
+_RESENDS: Final = "tests/reconcile/test_resends.py::test_only_what_repeats_is_compared"
+
+MUTANTS: Final = (
+    Mutant(
+        "run-believes-its-own-file",
+        "The reconciliation run judges by a file that no lane goes by, and is sure of it.",
+        (
+            Patch(
+                "reconcile/night/rules.py",
+                "        found += _doubts_of_lanes(number, each, cuts[each.name], addresses)\n",
+                "",
+            ),
+        ),
+        "tests/unit/test_reconcile_rules.py::test_lanes_that_go_by_other_rules_than_this_file",
+    ),
+    Mutant(
+        "run-compares-one-route",
+        "An ID that came by the forward topic and again directly is not compared: an ID accepted twice within its ring is called clean.",
+        (
+            Patch(
+                "reconcile/anomalies/repeated.py",
+                "F.last(F.when(~forwarded, row), ignorenulls=True).over(until),",
+                "",
+            ),
+        ),
+        "tests/reconcile/test_repeated_histories.py::test_known_verdicts",
+    ),
+    Mutant(
+        "night-strays-counted-as-seconds",
+        "Outputs of nothing are looked for only where some input has two: a phantom by itself is never named.",
+        (Patch("reconcile/night/suspects.py", "    STRAY: fates.STRAY,", "    STRAY: fates.SECOND,"),),
+        "tests/reconcile/test_functions.py::test_what_is_looked_at",
+    ),
+    Mutant(
+        "night-resends-not-among-what-recurs",
+        "A resend and its original are two of one ID, and only the accepted one is counted: each resend is called lost.",
+        (Patch("reconcile/night/recurring.py", "    if others is not None:", "    if others is None:"),),
+        _RESENDS,
+    ),
+    Mutant(
+        "night-place-counts-the-record-itself",
+        "What is accepted counts among what came before it: each resend is one further from its original than it is.",
+        (Patch("reconcile/night/places.py", "~shiftleft(-1L,", "~shiftleft(-2L,"),),
+        f"{_PLACES_TESTS}::test_places_are_those_of_sorted_rows",
+    ),
+    Mutant(
+        "night-order-passed-over-where-a-record-came-early",
+        "A stretch that begins within the one before counts as behind it: a group out of order is never named.",
+        (
+            Patch(
+                _ORDER,
+                'F.col("former") >= F.col("first")',
+                'F.col("former") > F.col("last")',
+            ),
+        ),
+        f"{_PLACES_TESTS}::test_no_broken_order_is_passed_over",
+    ),
+    Mutant(
+        "night-group-in-two-partitions-passed-over",
+        "Each output partition is in order by itself, and nobody looks whether a group is in two.",
+        (
+            Patch(
+                _ORDER,
+                'F.min("out_partition") != F.max("out_partition")',
+                'F.min("out_partition") > F.max("out_partition")',
+            ),
+        ),
+        f"{_PLACES_TESTS}::test_no_broken_order_is_passed_over",
+    ),
+    Mutant(
+        "night-floor-over-all-ways",
+        "What is still on its way is called a duplicate because another input partition was told of it: a loss that nobody sees.",
+        (Patch("reconcile/night/hops.py", 'WAY: Final = [*SOURCE, "partition"]', "WAY: Final = [*SOURCE]"),),
+        "tests/reconcile/test_hops.py::test_another_partition",
+    ),
+    Mutant(
+        "night-torn-is-whole",
+        "A transaction of which half is missing passes, as something of it came out.",
+        (
+            Patch(
+                "reconcile/anomalies/torn.py",
+                'f"{FIRST} and part_number = 0 and came > 0 and came < parts"',
+                'f"{FIRST} and part_number = 0 and came = 0 and came < parts"',
+            ),
+        ),
+        f"{_UNITS_TESTS}::test_torn",
+        (f"{_UNITS_TESTS}::test_many_parts_are_not_all_named",),
+    ),
+    Mutant(
+        "night-every-id-must-be-known",
+        "A resend under a new ID of which one part is known is called lost.",
+        (Patch(_ORIGINALS, '.where("unknown = ids and first = 1")', '.where("first = 1")'),),
+        f"{_UNITS_TESTS}::test_any_known_id_makes_a_duplicate",
+    ),
+    Mutant(
+        "night-foreign-ids-mixed",
+        "An ID of a part for another address is looked for among those of its own: its duplicate is called LOST.",
+        (
+            Patch(
+                _ORIGINALS,
+                'F.col("id_address").alias("part_address")',
+                'F.col("address").alias("part_address")',
+            ),
+        ),
+        f"{_UNITS_TESTS}::test_any_known_id_makes_a_duplicate",
+    ),
+    Mutant(
+        "night-heirs-unknown",
+        "What an heir drops as a duplicate of what its lane's former owner accepted is called LOST.",
+        (
+            Patch(
+                "reconcile/anomalies/nearest.py",
+                '.when(kind == "heirs", handed_on)',
+                '.when(kind == "heirs", False)',
+            ),
+        ),
+        "tests/reconcile/test_originals.py::test_what_lanes_have_handed_on",
+    ),
+)

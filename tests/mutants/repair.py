@@ -1,0 +1,116 @@
+"""Bugs in redrives and in the growth of an address."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_GROW: Final = "app/verbs/grow.py"
+_WINDOW: Final = "ringfence_client/window.py"
+_DLQ_TESTS: Final = "tests/integration/test_dlq.py"
+_QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
+_REDRIVEN_TESTS: Final = "tests/unit/test_redriven.py"
+_REPAIR_TESTS: Final = "tests/unit/test_repair.py"
+_GROWN: Final = "tests/integration/test_grow.py::test_grow"
+
+MUTANTS: Final = (
+    Mutant(
+        "redrive-repeated",
+        "A redrive that is run again, because nobody knows how the first one ended, has messages done twice.",
+        (
+            Patch(
+                _WINDOW,
+                "        if self.redriven.get(offset, 0) >= number:\n            return False\n",
+                "",
+            ),
+        ),
+        f"{_REDRIVEN_TESTS}::test_asked_twice",
+        (f"{_DLQ_TESTS}::test_done_once_more",),
+    ),
+    Mutant(
+        "redriven-dies-with-its-holder",
+        "A message that was redriven is never done if its consumer ends before it.",
+        (
+            Patch(
+                _WINDOW,
+                "            tuple(sorted(each for each in self._again if each not in burying)),",
+                "            (),",
+            ),
+        ),
+        f"{_REDRIVEN_TESTS}::test_survives_its_holder",
+        (f"{_REDRIVEN_TESTS}::test_each_exactly_as_often_as_asked",),
+    ),
+    Mutant(
+        "redriven-with-its-hop",
+        "A redriven record has the hop that its lane knows already, and is dropped as a duplicate of itself.",
+        (
+            Patch(
+                "app/repair/quarantine.py",
+                "wire.HEADER_HOP, wire.HEADER_CONFIRMED,",
+                "wire.HEADER_CONFIRMED,",
+            ),
+        ),
+        f"{_REPAIR_TESTS}::test_what_is_left_behind",
+        (f"{_QUARANTINE_TESTS}::test_record_as_it_came",),
+    ),
+    Mutant(
+        "settled-apart-from-its-copy",
+        "A redrive that ends between the copy and what says so publishes the same records once more.",
+        (
+            Patch(
+                "app/repair/settled.py",
+                'await self._producer.transact([*places, *published], {}, "")',
+                'await self._producer.transact(published, {}, "")\n                await self._producer.transact(places, {}, "")',
+            ),
+        ),
+        f"{_QUARANTINE_TESTS}::test_once_whatever_ends_it",
+    ),
+    Mutant(
+        "letters-of-another-topic",
+        "After the accepted topic was created again the redrive of an old dead letter repeats a stranger's message.",
+        (
+            Patch(
+                "app/repair/letters.py",
+                "        if reason:\n                self._leave([each], reason)",
+                "        if False:\n                self._leave([each], reason)",
+            ),
+        ),
+        f"{_DLQ_TESTS}::test_what_is_left",
+    ),
+    Mutant(
+        "left-and-called-done",
+        "A drop or a redrive that has left something ends as if all were done, and a script goes on.",
+        (Patch("app/repair/result.py", "        return 1 if self.left else 0\n", "        return 0\n"),),
+        f"{_REPAIR_TESTS}::test_how_it_ends",
+        (f"{_QUARANTINE_TESTS}::test_what_is_chosen",),
+    ),
+    Mutant(
+        "heirs-know-nothing",
+        "Groups that move are new to their lane: each resend of theirs is accepted once more.",
+        (
+            Patch(
+                _GROW,
+                "    entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]\n",
+                "    entries: list[tuple[bytes, bytes | None]] = []\n",
+            ),
+        ),
+        _GROWN,
+    ),
+    Mutant(
+        "growth-beside-workers",
+        "Lanes judge on while others are given what they know: what comes in between those do not know.",
+        (
+            Patch(
+                _GROW,
+                "if (state := await cluster.group_state()) not in NO_MEMBERS:",
+                "if (state := await cluster.group_state()) is None:",
+            ),
+        ),
+        _GROWN,
+    ),
+    Mutant(
+        "growth-over-a-backlog",
+        "What is left of a group that moves comes behind its later messages.",
+        (Patch(_GROW, "    if not despite_backlog:\n", "    if False:\n"),),
+        _GROWN,
+    ),
+)

@@ -1,0 +1,154 @@
+"""Bugs in rings: their IDs, their RocksDB, their changelog."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_RESTORE: Final = "tables/restore.py"
+_RING: Final = "tables/ring.py"
+_STORE: Final = "tables/store.py"
+_RESTORE_TESTS: Final = "tests/unit/test_restore.py"
+_RING_TESTS: Final = "tests/unit/test_ring.py"
+_STORE_TESTS: Final = "tests/unit/test_store.py"
+_WITHIN: Final = "                and sequence >= head - capacity\n"
+_FLOOR: Final = "                and sequence >= floor\n"
+
+MUTANTS: Final = (
+    Mutant(
+        "eviction-too-early",
+        "The ring keeps one ID fewer than it promises: the oldest is accepted again.",
+        (Patch(_RING, _WITHIN, _WITHIN.replace(">=", ">")),),
+        f"{_RING_TESTS}::test_exactly_n_newer",
+    ),
+    Mutant(
+        "eviction-too-late",
+        "The ring keeps one ID more than its size: a message is dropped that should pass.",
+        (Patch(_RING, _WITHIN, _WITHIN.replace("head - capacity", "head - capacity - 1")),),
+        f"{_RING_TESTS}::test_exactly_n_newer",
+    ),
+    Mutant(
+        "floor-ignored",
+        "What was cleared, or evicted while the ring was smaller, is known again.",
+        (Patch(_RING, _FLOOR, ""),),
+        f"{_RING_TESTS}::test_below_the_floor_is_dead",
+    ),
+    Mutant(
+        "check-remembers",
+        "An ID is known as soon as it was asked for: the kept batch is a duplicate of itself.",
+        (
+            Patch(
+                _RING,
+                "        return Checked(verdicts, originals, self.head, new_ids, new_times)\n",
+                "        self.index.add(self.head, new_ids, new_times, self.low)\n"
+                "        return Checked(verdicts, originals, self.head, new_ids, new_times)\n",
+            ),
+        ),
+        f"{_RING_TESTS}::test_check_changes_nothing",
+    ),
+    Mutant(
+        "age-off-by-one",
+        "An ID exactly as old as the limit no longer counts.",
+        (
+            Patch(
+                _RING,
+                "return time - original > self.max_age_ms",
+                "return time - original >= self.max_age_ms",
+            ),
+        ),
+        f"{_RING_TESTS}::test_age",
+    ),
+    Mutant(
+        "shrunk-without-a-floor",
+        "What a smaller ring evicted comes back when the ring grows again.",
+        (Patch("tables/resize.py", "    if capacity != meta.capacity:\n", "    if capacity < 0:\n"),),
+        "tests/unit/test_resize.py::test_shrunk_and_grown_again",
+    ),
+    Mutant(
+        "epoch-ignored",
+        "What an earlier opening still wants to write lands in the RocksDB of the present one.",
+        (Patch(_STORE, "        if epoch != self.epoch:\n", "        if epoch > self.epoch:\n"),),
+        f"{_STORE_TESTS}::test_stale_epoch",
+    ),
+    Mutant(
+        "rocksdb-written-in-pieces",
+        "A crash in the middle of a write leaves slots whose changelog position RocksDB does not know.",
+        (Patch(_STORE, "        fill(Writes(batch))\n", "        fill(Writes(self._db))\n"),),
+        f"{_STORE_TESTS}::test_write_is_all_or_nothing",
+    ),
+    Mutant(
+        "trusted-beyond-the-end",
+        "RocksDB that reflects a lost tail of the changelog is believed.",
+        (
+            Patch(
+                _RESTORE,
+                "    if state.position > bounds.high_watermark:\n",
+                "    if state.position < 0:\n",
+            ),
+        ),
+        f"{_RESTORE_TESTS}::test_position_beyond_the_end",
+    ),
+    Mutant(
+        "record-before-the-position-not-compared",
+        "A changelog that lost its tail and grew again is taken for the one that RocksDB knows.",
+        (
+            Patch(
+                _RESTORE,
+                "            if not self._verified:\n                self._verify(record)\n",
+                "            self._verified = True\n",
+            ),
+        ),
+        f"{_RESTORE_TESTS}::test_tail_lost_and_regrown",
+    ),
+    Mutant(
+        "incarnation-ignored",
+        "RocksDB is held against a changelog that was deleted and created again, and only its bytes give it away.",
+        (
+            Patch(
+                _RESTORE,
+                "        if meta.incarnation != known.incarnation:\n",
+                "        if not meta.incarnation:\n",
+            ),
+        ),
+        f"{_RESTORE_TESTS}::test_wrong_incarnation",
+    ),
+    Mutant(
+        "deleted-changelog-unnoticed",
+        "The lane goes on beside a changelog that lacks its IDs, and the next worker accepts all of them again.",
+        (
+            Patch(
+                "agents/lane.py", "topic_id not in {None, self._opened.topic_ids[topic]}", "topic_id is None"
+            ),
+        ),
+        "tests/integration/test_deleted_changelog.py::test_beneath_a_running_lane",
+    ),
+    Mutant(
+        "chunk-removed-too-early",
+        "A restart forgets IDs that the ring promises to keep.",
+        (Patch("tables/chunks.py", "last_of(self._keys[0]) < low", "last_of(self._keys[0]) <= low + 1"),),
+        "tests/unit/test_chunks.py::test_dead_chunks_are_removed",
+    ),
+    Mutant(
+        "clear-without-fence",
+        "The running worker overwrites the new floor with its own, and what was cleared is known again.",
+        (
+            Patch(
+                "app/verbs/owned_lane.py",
+                "            wire.transactional_id(settings.app.id, address.name, number),\n",
+                '            wire.transactional_id(settings.app.id, address.name, number) + "-clear",\n',
+            ),
+        ),
+        "tests/integration/test_rings.py::test_clear_is_honoured_by_a_running_worker",
+    ),
+    Mutant(
+        "adopted-ids-stay",
+        "After a change of where IDs come from an old ID makes a new message a duplicate, and it is lost.",
+        (
+            Patch(
+                "app/verbs/ring_adopt.py",
+                "floor=meta.head if forgotten else meta.floor",
+                "floor=meta.floor",
+            ),
+        ),
+        "tests/integration/test_lane_rules.py::test_a_rule_changes_on_purpose",
+    ),
+)
