@@ -9,7 +9,7 @@ ifeq ($(origin KAFKA),command line)
 export RINGFENCE_KAFKA_VERSION := $(KAFKA)
 endif
 
-.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak containers lint bench bench-scale wheels lock cli-docs clean
+.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak containers lint bench wheels lock cli-docs clean
 
 setup: $(STAMP)
 	@test -z "$$RINGFENCE_KAFKA_VERSION" || $(BIN)/python -m app.embedded
@@ -83,10 +83,6 @@ bench: setup
 		&& $(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/requirements.lock \
 		&& touch $(BENCH_VENV)/.setup-done; } || rm -rf $(BENCH_VENV)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
-
-# How cost grows: into docs/images/scale.svg. In parts: ONLY=lanes.
-bench-scale: setup
-	$(BIN)/python -m bench scale $(if $(QUICK),--quick) $(foreach each,$(ONLY),--only $(each))
 
 # Two: ringfence-client is for users' own environments; ringfence, the application, is for one of its own, and needs the other.
 # The same commit gives the same bytes: times are the commit's, file modes do not follow the umask, and leftovers of an earlier build

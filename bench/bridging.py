@@ -2,22 +2,25 @@
 
 import itertools
 import json
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.table import Table
 
 from bench import topics
-from bench.clusters import Clusters, clusters
+from bench.clusters import RESULTS, Clusters, clusters
 from bench.contenders import bridge, mirror_maker, ringfence
-from bench.errors import BenchError
+from bench.errors import EXIT_NOT_WELL, BenchError
 from bench.job import Job, Run, Target, perform, spread
 from bench.table import machine
-from bench.traffic import Expected, Plan, generate, publish
+from bench.traffic import MESSAGES_MIN, Expected, Plan, generate, publish
 
 INPUT: Final = "bench"
 LANE: Final = "lane"
@@ -248,3 +251,27 @@ def save(found: Found, path: Path) -> None:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+
+
+@click.command("bridge")
+@click.option("--messages", type=click.IntRange(min=MESSAGES_MIN), default=1_000_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--rtt-ms",
+    type=click.FloatRange(min=0),
+    default=50.0,
+    show_default=True,
+    help="Of the slow link; 0: none.",
+)
+@click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option("--only", type=click.Choice(list(CONTENDERS)), multiple=True, help="May be repeated.")
+def command(messages: int, rounds: int, rtt_ms: float, partitions: int, only: tuple[str, ...]) -> None:
+    """Measure a bridge beside a worker's lanes and beside MirrorMaker 2, also over a slow link."""
+    console = Console()
+    chosen = [CONTENDERS[each] for each in only or CONTENDERS]
+    with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as name:
+        found = run(Path(name), Plan(messages, partitions), rounds, rtt_ms / 1000, chosen, console.print)
+    show(found, console)
+    save(found, RESULTS / "bridge.json")
+    if found.failures or not all(found.exact(each) for each in chosen):
+        sys.exit(EXIT_NOT_WELL)

@@ -1,6 +1,7 @@
-"""Two brokers, and a slow link to the second one."""
+"""The brokers of a benchmark: one, or two with a slow link to the second."""
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from app.embedded.broker import EmbeddedBroker
 from app.embedded.link import TcpProxy
 from app.embedded.listeners import Listener
 
+RESULTS: Final = Path(__file__).parent / "results"
+"""The folder of the documents that benchmarks write."""
 _LINK: Final = "LINK"
 
 
@@ -22,6 +25,15 @@ class Clusters:
     target: EmbeddedBroker
     link: TcpProxy
     """To the target; clients that begin there stay on it."""
+
+
+@contextlib.contextmanager
+def temporary_broker() -> Iterator[tuple[EmbeddedBroker, Path]]:
+    """A broker and a folder, both gone at the end."""
+    with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as name:
+        folder = Path(name)
+        with EmbeddedBroker(folder / "broker") as broker:
+            yield broker, folder
 
 
 @contextlib.contextmanager

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Final
 
+import click
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
@@ -15,6 +17,7 @@ from rich.table import Table
 
 from app.embedded.broker import EmbeddedBroker
 from bench import shapes
+from bench.clusters import RESULTS, temporary_broker
 from bench.errors import BenchError
 
 PARTITIONS: Final = 4
@@ -146,6 +149,19 @@ def show(cells: Sequence[Cell], stuck: Stuck, console: Console) -> None:
     )
 
 
-def document(cells: Sequence[Cell], stuck: Stuck) -> str:
-    """For programs."""
-    return json.dumps({"cells": [asdict(each) for each in cells], "stuck": asdict(stuck)}, indent=2)
+def save(cells: Sequence[Cell], stuck: Stuck, path: Path) -> None:
+    """Write everything."""
+    document = {"cells": [asdict(each) for each in cells], "stuck": asdict(stuck)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+
+
+@click.command("consume")
+def command() -> None:
+    """Measure group-ordered consumption beside a plain consumer and the bound of groups and handlers."""
+    console = Console()
+    with temporary_broker() as (broker, _):
+        cells = measure(broker, console.print)
+        stuck = measure_stuck(broker)
+    show(cells, stuck, console)
+    save(cells, stuck, RESULTS / "consume.json")

@@ -11,11 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from rich.console import Console
 from rich.table import Table
 
 from app.embedded.broker import EmbeddedBroker
 from bench import consumers, lease_load, topics
+from bench.clusters import RESULTS, temporary_broker
 from bench.consumers import PARTITIONS, Member, Steady, until, until_shared
 from bench.lease_load import Load
 from bench.table import machine
@@ -278,3 +280,29 @@ def save(found: Found, path: Path) -> None:
     document: dict[str, Any] = {**machine(), **asdict(found)}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+
+
+@click.command("handover")
+@click.option(
+    "--rounds", type=click.IntRange(min=0), default=10, show_default=True, help="Members that come and go."
+)
+@click.option(
+    "--slow-rounds", type=click.IntRange(min=0), default=5, show_default=True, help="With slow handlers."
+)
+@click.option("--kills", type=click.IntRange(min=0), default=3, show_default=True, help="Of each kind.")
+@click.option("--pauses", type=click.IntRange(min=0), default=40, show_default=True, help="Of each length.")
+@click.option(
+    "--writes",
+    type=click.IntRange(min=0),
+    default=lease_load.WRITES,
+    show_default=True,
+    help="Of progress records.",
+)
+def command(rounds: int, slow_rounds: int, kills: int, pauses: int, writes: int) -> None:
+    """Measure how long a partition stands still when it changes hands, and what its lease costs."""
+    console = Console()
+    with temporary_broker() as (broker, folder):
+        repetitions = Repetitions(rounds, slow_rounds, kills, pauses, writes)
+        found = run(broker, folder, repetitions, console.print)
+    show(found, console)
+    save(found, RESULTS / "handover.json")

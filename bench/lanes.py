@@ -1,22 +1,25 @@
 """What a worker of many lanes takes to open them, to do nothing, to share them with another, and to stop."""
 
 import contextlib
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import click
 from confluent_kafka import KafkaException
+from rich.console import Console
 
 from agents.home import Home
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from bench import measure, topics
-from bench.errors import BenchError
+from bench.clusters import RESULTS, temporary_broker
+from bench.errors import EXIT_NOT_WELL, BenchError
+from bench.lanes_results import Found, Idle, Opened, Shape, save
 from bench.traffic import Message, publish
 from ringfence_kafka import wire
 
@@ -37,71 +40,6 @@ _NOT: Final = (
     b" ringfence.worker: not ready: ",
     b" ringfence.worker: rebalance: ",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How many lanes, and of how many addresses."""
-
-    lanes: int = 1_000
-    addresses: int = 10
-    idle_s: float = 60.0
-
-    @property
-    def partitions(self) -> int:
-        """Of each address."""
-        return -(-self.lanes // self.addresses)
-
-    @property
-    def names(self) -> list[str]:
-        """Of the addresses."""
-        return [f"wide-{number}" for number in range(self.addresses)]
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """From the start of a process until it is ready."""
-
-    seconds: float
-    cpu_s: float
-    broker_cpu_s: float
-    rss_mib: float
-    files: int
-    """That it has open, sockets included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """While nothing comes."""
-
-    cpu_percent: float
-    """Of one core."""
-    broker_cpu_percent: float
-    rss_mib: float
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Everything."""
-
-    shape: Shape
-    first: Opened
-    """Nothing was there before but topics."""
-    traffic_s: float
-    """From the first message of a round until the group has committed the last."""
-    idle: Idle
-    stop_s: float
-    """From SIGTERM to the end of the process."""
-    again: Opened
-    """On the disk that the first left, with IDs in each ring."""
-    joined_s: float
-    """From the start of a second worker until both are ready, each with its lanes."""
-    left_s: float
-    """From the second's SIGTERM until the first has all lanes again."""
-    peak_rss_mib: float
-    """Of the first worker's second life."""
-    inexact: list[str]
-    """Addresses whose output is not what it must be, a line each."""
 
 
 class Bench:
@@ -296,12 +234,6 @@ class Worker:
         return round(self.child.rss_bytes() / MIB, 1)
 
 
-def save(found: Found, path: Path) -> None:
-    """As JSON."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(asdict(found), indent=1) + "\n")
-
-
 def _stop(worker: Worker) -> float:
     began = time.monotonic()
     worker.child.stop()
@@ -318,3 +250,21 @@ def _groups(partitions: int) -> list[bytes]:
         found.setdefault(home[group], group)
         number += 1
     return [found[each] for each in range(partitions)]
+
+
+@click.command("lanes")
+@click.option("--lanes", "count", type=click.IntRange(min=1), default=1_000, show_default=True)
+@click.option("--addresses", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--idle", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds without messages."
+)
+def command(count: int, addresses: int, idle: float) -> None:
+    """Measure a worker of many lanes: how it opens them, does nothing, shares them, and stops."""
+    console = Console()
+    with temporary_broker() as (broker, folder):
+        found = Bench(broker, folder, Shape(count, addresses, idle)).run(console.print)
+    save(found, RESULTS / "lanes.json")
+    for each in found.inexact:
+        console.print(each)
+    if found.inexact:
+        sys.exit(EXIT_NOT_WELL)

@@ -10,33 +10,30 @@ import os
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+import click
 from rich.console import Console
-from rich.table import Table
 
+from app.embedded.broker import EmbeddedBroker
 from bench import measure, topics, worker_log
+from bench.clusters import RESULTS, temporary_broker
 from bench.contenders import ringfence
 from bench.errors import BenchError
-from bench.job import Job, Run, perform, quantile, spread
-from bench.measure import Child, Cluster
-from bench.steady import LINGER_MS, Reader, Traffic
-from bench.table import machine
+from bench.job import Job, Run, perform, quantile
+from bench.latency_results import WARM_UP_S, Found, Load, Steady, save, show
+from bench.measure import ROOT, Child
+from bench.steady import Reader, Traffic
 from bench.takeover import longest_silence
 from bench.traffic import Plan, generate, publish
 
 HERE: Final = "here"
 """The version that this file belongs to."""
 BACKLOG: Final = "latency-backlog"
-WARM_UP_S: Final = 10.0
-"""After that Java has compiled what the broker runs."""
 LIMIT_S: Final = 90.0
 _POLL_S: Final = 0.1
-_ROUGH: Final = 100
-"""From here on digits behind the point say nothing."""
 
 Say = Callable[[str], None]
 
@@ -58,60 +55,8 @@ class Version(NamedTuple):
         return {TARGET: str(self.target_ms)} if self.target_ms else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What is asked of each version, each round."""
-
-    rate: int
-    """Messages a second, all partitions together; 0 = this is left out."""
-    seconds: float
-    """Measured, after :data:`WARM_UP_S`."""
-    backlog: int
-    """Messages; 0 = this is left out."""
-    plan: Plan
-    partitioner: str = "murmur2"
-    """``crc32``: three of four messages are forwarded."""
-    linger_ms: int = LINGER_MS
-    """How long the producer waits for more."""
-
-    @property
-    def ring(self) -> int:
-        """IDs a lane remembers: where messages are forwarded, all; a home lane hears from partitions that are not in step."""
-        if self.partitioner == "murmur2":
-            return self.plan.ring
-        return max(self.plan.forwarded_ring, round(self.rate * (WARM_UP_S + self.seconds) * 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Steady:
-    """One version under steady traffic. All seconds are from a message's making to its being read as accepted."""
-
-    messages: int
-    """Resends included."""
-    p50_s: float
-    p99_s: float
-    p999_s: float
-    max_s: float
-    silence_s: float
-    """The longest time between two accepted messages of one input partition."""
-    cpu_s_per_million: float
-    broker_cpu_s_per_million: float
-    transactions: int
-    load_average: float
-    """Of the machine, in the minute at whose end it was measured."""
-
-
-@dataclass(slots=True)
-class Found:
-    """Everything measured, by version; a round is a place in the lists."""
-
-    load: Load
-    steady: dict[str, list[Steady]] = field(default_factory=dict)
-    backlog: dict[str, list[Run]] = field(default_factory=dict)
-
-
 def run(
-    broker: Cluster, folder: Path, load: Load, versions: Mapping[str, Version], rounds: int, say: Say
+    broker: EmbeddedBroker, folder: Path, load: Load, versions: Mapping[str, Version], rounds: int, say: Say
 ) -> Found:
     """Let each version run in each round, beginning with another one each time.
 
@@ -156,7 +101,7 @@ def _line(steady: Steady) -> str:
     )
 
 
-def _steady(broker: Cluster, folder: Path, load: Load, version: Version, name: str) -> Steady:
+def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, name: str) -> Steady:
     """Steady traffic through a worker that begins with empty topics; measured once it has warmed up."""
     bootstrap, plan = broker.bootstrap_servers, load.plan
     topics.create(bootstrap, name, plan.partitions)
@@ -170,7 +115,7 @@ def _steady(broker: Cluster, folder: Path, load: Load, version: Version, name: s
         )
         _until(lambda: _ready(log), "the worker is not ready", child)
         reader = resources.enter_context(Reader(bootstrap, worker.output, plan.partitions))
-        with Traffic(bootstrap, name, plan, load.rate, load.linger_ms) as traffic:
+        with Traffic(bootstrap, name, plan, load.rate) as traffic:
             time.sleep(WARM_UP_S)
             began, before, broker_before = time.time(), child.read(), measure.cpu_s(broker.pids)
             transactions = _transactions(worker)
@@ -220,7 +165,7 @@ def _until(condition: Callable[[], bool], otherwise: str, child: Child) -> None:
         time.sleep(_POLL_S)
 
 
-def _backlog(broker: Cluster, folder: Path, load: Load, root: Path, name: str, expected: int) -> Run:
+def _backlog(broker: EmbeddedBroker, folder: Path, load: Load, root: Path, name: str, expected: int) -> Run:
     """All that is in the topic, as fast as it goes."""
     plan, bootstrap = load.plan, broker.bootstrap_servers
     worker = ringfence.prepare(
@@ -238,69 +183,62 @@ def _backlog(broker: Cluster, folder: Path, load: Load, root: Path, name: str, e
     return done
 
 
-# -- what it says ----------------------------------------------------------------------------------------------
-
-
-def figures(found: Found) -> Iterator[tuple[str, str, list[float]]]:
-    """What was measured → version → its value in each round."""
-    for name, runs in found.steady.items():
-        yield "latency, median, ms", name, [each.p50_s * 1000 for each in runs]
-        yield "latency, p99, ms", name, [each.p99_s * 1000 for each in runs]
-        yield "latency, p99.9, ms", name, [each.p999_s * 1000 for each in runs]
-        yield "latency, largest, ms", name, [each.max_s * 1000 for each in runs]
-        yield "longest silence of a lane, ms", name, [each.silence_s * 1000 for each in runs]
-        yield "messages a transaction", name, [each.messages / max(each.transactions, 1) for each in runs]
-        yield "CPU s / million", name, [each.cpu_s_per_million for each in runs]
-        yield "broker's CPU s / million", name, [each.broker_cpu_s_per_million for each in runs]
-    for name, done in found.backlog.items():
-        yield "backlog, messages/s", name, [each.rate for each in done]
-        yield "backlog, CPU s / million", name, [each.cpu_s_per_million for each in done]
-        yield (
-            "backlog, broker's CPU s / million",
-            name,
-            [each.broker_cpu_s / each.measured * 1e6 for each in done],
-        )
-
-
-def show(found: Found, console: Console) -> None:
-    """Print medians with the smallest and largest, and ratios, a pair a round, to the first version."""
-    by_figure: dict[str, dict[str, list[float]]] = {}
-    for what, name, values in figures(found):
-        by_figure.setdefault(what, {})[name] = values
-    table = Table("", "", "median (smallest to largest)", "ratio")
-    for what, by_name in by_figure.items():
-        first = next(iter(by_name))
-        for name, values in by_name.items():
-            table.add_row(
-                what if name == first else "",
-                name,
-                _cell(values, 0 if max(values) >= _ROUGH else 1),
-                ""
-                if name == first
-                else _cell([one / two for one, two in zip(values, by_name[first], strict=True)], 2),
-            )
-        table.add_section()
-    console.print(table)
-
-
-def _cell(values: Sequence[float], digits: int) -> str:
-    low, median, high = spread(values)
-    return f"{median:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
-
-
-def save(found: Found, path: Path) -> None:
-    """Write everything."""
-    document: dict[str, Any] = {
-        **machine(),
-        "load": asdict(found.load),
-        "steady": {name: [asdict(each) for each in runs] for name, runs in found.steady.items()},
-        "backlog": {
-            name: [
-                {**asdict(each), "messages_per_s": each.rate, "cpu_s_per_million": each.cpu_s_per_million}
-                for each in runs
-            ]
-            for name, runs in found.backlog.items()
-        },
+@click.command("latency")
+@click.option(
+    "--rate",
+    type=click.IntRange(min=0),
+    default=5_000,
+    show_default=True,
+    help="Messages a second; 0: backlog only.",
+)
+@click.option("--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True)
+@click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option(
+    "--partitioner",
+    type=click.Choice(["murmur2", "crc32"]),
+    default="murmur2",
+    show_default=True,
+    help="crc32: most are forwarded.",
+)
+@click.option("--backlog", type=click.IntRange(min=0), default=1_000_000, show_default=True, help="0: none.")
+@click.option("--value-bytes", type=click.IntRange(min=20), default=100, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--target-ms",
+    "targets",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="app.latency_target_ms; may be repeated, for a curve. Without it, its default.",
+)
+@click.option(
+    "--beside",
+    type=(str, click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)),
+    multiple=True,
+    metavar="NAME FOLDER",
+    help="Another checkout, measured in turn with this one. May be repeated.",
+)
+def command(
+    rate: int,
+    seconds: float,
+    partitions: int,
+    partitioner: str,
+    backlog: int,
+    value_bytes: int,
+    rounds: int,
+    targets: tuple[int, ...],
+    beside: tuple[tuple[str, Path], ...],
+) -> None:
+    """Measure how long messages take through a worker that is not busy, and what that costs; and a backlog beside it."""
+    console = Console()
+    plan = Plan(backlog, partitions, value_bytes=value_bytes)
+    load = Load(rate, seconds, backlog, plan, partitioner)
+    versions = {
+        f"{name}, {each} ms" if each else name: Version(root, each)
+        for name, root in beside
+        for each in targets or (0,)
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    versions |= {f"{each} ms": Version(ROOT, each) for each in targets} or {HERE: Version(ROOT)}
+    with temporary_broker() as (broker, folder):
+        found = run(broker, folder, load, versions, rounds, console.print)
+    show(found, console)
+    save(found, RESULTS / "latency.json")

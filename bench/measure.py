@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import psutil
 
@@ -31,20 +31,6 @@ class Reading:
     """User and system time since the process began."""
     peak_rss_bytes: int
     """Sum of each process's own peak."""
-
-
-class Cluster(Protocol):
-    """One broker or several."""
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """``host:port`` of each."""
-        ...
-
-    @property
-    def pids(self) -> Sequence[int]:
-        """The brokers' processes."""
-        ...
 
 
 def cpu_s(pids: Iterable[int]) -> float:

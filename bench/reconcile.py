@@ -16,11 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
 from bench import topics
+from bench.clusters import RESULTS, temporary_broker
 from bench.errors import BenchError
 from bench.measure import ROOT, environment, read
 from bench.table import machine
@@ -231,3 +233,21 @@ def save(runs: Sequence[Run], path: Path) -> None:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+
+
+@click.command("reconcile")
+@click.option(
+    "--records",
+    type=click.IntRange(min=1),
+    multiple=True,
+    default=SIZES,
+    show_default=True,
+    help="May be repeated.",
+)
+def command(records: tuple[int, ...]) -> None:
+    """Measure the nightly job: records a second, and memory."""
+    console = Console()
+    with temporary_broker() as (broker, folder):
+        runs = run(broker.bootstrap_servers, folder, records, console.print)
+    show(runs, console)
+    save(runs, RESULTS / "reconcile.json")

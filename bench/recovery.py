@@ -8,15 +8,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from rich.console import Console
 from rich.table import Table
 
 from app.embedded.broker import EmbeddedBroker
 from bench import restore, takeover
+from bench.clusters import RESULTS, temporary_broker
 from bench.job import spread
 from bench.restore import Restoration
 from bench.table import machine
 from bench.takeover import Takeover
+from bench.traffic import MESSAGES_MIN
 from ringfence_kafka.config.settings import AppSettings
 
 SESSION_TIMEOUT_S: Final = float(AppSettings().session_timeout)
@@ -161,3 +164,28 @@ def save(found: Found, path: Path) -> None:
     """Write the document."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document(found), indent=2) + "\n", "utf-8")
+
+
+@click.command("recovery")
+@click.option(
+    "--kills", type=click.IntRange(min=0), default=5, show_default=True, help="Workers ended by SIGKILL."
+)
+@click.option(
+    "--stops", type=click.IntRange(min=0), default=5, show_default=True, help="Workers ended by SIGTERM."
+)
+@click.option("--restores", type=click.IntRange(min=0), default=3, show_default=True, help="Of each kind.")
+@click.option(
+    "--ids",
+    type=click.IntRange(min=MESSAGES_MIN),
+    default=1_000_000,
+    show_default=True,
+    help="In the restored ring.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of traffic and moments.")
+def command(kills: int, stops: int, restores: int, ids: int, seed: int) -> None:
+    """Measure how long the lanes of an ended worker are missed, and how fast a ring comes back."""
+    console = Console()
+    with temporary_broker() as (broker, folder):
+        found = run(broker, folder, Repetitions(kills, stops, restores, ids, seed), console.print)
+    show(found, console)
+    save(found, RESULTS / "recovery.json")

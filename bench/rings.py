@@ -9,14 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
 from app.embedded.broker import EmbeddedBroker
 from bench import measure, topics
+from bench.clusters import RESULTS, temporary_broker
 from bench.contenders import ringfence
-from bench.errors import BenchError
+from bench.errors import EXIT_NOT_WELL, BenchError
 from bench.job import Job, perform
 from bench.measure import REPORT, ROOT
 from bench.table import machine
@@ -247,3 +249,27 @@ def save(found: Found, path: Path) -> None:
     document: dict[str, Any] = {**machine(), **asdict(found)}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+
+
+@click.command("rings")
+@click.option("--ids", type=click.IntRange(min=1_000), default=10_000_000, show_default=True)
+@click.option(
+    "--messages",
+    type=click.IntRange(min=0),
+    default=1_000_000,
+    show_default=True,
+    help="That a worker does with the full ring; 0: none.",
+)
+@click.option(
+    "--only", type=click.Choice(KINDS), multiple=True, help="May be repeated; without it the first two."
+)
+@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True)
+def command(ids: int, messages: int, only: tuple[str, ...], rounds: int) -> None:
+    """Measure one large ring: how it comes back, its memory and disk, look-ups, and a worker's cost with it."""
+    console = Console()
+    with temporary_broker() as (broker, folder):
+        found = run(broker, folder, ids, messages, only or KINDS[:2], rounds, console.print)
+    show(found, console)
+    save(found, RESULTS / "rings.json")
+    if not all(each.exact for each in found.worked):
+        sys.exit(EXIT_NOT_WELL)

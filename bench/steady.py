@@ -45,13 +45,13 @@ class Seen(NamedTuple):
 class Traffic:
     """The messages of a plan at a steady rate; each one's value begins with the moment of its making."""
 
-    def __init__(self, bootstrap: str, topic: str, plan: Plan, rate: int, linger_ms: int = LINGER_MS) -> None:
-        """``rate`` is messages a second, all partitions together; ``linger_ms``: how long one waits for others to be sent with."""
+    def __init__(self, bootstrap: str, topic: str, plan: Plan, rate: int) -> None:
+        """``rate`` is messages a second, all partitions together."""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
-                "linger.ms": linger_ms,
+                "linger.ms": LINGER_MS,
                 "log_level": LOG_LEVEL,
             }
         )

@@ -15,6 +15,8 @@ from ringfence_kafka import wire
 
 ID_HEADER: Final = "_AMQ_DUPL_ID"
 FLUSH_LIMIT_S: Final = 120.0
+MESSAGES_MIN: Final = 50_000
+"""A run of fewer messages measures mostly start-up."""
 PARTS: Final = 3
 """Messages of a transaction."""
 LOG_LEVEL: Final = 2

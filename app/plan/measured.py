@@ -84,7 +84,7 @@ COPY: Final = Measured(
     2.6,
     "times the first",
     "the brokers, for each further copy of what is written",
-    "`bench replicas`, a backlog, three brokers with three copies beside one, all on one machine of two cores: 9.4 CPU s / million against 1.5, the most of "
+    "a backlog, three brokers with three copies beside one, all on one machine of two cores: 9.4 CPU s / million against 1.5, the most of "
     "four rounds, 6.6 against 1.3 the least; taken for small transactions, too, which took some 2.7",
 )
 PROCESS: Final = Measured(
@@ -97,13 +97,13 @@ LANE: Final = Measured(
     1.4 * 2**20,
     "bytes",
     "a lane without IDs",
-    "`bench backlog`, refused: 64 lanes beside 4, less their rings",
+    "a backlog whose output is refused: 64 lanes beside 4, less their rings",
 )
 BUFFER_FACTOR: Final = Measured(
     2.0,
     "times app.buffer_bytes_max",
     "what is under way, at most, beside the bound of what is counted",
-    "`bench backlog`: no peak of it is above, large messages and refused output included",
+    "backlogs: no peak is above, large messages and refused output included",
 )
 ID: Final = Measured(
     56,

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -37,12 +36,10 @@ def prepare(
     ring: int,
     partitioner: str = "murmur2",
     partitions: int = 4,
-    more: Sequence[str] = (),
 ) -> Worker:
     """Write the configuration, create the topics that are not there.
 
-    ``partitioner``: ``murmur2`` is the traffic's own; with ``crc32`` most messages are not at home where they arrive. ``more``:
-    further addresses, as the first.
+    ``partitioner``: ``murmur2`` is the traffic's own; with ``crc32`` most messages are not at home where they arrive.
 
     Raises:
         BenchError: they could not be created.
@@ -63,11 +60,7 @@ partitions = {partitions}
 name = "{address}"
 id_cache_size = {ring}
 partitioner = "{partitioner}"
-"""
-        + "".join(
-            f'[[addresses]]\nname = "{each}"\nid_cache_size = {ring}\npartitioner = "{partitioner}"\n'
-            for each in more
-        ),
+""",
         "utf-8",
     )
     create = [sys.executable, "-m", "app", "topics", "create", "--config", str(config)]

@@ -4,7 +4,7 @@ import pytest
 
 from bench.errors import BenchError
 from bench.job import quantile
-from bench.latency import Load
+from bench.latency_results import Load
 from bench.traffic import Plan
 
 
