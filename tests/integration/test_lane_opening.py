@@ -318,8 +318,9 @@ async def test_input_recreated_under_an_open_lane(bootstrap: str, tmp_path: Path
         assert lanes.accepted_ids() == [b"%d" % each for each in [*range(5), *range(10, 13)]]
 
 
-async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path) -> None:
-    """Where the changelog is gone the group's offset says what comes next, whatever RocksDB still holds."""
+@pytest.mark.parametrize("disk", ["disk", "another"])
+async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path, disk: str) -> None:
+    """A lane without its changelog continues at the group's offset, with its RocksDB or on another disk."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*(Sent(None, b"group", b"%d" % each) for each in range(10)))
         lane = await lanes.opened("disk")
@@ -327,7 +328,7 @@ async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path) ->
         await lane.dispose()
         kafka.delete_topics(bootstrap, [lanes.changelog])
         await _create_again(bootstrap, lanes.changelog, "compact")
-        lane = await lanes.opened("disk")
+        lane = await lanes.opened(disk)
 
         assert lane.next == 7
         await lanes.feed(lane, 0, 10)
