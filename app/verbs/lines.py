@@ -111,6 +111,7 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
         if not any(each["loc"] == ("parts",) for each in error.errors()):
             raise ValueError(_explain(error, Line)) from error
     else:
+        _require_single_keys(raw)
         _check_payload(line)
         check_id(line, id_headers)
         return line
@@ -118,6 +119,7 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
         envelope = _Envelope.model_validate_json(raw)
     except ValidationError as error:
         raise ValueError(_explain(error, _Envelope)) from error
+    _require_single_keys(raw)
     check_id(envelope, id_headers)
     parts = []
     for number, each in enumerate(envelope.parts, 1):
@@ -142,6 +144,31 @@ def check_id(line: _Headed, id_headers: tuple[str, ...]) -> None:
     for name, _ in line.headers:
         if name in id_headers:
             raise ValueError(f"headers: {name!r} is a duplicate ID beside id = {line.id!r}: give one of them")
+
+
+def _require_single_keys(raw: bytes) -> None:
+    """Refuse a key that stands twice in one object, at any depth: a parser would keep the last value alone.
+
+    Args:
+        raw: A line that is valid JSON.
+
+    Raises:
+        ValueError: names the key.
+    """
+    # Numbers stay text: only keys are compared, and Python refuses to convert very long numbers.
+    json.loads(raw.decode(), object_pairs_hook=_single_keys, parse_int=str, parse_float=str)
+
+
+def _single_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, content in pairs:
+        if key in found:
+            raise ValueError(
+                f"the key {_shown(key)} stands twice in one object, and only one value would be sent: remove one of them; "
+                "headers that repeat are written as a list of [name, value] pairs"
+            )
+        found[key] = content
+    return found
 
 
 def _check_payload(line: Line) -> None:

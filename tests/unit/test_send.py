@@ -87,6 +87,12 @@ def test_repeated_headers() -> None:
         (b'{"headers": {"a": 1}}', '["a", 1] is no header', "strings"),
         (b'{"headers": [["a"]]}', '["a"] is no header', "strings"),
         (b'{"headers": [["_RF_SOURCE", "x"]]}', "'_RF_SOURCE' begins with _RF_", "rename it"),
+        (b'{"id": "a", "id": "b", "value": ""}', 'the key "id" stands twice', "remove one of them"),
+        (b'{"id": "a", "\\u0069d": "b", "value": ""}', 'the key "id" stands twice', "remove one of them"),
+        (b'{"value": {"list": [{"n": 1, "n": 2}]}}', 'the key "n" stands twice', "remove one of them"),
+        (b'{"value": "", "headers": {"hop": "a", "hop": "b"}}', 'the key "hop" stands twice', "[name, value]"),
+        (b'{"parts": [{"group": "a", "value": "", "group": "b"}]}', 'the key "group" stands twice', "remove"),
+        (b'{"parts": [], "parts": [{"value": ""}]}', 'the key "parts" stands twice', "remove one of them"),
         (b"{}", "value: missing", '"value": null to send a null value on purpose'),
         (b'{"id": "a", "valeu": "x"}', "value: missing", "did you mean 'value'?"),
         (
