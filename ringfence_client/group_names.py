@@ -15,6 +15,8 @@ class GroupNameError(RingfenceError):
 def parse(text: str) -> bytes:
     """A group's name as a person writes it: text, ``hex:…`` for other bytes, ``text:…`` for a text that begins so.
 
+    Bytes of a command line that the locale cannot read come as surrogates: they are the name's own bytes.
+
     Raises:
         GroupNameError: what follows ``hex:`` is not that.
     """
@@ -25,7 +27,7 @@ def parse(text: str) -> bytes:
             raise GroupNameError(
                 f"{text!r} is no hex ({error}): fix it, or write text:{text} if the name itself begins so"
             ) from error
-    return text.removeprefix("text:").encode()
+    return text.removeprefix("text:").encode(errors="surrogateescape")
 
 
 def shown(name: bytes) -> str:

@@ -25,6 +25,8 @@ class IdFormatError(RingfenceError):
 def parse_id(text: str) -> bytes:
     """The stored form of an ID as a person writes it: text, ``hex:…``, ``base64:…``, ``digest:…``, ``text:…``.
 
+    Bytes of a command line that the locale cannot read come as surrogates: they are the ID's own bytes.
+
     Raises:
         IdFormatError: what follows the prefix is not that.
     """
@@ -38,9 +40,9 @@ def parse_id(text: str) -> bytes:
             case "digest":
                 return codec.stored_digest(bytes.fromhex(rest))
             case "text":
-                return codec.encode_id(rest.encode())
+                return codec.encode_id(rest.encode(errors="surrogateescape"))
             case _:
-                return codec.encode_id(text.encode())
+                return codec.encode_id(text.encode(errors="surrogateescape"))
     except (ValueError, binascii.Error) as error:
         raise IdFormatError(
             f"{text!r} is no {kind} ({error}): fix it, or write text:{text} if the ID itself begins so"

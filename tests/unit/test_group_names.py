@@ -28,3 +28,11 @@ def test_in_a_table() -> None:
     assert group_names.in_table(None) == "(none)"
     assert group_names.in_table(b"x" * 100) == "x" * 100
     assert group_names.in_table(b"x" * 5_000) == "x" * 100 + "\u2026 (5,000 bytes)"
+
+
+def test_bytes_that_the_locale_cannot_read() -> None:
+    """Python hands them on as surrogates; they are the bytes of the name, and no error."""
+    assert group_names.parse("g-\udcc3\udcbc") == "g-\u00fc".encode()
+    assert group_names.parse("text:\udcff") == b"\xff"
+    with pytest.raises(group_names.GroupNameError):
+        group_names.parse("hex:\udcff")

@@ -103,3 +103,12 @@ def test_ids_of_other_addresses_are_shown_as_their_own(encoded: bytes) -> None:
 
     assert display_id(stored) == display_id(encoded)
     assert of_address(stored) == ("payments", parse_id(display_id(stored)))
+
+
+def test_bytes_that_the_locale_cannot_read() -> None:
+    """Python hands them on as surrogates; they are the bytes of the ID, and no error."""
+    assert parse_id("\udcc3\udcbc") == encode_id("\u00fc".encode())
+    assert parse_id("text:\udcff") == encode_id(b"\xff")
+    for text in ("hex:\udcff", "base64:\udcff"):
+        with pytest.raises(IdFormatError):
+            parse_id(text)
