@@ -1,16 +1,17 @@
 """``[address_defaults]`` and ``[[addresses]]``: the logical destinations."""
 
-from typing import Final, Literal
+from typing import Final, Literal, TypeGuard
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ringfence_kafka import wire
-from ringfence_kafka.config.section import Section, TopicName, listed
+from ringfence_kafka.config.section import TOPIC_NAME_MAX, Section, TopicName, listed
 
 MAX_PARTITIONS: Final = 100_000
 MAX_ID_CACHE_SIZE: Final = 2**31 - 1
 """Slots are numbered with 31 bits in the changelog's keys."""
 DEFAULT_GROUP: Final = "qpid.no-group"
+_NAME: Final = TypeAdapter(TopicName)
 
 
 class AddressDefaults(Section):
@@ -74,8 +75,8 @@ class AddressSettings(AddressDefaults):
         if not isinstance(data, dict):
             return data
         name = data.get("name")
-        if not isinstance(name, str):
-            name = "unnamed"  # the name itself is reported
+        if not _is_name(name):
+            name = "unnamed"  # the name itself is reported, and not once more for each topic that is named after it
         if "duplicates_topic" in data and data.get("duplicates", "drop") == "drop":
             raise ValueError(
                 f"duplicates_topic = {data['duplicates_topic']!r} has no effect with duplicates = 'drop': "
@@ -86,13 +87,18 @@ class AddressSettings(AddressDefaults):
                 f"default_group = {data['default_group']!r} has no effect without group_header: "
                 "remove it, or name the header"
             )
-        return {
+        derived = {
             "input_topic": wire.input_topic(name),
             "accepted_topic": wire.accepted_topic(name),
             "duplicates_topic": wire.duplicates_topic(name),
             "quarantine_topic": wire.quarantine_topic(name),
-            **data,
         }
+        if long := [key for key in derived.keys() - data.keys() if len(derived[key]) > TOPIC_NAME_MAX]:
+            raise ValueError(
+                f"name = {name!r} is too long for the topics that are named after it: choose one of at most "
+                f"{len(name) + TOPIC_NAME_MAX - max(len(derived[each]) for each in long)} characters, or set {' and '.join(sorted(long))}"
+            )
+        return {**derived, **data}
 
     def topics(self, app_id: str) -> dict[str, str]:
         """All topics of the address by their role."""
@@ -104,3 +110,11 @@ class AddressSettings(AddressDefaults):
             "forward topic": wire.forward_topic(app_id, self.name),
         }
         return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
+
+
+def _is_name(name: object) -> TypeGuard[str]:
+    try:
+        _NAME.validate_python(name, strict=True)
+    except ValidationError:
+        return False
+    return True

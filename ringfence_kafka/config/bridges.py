@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from ringfence_kafka import wire
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.config.patterns import has_wildcard
-from ringfence_kafka.config.section import Section, TopicName, listed
+from ringfence_kafka.config.section import NAME_PATTERN, Section, TopicName, listed
 
 NAME_CHARACTERS_MAX: Final = 200
 """Of a bridge, as :mod:`ringfence_kafka.hop` takes it; its group and its quarantine topic fit Kafka then."""
@@ -24,7 +24,7 @@ ADDRESS: Final = "{address}"
 WINDOW: Final = 5_000
 """Offsets under way, where the target remembers as many."""
 
-BridgeName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]+$", max_length=NAME_CHARACTERS_MAX)]
+BridgeName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]
 MemberName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]+$", max_length=60)]
 """No dots: it is part of bridges' names. No commas: headers list members."""
 UserIds = Literal["check", "ignore"]

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from ringfence_kafka.config import properties
 from ringfence_kafka.config.patterns import can_match, is_pattern
+from ringfence_kafka.config.section import NAME_PATTERN, TOPIC_NAME_PATTERN
 from ringfence_kafka.config.settings import AddressDefaults, Settings
 from ringfence_kafka.errors import ConfigurationError
 
@@ -32,6 +33,12 @@ SECRET_VARIABLES: Final = (
 """Keys that name a variable which holds a secret."""
 _CONNECTION_KEPT: Final = frozenset({"bootstrap_servers", "properties"})
 """What a file of the command line leaves of ``[kafka]``: the rest says how to get in."""
+
+_CHARACTERS: Final = {
+    TOPIC_NAME_PATTERN: "use letters, digits, ., _ and -, and not dots alone",
+    NAME_PATTERN: "use letters, digits, ., _ and -",
+}
+"""What to do about a name, by the pattern that it does not match."""
 
 _LISTS: Final = frozenset({"addresses", "bridges", "cluster_connections"})
 """Tables of which there are several: no variable can say which of them it means."""
@@ -252,6 +259,8 @@ def _explain(error: ErrorDetails, data: Mapping[str, Any]) -> str:
         return f"{key}: missing: add it"
     if error["type"] == "literal_error":
         return f"{key} = {value!r}: must be {error['ctx']['expected']}"
+    if error["type"] == "string_pattern_mismatch":
+        message = _CHARACTERS.get(error["ctx"]["pattern"], message)
     # What does not fit together in a table is named, with the values, by the message itself.
     shown = "" if error["type"] == "value_error" and isinstance(value, dict) else f" = {value!r}"
     return f"{key}{shown}: {message[:1].lower()}{message[1:]}"

@@ -1,12 +1,13 @@
 """What every table of the configuration has in common, and names that several of them take."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, field_validator
 
-TopicName = Annotated[
-    str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)
-]
+NAME_PATTERN: Final = r"^[a-zA-Z0-9._-]+$"
+TOPIC_NAME_PATTERN: Final = r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$"
+TOPIC_NAME_MAX: Final = 200
+TopicName = Annotated[str, StringConstraints(pattern=TOPIC_NAME_PATTERN, max_length=TOPIC_NAME_MAX)]
 """Kafka's legal characters; ``.`` and ``..`` are no topics."""
 
 

@@ -90,7 +90,11 @@ def test_repeated_headers() -> None:
         (b'{"id": "a", "id": "b", "value": ""}', 'the key "id" stands twice', "remove one of them"),
         (b'{"id": "a", "\\u0069d": "b", "value": ""}', 'the key "id" stands twice', "remove one of them"),
         (b'{"value": {"list": [{"n": 1, "n": 2}]}}', 'the key "n" stands twice', "remove one of them"),
-        (b'{"value": "", "headers": {"hop": "a", "hop": "b"}}', 'the key "hop" stands twice', "[name, value]"),
+        (
+            b'{"value": "", "headers": {"hop": "a", "hop": "b"}}',
+            'the key "hop" stands twice',
+            "[name, value]",
+        ),
         (b'{"parts": [{"group": "a", "value": "", "group": "b"}]}', 'the key "group" stands twice', "remove"),
         (b'{"parts": [], "parts": [{"value": ""}]}', 'the key "parts" stands twice', "remove one of them"),
         (b"{}", "value: missing", '"value": null to send a null value on purpose'),

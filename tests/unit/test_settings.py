@@ -516,7 +516,8 @@ def test_topic_name_that_is_none(key: str, topic: str) -> None:
     """A topic name that Kafka would refuse is refused here."""
     fault = _fault(_orders(duplicates="divert", **{key: topic}))
 
-    assert fault.startswith(f"settings: addresses[orders].{key} = {topic!r}: string should ")
+    assert fault.startswith(f"settings: addresses[orders].{key} = {topic!r}: ")
+    assert ("use letters, digits" if len(topic) < 201 else "at most 200 characters") in fault
 
 
 def test_default_group_is_not_empty() -> None:
@@ -628,7 +629,7 @@ def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
 @pytest.mark.parametrize("name", ["a b", "a/b", "ä", "a\n", "", "a" * 201])
 def test_name_that_is_no_topic(name: str) -> None:
     """A name that Kafka would refuse as a topic is refused here, with the name."""
-    assert f".name = {name!r}: string should " in _fault({"addresses": [{"name": name}]})
+    assert f".name = {name!r}: " in _fault({"addresses": [{"name": name}]})
 
 
 @pytest.mark.parametrize("name", [".", ".."])
@@ -1026,3 +1027,33 @@ def test_environment_does_not_hide_a_faulty_section(file: Path) -> None:
 
     with pytest.raises(ConfigurationError, match=r"app = 3: input should be a valid dictionary"):
         load(file, {"RINGFENCE_APP__ID": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("a b/\u00f6", "addresses[a b/\u00f6].name = 'a b/\u00f6': use letters, digits, ., _ and -"),
+        ("..", "and not dots alone"),
+        ("", "addresses[].name = ''"),
+        (7, "addresses[7].name = 7"),
+        ("x" * 201, "at most 200 characters"),
+        ("x" * 195, "choose one of at most 189 characters, or set accepted_topic and duplicates_topic and quarantine_topic"),
+    ],
+)  # fmt: skip
+def test_a_bad_address_name_is_one_fault(name: Any, fault: str) -> None:
+    """Not one more for each topic that is named after the address."""
+    with pytest.raises(ConfigurationError) as caught:
+        validate({"addresses": [{"name": name}]})
+
+    assert fault in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bad_address_name_hides_no_other_fault() -> None:
+    """A topic that the file names itself is reported beside the name."""
+    with pytest.raises(ConfigurationError) as caught:
+        validate({"addresses": [{"name": "a b", "input_topic": "c d"}]})
+
+    first, second = str(caught.value).splitlines()
+    assert ".name = 'a b'" in first
+    assert ".input_topic = 'c d'" in second
