@@ -10,15 +10,13 @@ from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, TopicError
-from ringfence_kafka.topics import BROKER_TIME
+from ringfence_kafka.topics import ADDED_BYTES, BROKER_TIME, MESSAGE_BYTES_DEFAULT
 from ringfence_kafka.topics import missing as absent
 
 log: Final = logging.getLogger("ringfence.consumer")
 
 APPEAR_LIMIT_S: Final = 60.0
 """A broker makes some hundred partitions a second, and shows no topic before those that were made earlier."""
-DEAD_LETTER_BYTES_MAX: Final = 1_048_588 + 65_536
-"""Of the topic as it is made here: a dead letter carries three headers more than the accepted topic's largest."""
 
 
 async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> DeadLetterTopic:
@@ -34,15 +32,11 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
     counts = await cluster.partition_counts([address.accepted_topic, letters, kept])
     if address.accepted_topic not in counts:
         raise MissingTopicError(absent("accepted topic", address.name, address.accepted_topic))
-    missing = {
-        letters: (
-            counts[address.accepted_topic],
-            {**BROKER_TIME, "max.message.bytes": str(DEAD_LETTER_BYTES_MAX)},
-        ),
-        kept: (progress.PARTITIONS, dict(progress.TOPIC_CONFIG)),
-    }
-    for topic in missing.keys() - counts.keys():
-        partitions, config = missing[topic]
+    for topic in {letters, kept} - counts.keys():
+        partitions, config = progress.PARTITIONS, dict(progress.TOPIC_CONFIG)
+        if topic == letters:
+            partitions = counts[address.accepted_topic]
+            config = {**BROKER_TIME, "max.message.bytes": str(await _letter_bytes_max(address, cluster))}
         log.info("%s is missing: creating it with %d partitions", topic, partitions)
         await cluster.create_topic(topic, partitions, address.replication_factor, config)
     # Whoever made them: one broker shows what was just made before another one does.
@@ -50,3 +44,14 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
     if faults := [*letter_faults(address, described[letters]), *progress_faults(described[kept])]:
         raise TopicError("; ".join(faults))
     return DeadLetterTopic(letters, described[letters].partitions, described[letters].message_bytes_max)
+
+
+async def _letter_bytes_max(address: AddressSettings, cluster: Cluster) -> int:
+    """Return the size for a new dead-letter topic: a dead letter carries more headers than the accepted topic's largest message.
+
+    In a chain, accepted topics grow from address to address. Kafka's default counts where the cluster does not tell.
+    """
+    described = (await cluster.describe([address.accepted_topic])).topics
+    accepted = described.get(address.accepted_topic)
+    taken = MESSAGE_BYTES_DEFAULT if accepted is None else accepted.message_bytes_max
+    return max(MESSAGE_BYTES_DEFAULT, taken) + ADDED_BYTES

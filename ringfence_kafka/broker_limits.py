@@ -18,6 +18,8 @@ SESSION_MIN: Final = "group.min.session.timeout.ms"
 SESSION_MAX: Final = "group.max.session.timeout.ms"
 METADATA_LIMIT: Final = "offset.metadata.max.bytes"
 GROUP_SIZE: Final = "group.max.size"
+MESSAGE_SIZE: Final = "message.max.bytes"
+"""``max.message.bytes`` of topics that are created without it."""
 
 SETTINGS: Final = (TRANSACTION_LIMIT, SESSION_MIN, SESSION_MAX, METADATA_LIMIT)
 """Names of the broker settings that :func:`faults` compares."""

@@ -112,6 +112,7 @@ def missing(
     existing: Mapping[str, TopicDescription],
     brokers: int,
     recorded: Mapping[str, int] = MappingProxyType({}),
+    bytes_max: int = MESSAGE_BYTES_DEFAULT,
 ) -> list[TopicPlan]:
     """Return what to create so that all topics are there; existing ones stay as they are.
 
@@ -126,16 +127,19 @@ def missing(
         existing: The topics that are there.
         brokers: Number of brokers.
         recorded: Partition counts that lanes have recorded, by topic.
+        bytes_max: ``max.message.bytes`` of a topic that is created without it.
     """
     planned: dict[str, TopicPlan] = {}
     for address in upstream_first(settings.addresses):
-        present = existing.get(address.input_topic) or _as_planned(planned.get(address.input_topic))
+        present = existing.get(address.input_topic) or _as_planned(
+            planned.get(address.input_topic), bytes_max
+        )
         lanes = present.partitions if present else recorded.get(address.input_topic, address.partitions)
         replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
         room = _room(present)
         own: dict[str, tuple[int, Mapping[str, str]]] = {
             "changelog": (lanes, CHANGELOG_CONFIG),
-            "forward topic": (lanes, _larger(FORWARD_CONFIG, room)),
+            "forward topic": (lanes, _larger(FORWARD_CONFIG, room or _room_for(bytes_max))),
             "input topic": (lanes, {}),
         }
         output = (lanes, {**OUTPUT_CONFIG, **room, **_kept(present)})
@@ -156,16 +160,22 @@ def missing(
     return [plan for plan in plans if plan.name not in existing]
 
 
-def _as_planned(plan: TopicPlan | None) -> TopicDescription | None:
+def _as_planned(plan: TopicPlan | None, bytes_max: int) -> TopicDescription | None:
     """Return what a topic will be that is the accepted topic of one address and the input topic of the next."""
-    return None if plan is None else TopicDescription(plan.name, plan.partitions, plan.config)
+    if plan is None:
+        return None
+    return TopicDescription(plan.name, plan.partitions, {"max.message.bytes": str(bytes_max), **plan.config})
 
 
 def _room(source: TopicDescription | None) -> dict[str, str]:
     """For an input's largest message with what is added to it."""
     if source is None or source.config is None:
         return {}
-    return {"max.message.bytes": str(source.message_bytes_max + ADDED_BYTES)}
+    return _room_for(source.message_bytes_max)
+
+
+def _room_for(bytes_max: int) -> dict[str, str]:
+    return {"max.message.bytes": str(bytes_max + ADDED_BYTES)}
 
 
 def _larger(config: Mapping[str, str], room: Mapping[str, str]) -> Mapping[str, str]:

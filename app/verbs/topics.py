@@ -35,7 +35,7 @@ from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.describe import appeared, broker_settings, describe
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 from ringfence_kafka.refusals import nobody, readable
-from ringfence_kafka.topics import TopicDescription
+from ringfence_kafka.topics import MESSAGE_BYTES_DEFAULT, TopicDescription
 
 _APPEAR_LIMIT_S: Final = 10.0
 _REQUEST_TIMEOUT_MS: Final = 5_000
@@ -193,7 +193,9 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         existing = (await describe(admin, [*required(settings), *of_consumers])).topics
         brokers = len((await admin.describe_cluster())["brokers"])
         recorded = await _recorded(settings, existing)
-        plans = missing(settings, existing, brokers, recorded)
+        sizes = await broker_settings(admin, [broker_limits.MESSAGE_SIZE])
+        bytes_max = sizes.get(broker_limits.MESSAGE_SIZE, MESSAGE_BYTES_DEFAULT)
+        plans = missing(settings, existing, brokers, recorded, bytes_max)
         names = [*required(settings), *(plan.name for plan in plans if plan.name in of_consumers)]
         # All of them are checked before the first is created: none is, or all are.
         created = await _create(admin, plans, brokers, validate_only=True)

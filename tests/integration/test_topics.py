@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from app.embedded.broker import EmbeddedBroker
 from app.verbs import topics
+from ringfence_client.topics import prepare
+from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
@@ -262,3 +264,41 @@ def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
         finally:
             process.destroy()
         assert not set(gone) & set(admin.list_topics(timeout=10).topics)
+
+
+async def test_created_sizes_pass_the_check(tmp_path: Path) -> None:
+    """Topics of a chain, and the dead letters of its consumers, take what comes, also where the cluster takes large messages."""
+    with EmbeddedBroker(tmp_path / "broker", properties={"message.max.bytes": "4000000"}) as broker:
+        names = ["first", "second", "third"]
+        settings = validate(
+            {
+                "kafka": {"bootstrap_servers": broker.bootstrap_servers},
+                "addresses": [
+                    {"name": name, "partitions": 1, "duplicates": "divert"}
+                    | ({"input_topic": f"{before}.accepted"} if before else {})
+                    for before, name in zip(["", *names], names, strict=False)
+                ],
+            }
+        )
+        await topics.ensure(settings)
+        async with Cluster(settings.kafka, "sizes") as cluster:
+            letters = [await prepare(settings, each, cluster) for each in settings.addresses]
+        findings = await topics.examine(settings)
+
+    assert findings.faults == []
+    assert [each for each in findings.notes if "max.message.bytes" in each] == []
+    # Each accepted topic of the chain takes more than the one before it.
+    assert [each.message_bytes_max for each in letters] == [4_000_000 + 65_536 * each for each in (1, 2, 3)]
+
+
+async def test_dead_letters_of_a_chain_that_exists(bootstrap: str) -> None:
+    """A consumer makes them large enough for the accepted topic that is there."""
+    settings = _settings(bootstrap, "enlarged", partitions=1)
+    create_topics(bootstrap, {"enlarged": (1, {"max.message.bytes": "3000000"})})
+    await topics.ensure(settings)
+    async with Cluster(settings.kafka, "sizes") as cluster:
+        letters = await prepare(settings, settings.addresses[0], cluster)
+    findings = await topics.examine(settings)
+
+    assert letters.message_bytes_max == 3_000_000 + 2 * 65_536
+    assert [each for each in findings.notes if "max.message.bytes" in each] == []
