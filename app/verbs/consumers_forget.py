@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from app.asking import confirmed
 from app.verbs import group_inventory
-from app.verbs.send import DELIVERY_LIMIT_S, client_options, producer_options
+from app.verbs.send import client_options
+from app.verbs.sender import DELIVERY_LIMIT_S, producer_options
 from conf.progress import reading
 from ringfence_client import progress, record
 from ringfence_client.record import ProgressFormatError

@@ -7,62 +7,39 @@ and is no part of the guarantees: the worker makes them.
 import asyncio
 import codecs
 import contextlib
-import functools
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.verbs.lines import InputError, parse
-from app.verbs.outgoing import Composer, Outgoing
+from app.verbs.outgoing import Composer
+from app.verbs.sender import AWAY, DELIVERY_LIMIT_S, Sender, ranges
 from conf.progress import counted, steps, watched
 from ringfence_kafka.access import refusal
-from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
+from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError
 from ringfence_kafka.refusals import nobody
 from ringfence_kafka.security import confluent_options
 
 ANSWER_LIMIT_S: Final = 5.0
 """How long a person waits for the first answer of a broker."""
-DELIVERY_LIMIT_S: Final = 20.0
-"""How long a broker that went away in the middle may take to come back before a message counts as refused."""
-RECORD_BYTES_MAX: Final = 1_000_000_000
-"""librdkafka's own limit is lower than many brokers'; with this one the broker decides."""
-_FLUSH_STEP_S: Final = 0.2
-
-_AWAY: Final = frozenset(
-    getattr(KafkaError, name)
-    for name in ("_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
-)
-
+BATCH_BYTES_UNKNOWN: Final = 16_384
+"""Of a record batch where the topic's limit is not told: as Kafka's own producer."""
+_RANGES_SHOWN_MAX: Final = 20
 _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001 - their public names
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
     """What every librdkafka client needs to reach the cluster."""
     return confluent_options(kafka)
-
-
-_PARTITIONERS: Final = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
-"""Ringfence's names of partitioners → librdkafka's."""
-
-
-def producer_options(kafka: KafkaSettings, partitioner: str) -> dict[str, Any]:
-    """A producer that neither loses nor doubles within its life, and agrees with the address on the partition."""
-    return client_options(kafka) | {
-        "acks": "all",
-        "enable.idempotence": True,
-        "partitioner": _PARTITIONERS[partitioner],
-        "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
-        "message.max.bytes": RECORD_BYTES_MAX,
-    }
 
 
 def partition_count(kafka: KafkaSettings, topic: str) -> int:
@@ -83,7 +60,7 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
             raise MissingTopicError(
                 f"topic {topic!r} does not exist: run 'ringfence topics create'"
             ) from error
-        if code not in _AWAY | _REFUSED:
+        if code not in AWAY | _REFUSED:
             raise MissingTopicError(
                 f"topic {topic!r} cannot be used ({error.args[0].str()}): fix that"
             ) from error
@@ -94,53 +71,22 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
         raise nobody(kafka, reason) from error
 
 
-class Sender:
-    """Publishes records and counts what the broker acknowledged."""
-
-    def __init__(self, kafka: KafkaSettings, address: AddressSettings) -> None:
-        self.sent = 0
-        """Messages that the broker acknowledged."""
-        self.sent_without_id = 0
-        self.refused: tuple[int, KafkaError] | None = None
-        """The first line that the broker refused, and why."""
-        self._topic = address.input_topic
-        self._producer = Producer(producer_options(kafka, address.partitioner))
-
-    def send(self, number: int, record: Outgoing) -> None:
-        """Hand the record of a line to the producer; waits while its queue is full."""
-        key, value, headers, partition, has_id = record
-        given: list[tuple[str, str | bytes | None]] = list(headers)
-        acknowledged = functools.partial(self._acknowledged, number, has_id)
-        while self.refused is None:
-            try:
-                self._producer.produce(
-                    self._topic, value, key, partition, headers=given, on_delivery=acknowledged
-                )
-            except BufferError:
-                self._producer.poll(_FLUSH_STEP_S)
-            except KafkaException as error:
-                self.refused = number, error.args[0]
-            else:
-                self._producer.poll(0)
-                return
-
-    def finish(self) -> None:
-        """Wait until the broker has answered for everything; its limit is DELIVERY_LIMIT_S a message."""
-        while self._producer.flush(_FLUSH_STEP_S):
-            pass
-
-    def _acknowledged(self, number: int, has_id: bool, error: KafkaError | None, _message: Message) -> None:
-        if error is None:
-            self.sent += 1
-            self.sent_without_id += not has_id
-        elif self.refused is None:
-            self.refused = number, error
+def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int:
+    """Return ``max.message.bytes`` of the topic; a small size if this user may not see it."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient(client_options(kafka))
+    try:
+        (answer,) = admin.describe_configs([resource], request_timeout=ANSWER_LIMIT_S).values()
+        return int(answer.result()["max.message.bytes"].value)
+    except (KafkaException, KeyError):
+        return BATCH_BYTES_UNKNOWN
 
 
 def run(settings: Settings, address: str, file: str | Path | None = None) -> int:
     """Send ``file``, or standard input if it is None or ``-``, to ``address``.
 
-    It stops at the first line that is not well or is refused; what stands before it is delivered.
+    It stops at the first line that is not well or is refused. What stands before it is delivered; of what stands behind it, nothing
+    of the same group.
 
     Returns:
         The exit code: 0, when the broker acknowledged every line.
@@ -157,10 +103,11 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
     with _opened(file, name) as stream:
         partitions = partition_count(settings.kafka, found.input_topic)
         composer = Composer(found, settings.transaction_targets(found), partitions)
-        sender = Sender(settings.kafka, found)
+        bytes_max = topic_bytes_max(settings.kafka, found.input_topic)
+        sender = Sender(settings.kafka, found.partitioner, found.input_topic, bytes_max)
         began = time.monotonic()
         fault = _send_all(stream, sender, composer, found.duplicate_id_headers, name)
-    if fault is None and sender.refused is not None:
+    if sender.refused is not None:  # of a line before a faulty one
         fault = _refusal(sender.refused, name, settings.kafka)
     if fault is not None:
         fault.args = (f"{fault.args[0]}\n{_what_now(sender)}",)
@@ -214,22 +161,23 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -> RingfenceError:
     number, error = refused
-    if error.code() in _AWAY:
+    if error.code() in AWAY:
         return BrokerUnavailableError(
             f"{name} line {number}: no broker at kafka.bootstrap_servers = {kafka.bootstrap_servers!r} took it within "
             f"{DELIVERY_LIMIT_S:g} s: start the broker again"
         )
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return InputError(
-            f"{name} line {number}: larger than the broker takes: make it smaller, or raise the topic's max.message.bytes. "
-            "Lines behind it may have been taken before that, so messages of its group may be out of order"
+            f"{name} line {number}: larger than the broker takes: make it smaller, or raise the topic's max.message.bytes"
         )
     return InputError(f"{name} line {number}: the broker refused it ({error.str()}): fix that")
 
 
 def _what_now(sender: Sender) -> str:
-    """How much was sent, and whether sending all of it again does harm."""
+    """How much was sent, which lines after a refusal, and whether sending all of it again does harm."""
     said = f"{_messages(sender.sent)} sent before it ended"
+    if sender.refused is not None:
+        return f"{said}. {_by_line(sender)}"
     if sender.sent_without_id:
         return (
             f"{said}, {sender.sent_without_id} of them without an ID: sending those again would repeat them"
@@ -239,6 +187,39 @@ def _what_now(sender: Sender) -> str:
         if sender.sent
         else said
     )
+
+
+def _by_line(sender: Sender) -> str:
+    """Which lines are written after a refusal, and what to send now. Nothing is written behind an unwritten line of its group."""
+    repeated = sender.sent_without_id + sender.doubtful_without_id
+    shown_max = None if repeated else _RANGES_SHOWN_MAX
+    missing = {*sender.unwritten, *sender.doubtful}
+    written = [each for each in range(1, sender.last + 1) if each not in missing]
+    said = [f"Written: {_shown(written, shown_max)}."]
+    if sender.doubtful:
+        said.append(
+            f"Not known, as the answer is missing: {_shown(sender.doubtful, shown_max)}; they may be written."
+        )
+    unwritten = f"{_shown(sender.unwritten, shown_max)} and " if sender.unwritten else ""
+    said.append(f"Not written: {unwritten}all lines behind line {sender.last}.")
+    if not repeated:
+        said.append("Then send it all again: whatever is written has an ID and is not accepted twice")
+        return " ".join(said)
+    if sender.doubtful_without_id:
+        said.append(
+            f"{sender.doubtful_without_id} of the unknown ones have no ID: look whether they are in the topic."
+        )
+    said.append(f"Then send only what is not written: lines without an ID ({repeated}) would be repeated")
+    return " ".join(said)
+
+
+def _shown(numbers: Sequence[int], ranges_max: int | None) -> str:
+    """Line numbers for a person."""
+    found = ranges(numbers)
+    if not found:
+        return "no line"
+    rest = f" and {len(found) - ranges_max} more ranges" if ranges_max and len(found) > ranges_max else ""
+    return f"line{'s' * (len(numbers) != 1)} {', '.join(found[:ranges_max])}{rest}"
 
 
 def _messages(count: int) -> str:

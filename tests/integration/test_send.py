@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import murmur2
 
 from agents import envelope
 from app.embedded.broker import EmbeddedBroker
-from app.verbs import send
+from app.verbs import send, sender
 from app.verbs.lines import InputError
 from app.verbs.outgoing import Outgoing
 from ringfence_kafka.config.load import validate
@@ -160,6 +160,75 @@ def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
     assert [each.id for each in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
 
 
+@pytest.mark.parametrize("at", [1, 60])
+def test_order_behind_a_refused_line(bootstrap: str, tmp_path: Path, at: int) -> None:
+    """Nothing of a group is written behind its refused line, at the start and in the middle; what is written is told by line.
+
+    The lines that are not written, sent again, complete each group in order.
+    """
+    topic = kafka.unique("send")
+    kafka.create_topics(bootstrap, {topic: (2, {"max.message.bytes": "20000"})})
+    groups = [next(f"g{n}" for n in range(99) if murmur2(b"g%d" % n, 2) == each) for each in range(2)]
+    lines = [{"group": groups[n % 2], "value": f"{n:04d}" + "x" * 3_000} for n in range(1, 301)]
+    lines[at - 1]["value"] = "x" * 50_000
+
+    with pytest.raises(InputError) as caught:
+        send.run(_settings(bootstrap, topic), topic, _file(tmp_path, lines))
+    said = str(caught.value)
+    got = [int((each.value or b"")[:4]) for each in kafka.read_all(bootstrap, topic, 2)]
+    assert f"line {at}: larger than the broker takes" in said
+    assert [each for each in got if each > at and each % 2 == at % 2] == []
+    assert _numbers(said, "Written: ") == sorted(got)
+    last = int(said.split("all lines behind line ")[1].split(".", maxsplit=1)[0])
+    assert _numbers(said, "Not written: ") == [each for each in range(1, last + 1) if each not in got]
+    assert (f"Then send only what is not written: lines without an ID ({len(got)})" in said) == bool(got)
+
+    lines[at - 1]["value"] = f"{at:04d}"
+    rest = [each for number, each in enumerate(lines, 1) if number not in got]
+    assert send.run(_settings(bootstrap, topic), topic, _file(tmp_path, rest)) == 0
+    for parity, group in enumerate(groups):
+        found = [
+            int((each.value or b"")[:4])
+            for each in kafka.read_all(bootstrap, topic, 2)
+            if each.key == group.encode()
+        ]
+        assert found == [each for each in range(1, 301) if each % 2 == parity]
+
+
+def _numbers(said: str, what: str) -> list[int]:
+    """The line numbers behind a word of an error."""
+    listed = said.split(what)[1].split(".", maxsplit=1)[0].split(" and all", maxsplit=1)[0]
+    found: list[int] = []
+    for each in listed.removeprefix("lines ").removeprefix("line ").split(", "):
+        if each[0].isdigit():
+            first, _, last = each.partition("-")
+            found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def test_a_refusal_before_a_bad_line(bootstrap: str, address: str, tmp_path: Path) -> None:
+    """The earlier of the two is the error."""
+    lines: list[Any] = [{"id": "1", "group": "g", "value": "x" * 2_000_000}, "{"]
+
+    with pytest.raises(
+        InputError, match=r"line 1: larger than the broker takes.*\n0 messages sent"
+    ) as caught:
+        send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
+    assert "Written: no line. Not written: line 1 and all lines behind line 1. Then send it all" in str(
+        caught.value
+    )
+
+
+def test_a_topic_of_small_messages(bootstrap: str, tmp_path: Path) -> None:
+    """Batches follow the topic's limit: lines that fit alone are not refused because they travel together."""
+    topic = kafka.unique("send")
+    kafka.create_topics(bootstrap, {topic: (1, {"max.message.bytes": "20000"})})
+    lines = [{"id": str(each), "group": "g", "value": "x" * 1_000} for each in range(200)]
+
+    assert send.run(_settings(bootstrap, topic), topic, _file(tmp_path, lines)) == 0
+    assert len(kafka.read_all(bootstrap, topic, 1)) == 200
+
+
 def test_standard_input(bootstrap: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """None and ``-`` read standard input."""
     for file in (None, "-"):
@@ -200,18 +269,18 @@ def test_no_broker(tmp_path: Path) -> None:
 
 def test_the_broker_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that freezes in the middle ends it with an error that says how much was sent, not with a hang."""
-    monkeypatch.setattr(send, "DELIVERY_LIMIT_S", 3.0)
+    monkeypatch.setattr(sender, "DELIVERY_LIMIT_S", 3.0)
     with EmbeddedBroker(tmp_path / "broker") as own:
         kafka.create_topics(own.bootstrap_servers, {"orders": (1, {})})
-        real = send.Sender.send
+        real = sender.Sender.send
 
-        def send_then_freeze(sender: send.Sender, number: int, record: Outgoing) -> None:
+        def send_then_freeze(own_sender: sender.Sender, number: int, record: Outgoing) -> None:
             if number == 2:
-                sender.finish()
+                own_sender.finish()
                 own.pause()
-            real(sender, number, record)
+            real(own_sender, number, record)
 
-        monkeypatch.setattr(send.Sender, "send", send_then_freeze)
+        monkeypatch.setattr(sender.Sender, "send", send_then_freeze)
         lines = [{"id": each, "value": each} for each in "123"]
         with pytest.raises(BrokerUnavailableError, match=r"line 2: no broker .*\n1 message sent .* again"):
             send.run(_settings(own.bootstrap_servers, "orders"), "orders", _file(tmp_path, lines))
