@@ -183,12 +183,20 @@ class Emitter:
         """Somebody else has built it."""
         self._spread += 1
 
-    def emit(self, outcome: Outcome, new_builder: NewBuilder) -> list[Outgoing]:
+    def emit(
+        self, outcome: Outcome, new_builder: NewBuilder, *, sizes_confirmed: bool = True
+    ) -> list[Outgoing]:
         """All output batches of an outcome.
+
+        Args:
+            outcome: What was decided.
+            new_builder: Makes an empty record batch.
+            sizes_confirmed: The sizes that topics take were asked for just now. Without it nothing is replaced by its digest.
 
         Raises:
             TopicError: the quarantine topic takes not even the bare form of a record.
-            TooLargeError: some records must go to quarantine instead: decide again, with them refused.
+            TooLargeError: some records must go to quarantine instead: decide again, with them refused. It names none if a record
+                does not fit into the quarantine topic and the sizes are not confirmed.
         """
         too_large: dict[int, str] = {}
         oldest = min((each.timestamp for each in outcome.records), default=math.inf)
@@ -210,7 +218,7 @@ class Emitter:
         if too_large:
             raise TooLargeError(too_large)
         if outcome.quarantined:
-            written += self._quarantined(outcome, new_builder)
+            written += self._quarantined(outcome, new_builder, sizes_confirmed=sizes_confirmed)
         return written
 
     def aged_before(self, topic: str, oldest: float) -> float | None:
@@ -316,7 +324,9 @@ class Emitter:
             batches.add(home, record, record.key, record.value, headers_on_the_way(record, source), now)
         return batches.finish()
 
-    def _quarantined(self, outcome: Outcome, new_builder: NewBuilder) -> list[Outgoing]:
+    def _quarantined(
+        self, outcome: Outcome, new_builder: NewBuilder, *, sizes_confirmed: bool
+    ) -> list[Outgoing]:
         """With ``_RF_REASON`` and ``_RF_SOURCE``; what does not fit even here is named by size and digest."""
         topic = self._address.quarantine_topic
         count, bytes_max = self._outputs.partitions[topic], self._outputs.bytes_max[topic]
@@ -329,6 +339,8 @@ class Emitter:
             batches.add(partition, record, record.key, record.value, _with(record, ours))
             if not too_large:
                 continue
+            if not sizes_confirmed:
+                raise TooLargeError({})
             digest = stand_in_of(record.value or b"")
             bare: Headers = list(ours.items())
             for key, headers in ((record.key, _with(record, ours)), (None, bare)):

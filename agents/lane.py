@@ -26,7 +26,14 @@ from agents.cursor import ClusterWentBackError, Cursor
 from agents.failures import Failures
 from agents.lane_facts import LaneRefusedError
 from agents.mail import Mail
-from agents.opening import ChangelogRecreatedError, LimitsAgreedError, Opened, Opening, TopicChangedError
+from agents.opening import (
+    ChangelogRecreatedError,
+    LimitsAgreedError,
+    Opened,
+    Opening,
+    TopicChangedError,
+    require_sizes,
+)
 from agents.ownership import Ownership
 from agents.state_folder import FolderUsableError
 from agents.transactions import Observe, Took, Transactions
@@ -140,14 +147,12 @@ class Lane(Tenant[Ownership, Opened]):
 
     def note_sizes(self, bytes_max: Mapping[str, int]) -> None:
         """What the cluster says now of how large a record batch each topic takes."""
-        known = self._opened.outputs.bytes_max if self._opened is not None else {}
-        changed = [
-            f"{each} takes {bytes_max[each]} bytes"
-            for each in known
-            if bytes_max.get(each, known[each]) != known[each]
-        ]
-        if changed:
-            self._doubt(TopicChangedError(f"max.message.bytes has changed: {', '.join(changed)} now"))
+        if self._opened is None:
+            return
+        try:
+            require_sizes(self._opened.outputs.bytes_max, bytes_max)
+        except TopicChangedError as error:
+            self._doubt(error)
 
     def note_changelog(self, topic_id: str | None) -> None:
         """Compare Kafka's own ID of the changelog with the one at the opening; None = the topic is not there now."""

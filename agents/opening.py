@@ -61,6 +61,19 @@ class TopicChangedError(Exception):
     """A topic takes larger or smaller records than when the lane was opened: it must be opened anew to go by it."""
 
 
+def require_sizes(known: Mapping[str, int], now: Mapping[str, int]) -> None:
+    """Compare the ``max.message.bytes`` of topics with those of the opening; a topic that is missing now is not compared.
+
+    Raises:
+        TopicChangedError: one has changed.
+    """
+    changed = [
+        f"{each} takes {now[each]} bytes" for each in known if now.get(each, known[each]) != known[each]
+    ]
+    if changed:
+        raise TopicChangedError(f"max.message.bytes has changed: {', '.join(changed)} now")
+
+
 class ChangelogRecreatedError(Exception):
     """The changelog is another topic than when the lane was opened: the lane must reopen to write its IDs into it."""
 

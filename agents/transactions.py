@@ -23,7 +23,7 @@ from agents.cursor import Cursor
 from agents.divided import Divided
 from agents.emitter import TooLargeError
 from agents.hint import ForwardingHint
-from agents.opening import QUESTION_LIMIT_S, Opened, Opening
+from agents.opening import QUESTION_LIMIT_S, Opened, Opening, TopicChangedError, require_sizes
 from agents.ownership import Ownership
 from agents.path import Outcome
 from agents.tracing import batch_span
@@ -110,7 +110,7 @@ class Transactions:
         try:
             with batch_span(self._name, batch.topic, batch.partition, records):
                 done = await self._transact(part, records, opened, cursor)
-        except (FencedError, NotOwnerError):
+        except (FencedError, NotOwnerError, TopicChangedError):
             raise
         except Exception:
             if self._divided.failed(len(records)):
@@ -137,7 +137,7 @@ class Transactions:
         """Returns up to where it is done."""
         table, producer, opening = opened.table, opened.producer, self._opening
         began, written_at = time.perf_counter(), time.monotonic()
-        outcome, outputs, change, state = self._plan(batch, records, opened)
+        outcome, outputs, change, state = await self._plan(batch, records, opened)
 
         async def approve(bases: list[int]) -> None:
             nonlocal written_at
@@ -201,7 +201,7 @@ class Transactions:
             self._name, self._opening.changelog, self._opening.partition,
         )  # fmt: skip
 
-    def _plan(self, batch: FetchedBatch, records: Sequence[Record], opened: Opened) -> _Plan:
+    async def _plan(self, batch: FetchedBatch, records: Sequence[Record], opened: Opened) -> _Plan:
         """Decide and build: by the core, or else in Python."""
         opening, table = self._opening, opened.table
         nexts = {each.topic: each.next for each in opened.cursors.values()}
@@ -213,7 +213,7 @@ class Transactions:
             state = opened.native_path.closed_by_meta(plan.state, change)
             return plan.outcome, plan.outputs, change, state
         batch.unpack()
-        outcome, outputs = self._plan_in_python(batch, records, opened)
+        outcome, outputs = await self._plan_in_python(batch, records, opened)
         nexts[batch.topic] = outcome.end
         change = table.record(outcome.checked, outcome.new_origins, nexts, *given, outcome.judged)
         state = changelog_batches(
@@ -221,21 +221,29 @@ class Transactions:
         )
         return outcome, outputs, change, state
 
-    def _plan_in_python(
+    async def _plan_in_python(
         self, batch: FetchedBatch, records: Sequence[Record], opened: Opened
     ) -> tuple[Outcome, list[Outgoing]]:
-        """Decide and build; again without the records that turn out to fit nowhere."""
+        """Decide and build; again without the records that turn out to fit nowhere.
+
+        Raises:
+            TopicChangedError: a topic takes another size than at the opening, so the lane opens anew instead of refusing records.
+        """
         records = list(records)  # each is made once, and looked at several times
         refused = {
             each.offset: batch.malformed[each.offset]
             for each in (records if batch.malformed else ())
             if each.offset in batch.malformed
         }
+        confirmed = False
         while True:
             outcome = opened.path.decide(batch, records, opened.table, refused)
             try:
-                outputs = opened.emitter.emit(outcome, opened.producer.builder)
+                outputs = opened.emitter.emit(outcome, opened.producer.builder, sizes_confirmed=confirmed)
             except TooLargeError as error:
+                if not confirmed:
+                    await _confirm_sizes(opened)
+                    confirmed = True
                 refused |= error.reasons
                 continue
             self._say_refused(batch, {each.offset: reason for each, _, reason in outcome.quarantined})
@@ -292,6 +300,14 @@ class Transactions:
             sizes = [len(each) for each in kept]
         self._counts.update(+found)
         return sizes
+
+
+async def _confirm_sizes(opened: Opened) -> None:
+    """Ask again what the topics take: somebody may have raised a limit since the opening. Raises as :func:`require_sizes`."""
+    async with asyncio.timeout(QUESTION_LIMIT_S):
+        described = (await opened.cluster.describe(opened.outputs.bytes_max)).topics
+    sizes = {name: topic.message_bytes_max for name, topic in described.items() if topic.config is not None}
+    require_sizes(opened.outputs.bytes_max, sizes)
 
 
 def _points(outcome: Outcome, capacity: int, last: Meta | None) -> list[str]:

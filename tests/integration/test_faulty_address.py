@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents.address_faults import EVERY, AddressFaults
+from agents.batch import FetchedBatch
 from agents.lanes import Lanes
 from app.verbs import topics
 from app.worker.buffers import Buffers
@@ -25,7 +26,7 @@ from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.watch import BrokerWatch
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, Group, until
+from tests.support.lanes import LIMIT_S, NOW, Group, until
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
 
 
@@ -230,6 +231,27 @@ async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
     ]
     assert lane.counts["retries"] == 2
     assert scene.lanes.ready
+
+
+@pytest.mark.parametrize("raised", ["accepted", "quarantine"])
+async def test_size_that_was_raised_a_moment_ago(bootstrap: str, scene: Scene, raised: str) -> None:
+    """No message is refused for a limit that holds no longer, nor replaced by its digest, though no watch has seen the change."""
+    kafka.alter_topic(bootstrap, f"{scene.faulty}.accepted", "max.message.bytes", "3000")
+    kafka.alter_topic(bootstrap, f"{scene.faulty}.quarantine", "max.message.bytes", "3000")
+    await scene.assign()
+    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.faulty}-0"]
+    await scene.until_state(scene.faulty, "open")
+    kafka.alter_topic(bootstrap, f"{scene.faulty}.{raised}", "max.message.bytes", "100000")
+    value = b"x" * 5_000
+    kafka.send(bootstrap, scene.faulty, [Sent(b"1", b"g", value)], 0)
+    batch = await lane.opening.read_again(FetchedBatch(scene.faulty, 0, 0, 1, [], NOW))
+    assert batch is not None
+    await lane.offer(batch)
+    await until(lambda: lane.next == 1, lambda: f"{lane.state}: {lane.reason}")
+
+    assert lane.counts["quarantined"] == (raised == "quarantine")
+    (found,) = kafka.read_all(bootstrap, f"{scene.faulty}.{raised}", 1)
+    assert found.value == value
 
 
 async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -627,6 +627,18 @@ def test_quarantine_in_few_batches() -> None:
     assert len(batches) <= 1.1 * size / 2_500 + 2
 
 
+def test_no_digest_by_an_old_size() -> None:
+    """Before a value is replaced by its digest somebody must have asked what the quarantine topic takes now."""
+    outcome = _outcome([])
+    outcome.quarantined.append((Given(1, value=b"x" * 3_000), b"orders/3/1", "no"))
+    emitter = _emitter(bytes_max={"orders.quarantine": 2_500})
+
+    with pytest.raises(TooLargeError) as caught:
+        emitter.emit(outcome, _builders(2_500), sizes_confirmed=False)
+    assert caught.value.reasons == {}
+    assert len(emitter.emit(outcome, _builders(2_500), sizes_confirmed=True)) == 1
+
+
 # -- the changelog --------------------------------------------------------------------------------------------------
 
 
