@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from agents.bridge.life import Life, LifeEndedError
@@ -69,8 +69,23 @@ class Flow:
         """Whether it is confirmed up to where it is to stop."""
         return self._ends is not None and place.confirmed >= self._ends.get(place.partition, 0)
 
-    async def send(self, life: Life, loader: Loader, wanted: Mapping[int, int], found: Read) -> None:
-        """Hand over what was read. A partition with a record that nothing takes goes no further than that; the others do not notice."""
+    async def send(
+        self,
+        life: Life,
+        loader: Loader,
+        wanted: Mapping[int, int],
+        found: Read,
+        look: Callable[[], Awaitable[Target]],
+    ) -> None:
+        """Hand over what was read. A partition with a record that nothing takes goes no further than that; the others do not notice.
+
+        Args:
+            life: Writes.
+            loader: Builds the batches.
+            wanted: Up to where each partition was read before.
+            found: What was read.
+            look: Asks what the target takes now, before a record is refused for its size.
+        """
         self._cut(found)
         reached = {number: offset for number, offset in found.reached.items() if offset > wanted[number]}
         if not reached:
@@ -79,7 +94,14 @@ class Flow:
         read = {places[number]: records for number, records in found.records.items() if number in reached}
         cycle = self.window.begin(reached)
         cycle.pending = 1  # until its batches are counted: else it could be confirmed where loading failed
-        load = self._loads[cycle] = loader.load(cycle, read, found.malformed)
+        load = loader.load(cycle, read, found.malformed)
+        if load.too_large:
+            now = await look()
+            if now.settings != loader.target.settings:
+                loader.target = now
+                self.looked(now)
+                load = loader.load(cycle, read, found.malformed)
+        self._loads[cycle] = load
         for place in cycle.ends:
             error = load.stopped.get(place)
             if error is None:

@@ -149,7 +149,7 @@ class Lives:
             wanted = {} if halted else self._wanted()
             found = await self._read(wanted) if wanted else None
             if found is not None:
-                await flow.send(life, loader, wanted, found)
+                await flow.send(life, loader, wanted, found, lambda: look(self._plan))
             elif not wanted:
                 await set_within(life.moved, POLL_S)
 

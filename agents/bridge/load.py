@@ -71,6 +71,8 @@ class Load:
     quarantined: dict[int, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     """Of those."""
+    too_large: bool = False
+    """A record is larger than a topic takes, by :attr:`Loader.target`, which may be out of date."""
     stopped: dict[Place, RefusedError] = field(default_factory=dict)
     """Where a record came that nothing takes: it and what lies behind it is not in the batches."""
 
@@ -183,7 +185,7 @@ class Loader:
             if reason is None:
                 reason = self._add(found, open_batches, place, each, partition, headers)
             if reason is not None:
-                found.batches.append(self._quarantine(found.cycle, place, each, headers, hop, reason))
+                found.batches.append(self._quarantine(found, place, each, headers, hop, reason))
                 found.quarantined[number] = found.quarantined.get(number, 0) + 1
                 found.reasons.append(f"{self._plan.source_topic}/{number} offset {each.offset}: {reason}")
 
@@ -250,6 +252,7 @@ class Loader:
         builder = self._new()
         builder.append(timestamp=record.timestamp, key=record.key, value=record.value, headers=headers)
         if builder.size() > self.target.bytes_max:
+            found.too_large = True
             return f"{builder.size()} bytes, {self._plan.target_topic} takes max.message.bytes = {self.target.bytes_max}"
         first = (place, record.offset)
         open_batches[partition] = Batch(
@@ -266,7 +269,7 @@ class Loader:
         return hop
 
     def _quarantine(
-        self, cycle: Cycle, place: Place, record: Record, headers: list[Header], hop: bytes, reason: str
+        self, found: Load, place: Place, record: Record, headers: list[Header], hop: bytes, reason: str
     ) -> Batch:
         """With what is wrong with it and where it stands; what does not fit even there is named by size and digest."""
         topic, bytes_max = self._plan.quarantine_topic, self.target.quarantine_bytes_max
@@ -293,7 +296,8 @@ class Loader:
             builder.append(timestamp=record.timestamp, key=key, value=value, headers=carried)
             if builder.size() <= bytes_max:
                 return Batch(
-                    topic, QUARANTINE_PARTITION, builder, cycle, (place, record.offset), quarantine=True
+                    topic, QUARANTINE_PARTITION, builder, found.cycle, (place, record.offset), quarantine=True
                 )
+            found.too_large = True
         way_out = f"raise its max.message.bytes = {bytes_max}" if bytes_max else "create it at the target"
         raise RefusedError(record.offset, f"{refused}: {way_out}, or let {self._plan.target_topic} take it")

@@ -135,6 +135,20 @@ def test_too_large(two: Two, tmp_path: Path) -> None:
     assert b"takes max.message.bytes = 20000" in (dict(kept.headers)["_RF_REASON"] or b"")
 
 
+def test_a_limit_that_was_raised(two: Two, tmp_path: Path) -> None:
+    """The target is asked again before a message is refused for its size: the bridge looked before the limit was raised."""
+    given = prepare(two, tmp_path, settings={"max.message.bytes": "20000"})
+    given.send(messages(5))
+    with bridges.bridge(given.config, given.name):
+        bridges.confirmed_at(two.source, given.group, given.topic, [5])
+        kafka.alter_topic(two.target, given.address, "max.message.bytes", "100000")
+        given.send([Sent(b"large", b"g1", b"7" * 50_000), *messages(5, first=5)])
+        got = given.settled([11])
+
+    assert len(bridges.passed(got)) == 11
+    assert kafka.end_offsets(two.target, f"{given.name}.quarantine") == [0]
+
+
 def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
     """Too large for the quarantine, too: its partition waits and says so, others flow; when the target takes it, all goes on."""
     given = prepare(two, tmp_path, source_partitions=2, settings={"max.message.bytes": "20000"})

@@ -105,7 +105,10 @@ class Instance:
                 found.records[partition] = list(records)
                 found.reached[partition] = begun + len(records)
         if wanted:
-            await self.flow.send(self.life, self.loader, wanted, found)
+            await self.flow.send(self.life, self.loader, wanted, found, self._look)
+
+    async def _look(self) -> Target:
+        return self.system.target
 
     async def settle(self) -> None:
         """What was acknowledged, or that it has ended."""

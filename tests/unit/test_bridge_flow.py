@@ -51,9 +51,13 @@ def _flow(ends: dict[int, int] | None = None) -> Flow:
     return flow
 
 
+async def _not_asked() -> Target:
+    raise AssertionError("nothing is refused for its size")
+
+
 async def _send(flow: Flow, loader: _Loader, reached: int) -> None:
     found = Read({0: [_Record(each) for each in range(reached)]}, {0: reached})
-    await flow.send(cast("Life", None), cast("Loader", loader), flow.wanted(), found)
+    await flow.send(cast("Life", None), cast("Loader", loader), flow.wanted(), found, _not_asked)
 
 
 def _at_ends(flow: Flow) -> list[bool]:
@@ -175,7 +179,9 @@ async def test_fewer_at_once_over_a_narrow_link() -> None:
     assert (flow.portion.bytes, flow.records_at_once()) == (flow.portion.most, CYCLE_RECORDS_MAX)
     assert not flow.learn(LifeEndedError("no answer", late=True))
     assert flow.portion.bytes < flow.portion.most
-    await flow.send(cast("Life", _Life()), cast("Loader", _Large()), flow.wanted(), Read({0: []}, {0: 20}))
+    await flow.send(
+        cast("Life", _Life()), cast("Loader", _Large()), flow.wanted(), Read({0: []}, {0: 20}), _not_asked
+    )
     assert flow.records_at_once() == flow.portion.bytes // LARGE
 
 
