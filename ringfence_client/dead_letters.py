@@ -17,6 +17,10 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 REASON_BYTES_MAX: Final = 2_000
 """A reason may hold a whole stack; its beginning says enough."""
+OWN_BYTES_MAX: Final = 8_192
+"""More than the headers take that are added, with the reason twice, and a record batch of one record."""
+HEADER_BYTES: Final = 10
+"""More than a header takes beside name and value."""
 AGAIN_FIRST_S: Final = 1.0
 AGAIN_MAX_S: Final = 30.0
 """Between two attempts to write what the dead-letter topic did not take."""
@@ -92,6 +96,13 @@ class DeadLetters:
             async with asyncio.timeout(RENEW_LIMIT_S):
                 self.topic = await self._find()
 
+    def surely_fits(self, letter: DeadLetter) -> bool:
+        """Whether the letter fits into the topic as it was when it was last looked up; False: perhaps not."""
+        record = letter.record
+        size = len(record.key or b"") + len(record.value or b"") + OWN_BYTES_MAX
+        size += sum(len(name.encode()) + len(value or b"") + HEADER_BYTES for name, value in record.headers)
+        return size <= self.topic.message_bytes_max
+
     def outgoing(self, letters: Iterable[DeadLetter], producer: TransactionalProducer) -> list[Outgoing]:
         """Their record batches, as few as can be: each is a round trip. A partition's in order."""
         filled: dict[int, Builder] = {}
@@ -153,6 +164,8 @@ class Pending:
     written: "asyncio.Future[None]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+    size_confirmed: bool = False
+    """The topic was looked up since the letter came: what does not fit now is replaced by its digest."""
 
     @property
     def offset(self) -> int:
@@ -200,7 +213,12 @@ class PendingLetters:
     def take(self) -> Collection[Pending]:
         """What is to be written now, the first of them; :meth:`written` or :meth:`settle` follows."""
         resting = self._reviving is not None and not self._reviving.done()
-        self._under_way = () if resting else tuple(self._first())
+        first = () if resting else tuple(self._first())
+        if any(not each.size_confirmed and not self._dead_letters.surely_fits(each.letter) for each in first):
+            # Somebody may have raised the topic's limit. The lease does not wait for the answer.
+            self._reviving = asyncio.create_task(self._revive(0))
+            first = ()
+        self._under_way = first
         return self._under_way
 
     def _first(self) -> Iterable[Pending]:
@@ -240,12 +258,14 @@ class PendingLetters:
                 "%.0f s: %s", self._place, self._dead_letters.topic.name, len(self._pending), self._pause, named(error),
             )  # fmt: skip
         self.fault = named(error)
-        self._reviving = asyncio.create_task(self._revive())
+        self._reviving = asyncio.create_task(self._revive(self._pause))
 
-    async def _revive(self) -> None:
+    async def _revive(self, pause: float) -> None:
+        """Look the topic up after so many seconds, and again until that succeeds."""
         while True:
-            await asyncio.sleep(self._pause)
-            self._pause = min(AGAIN_MAX_S, 2 * self._pause)
+            await asyncio.sleep(pause)
+            pause = self._pause = min(AGAIN_MAX_S, 2 * self._pause) if pause else self._pause
+            waiting = tuple(self._pending)
             try:
                 await self._dead_letters.renew()
                 break
@@ -255,6 +275,8 @@ class PendingLetters:
                     "%s: the dead-letter topic is not usable: the groups of %d messages wait for it, all others go on; again in "
                     "%.0f s: %s", self._place, len(self._pending), self._pause, self.fault,
                 )  # fmt: skip
+        for each in waiting:
+            each.size_confirmed = True
         asyncio.get_running_loop().call_soon(self._hurry)  # when this has ended
 
     def give_up(self, error: Exception) -> None:

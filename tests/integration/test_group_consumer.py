@@ -284,6 +284,27 @@ async def test_released(bootstrap: str, prefetch: int) -> None:
         assert await bench.letters() == []
 
 
+async def test_dead_letters_after_their_limit_was_raised(bootstrap: str) -> None:
+    """A value is replaced by its digest only if the topic does not take it now, whatever it took when the consumer started."""
+
+    async def reject(message: Message) -> None:
+        raise Reject("no")
+
+    async with consuming(bootstrap) as bench:
+        kafka.create_topics(bootstrap, {bench.dead_letters: (1, {"max.message.bytes": "10000"})})
+        running = await bench.start(Recorder(reject))
+        bench.send(Sent(None, b"group", b"v" * 20_000))
+        await bench.until_next(running, 1)
+        kafka.alter_topic(bootstrap, bench.dead_letters, "max.message.bytes", "100000")
+        bench.send(Sent(None, b"group", b"v" * 20_000))
+        await bench.until_next(running, 2)
+
+        cut, whole = await bench.letters()
+        assert b'"bytes": 20000' in (cut.value or b"")
+        assert whole.value == b"v" * 20_000
+        await running.stop()
+
+
 async def test_headers_too_large_for_the_dead_letters(bootstrap: str) -> None:
     """A dead letter that its topic does not take is cut down until it does: first its value, then its headers."""
 

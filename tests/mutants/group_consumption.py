@@ -94,8 +94,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/dead_letters.py",
-                "self._under_way = () if resting else tuple(self._first())",
-                "self._under_way = tuple(self._first())",
+                "first = () if resting else tuple(self._first())",
+                "first = tuple(self._first())",
             ),
         ),
         f"{_GROUP_SICK_TESTS}::test_dead_letters_refused",

@@ -60,7 +60,7 @@ def test_as_far_as_there_is_room(bytes_max: int) -> None:
 
 
 def _pending(count: int, size: int = 1) -> tuple[PendingLetters, list[Any]]:
-    of = DeadLetters(DeadLetterTopic("orders.dlq", 4, 100_000), "readers")
+    of = DeadLetters(DeadLetterTopic("orders.dlq", 4, 100_000_000), "readers")
     hurried: list[Any] = []
     pending = PendingLetters("orders.accepted/1", of, lambda: hurried.append(None))
     for offset in range(count):
