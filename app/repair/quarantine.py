@@ -1,6 +1,6 @@
 """What a lane or a bridge refused for good: published again, as a new input record."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from ringfence_kafka import log_reader, passed, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.producer import Builder, empty_batch
+from ringfence_kafka.producer import Builder, NewBuilder, empty_batch
 
 _GOES: Final = frozenset(
     {
@@ -155,9 +155,22 @@ class Redrive:
         cluster: Cluster,
         pace: Pace,
         say: Callable[[str], None],
+        renewed: Callable[[], Awaitable[Publisher]] | None = None,
     ) -> None:
-        """``cluster``: where the input is; ``say`` is told of progress."""
+        """A run.
+
+        Args:
+            publisher: Decides.
+            quarantine: Whose records.
+            cluster: Where the input is.
+            pace: How fast.
+            say: Is called with lines of progress.
+            renewed: Returns a publisher that knows the topics as they are now; None = they do not change.
+        """
         self._publisher = publisher
+        self._renewed = renewed
+        self._current = False
+        """The publisher knows the topics as they are since this chunk began."""
         self._quarantine = quarantine
         self._cluster = cluster
         self._pace = pace
@@ -173,13 +186,12 @@ class Redrive:
 
     async def try_out(self, _: SettledPartition, found: Sequence[Refused]) -> None:
         """Say what would become of these."""
+        self._current = False
         for each in found:
             whole = await self.whole(each)
             if self._comes_again(whole):
                 continue
-            reason = self._publisher.refusal(whole)
-            if not reason:
-                reason = self._publisher.too_large(self._publisher.published(whole), empty_batch())
+            reason = self._publisher.refusal(whole) or await self._too_large(whole, empty_batch)
             if reason:
                 self.result.leave(each, reason)
             else:
@@ -188,6 +200,7 @@ class Redrive:
                 self._say(f"would redrive  {showing.line(each)}")
 
     async def _chunk(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
+        self._current = False
         whole = [await self.whole(each) for each in found]
         offsets, count = [], 0
         batches = Batches(self._quarantine.target_topic, partition.builder)
@@ -195,14 +208,11 @@ class Redrive:
             if self._comes_again(each):
                 offsets.append(each.place.offset)
                 continue
-            reason = self._publisher.refusal(each)
-            if not reason:
-                published = self._publisher.published(each)
-                reason = self._publisher.too_large(published, partition.builder())
+            reason = self._publisher.refusal(each) or await self._too_large(each, partition.builder)
             if reason:
                 self.result.leave(each, reason)
                 continue
-            batches.add(published)
+            batches.add(self._publisher.published(each))
             offsets.append(each.place.offset)
             count += 1
             self._note(each)
@@ -212,6 +222,14 @@ class Redrive:
         await partition.settle(offsets, batches.finish())
         self.result.done += count
         self._say(f"redriven  {partition}  {count} up to offset {offsets[-1]}")
+
+    async def _too_large(self, whole: Refused, new_builder: NewBuilder) -> str:
+        """Why it is not published for its size, by the topics as they are now; empty = it is."""
+        reason = self._publisher.too_large(self._publisher.published(whole), new_builder())
+        if reason and self._renewed is not None and not self._current:  # a run may last for hours
+            self._publisher, self._current = await self._renewed(), True
+            reason = self._publisher.too_large(self._publisher.published(whole), new_builder())
+        return reason
 
     def _comes_again(self, refused: Refused) -> bool:
         """Whether this run has published the same record of a bridge's source, which stands here once more.

@@ -1,6 +1,7 @@
 """``ringfence quarantine``."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -105,22 +106,21 @@ async def _redrive(
     others = () if quarantine.bridged else settings.transaction_targets(quarantine.address)
     behind = outputs(settings.app.id, quarantine.address, others, bridged=quarantine.bridged)
     async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic, writes=writes) as opened:
-        described = (await opened.cluster.describe([quarantine.target_topic, *behind])).topics
-        target = described.get(quarantine.target_topic)
-        if target is None:
-            raise MissingTopicError(missing("input topic", quarantine.address.name, quarantine.target_topic))
-        if target.config is None:
-            raise MissingTopicError(untold(target.name))
-        opened.topic.batch_bytes_max = target.message_bytes_max
-        end = await _end(opened, target)
-        room = Room(
-            settings.app.id, quarantine.address, others, Input(target.name, target.partitions, end), described,
-            bridged=quarantine.bridged,
-        )  # fmt: skip
-        publisher = Publisher(
-            quarantine, InputTopic(target.partitions, target.message_bytes_max), most, force=force, room=room
-        )
-        run = Redrive(publisher, quarantine, opened.cluster, pace, showing.say)
+
+        async def publisher() -> Publisher:
+            """One that knows the topics as they are now."""
+            described = (await opened.cluster.describe([quarantine.target_topic, *behind])).topics
+            target = _target(quarantine, described)
+            opened.topic.batch_bytes_max = target.message_bytes_max
+            end = await _end(opened, target)
+            room = Room(
+                settings.app.id, quarantine.address, others, Input(target.name, target.partitions, end), described,
+                bridged=quarantine.bridged,
+            )  # fmt: skip
+            size = InputTopic(target.partitions, target.message_bytes_max)
+            return Publisher(quarantine, size, most, force=force, room=room)
+
+        run = Redrive(await publisher(), quarantine, opened.cluster, pace, showing.say, publisher)
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
         await verbs.worked(
             opened, wanted, act, "looking at records" if dry_run else "redriving records", run.result
@@ -128,6 +128,16 @@ async def _redrive(
     said = "would be redriven" if dry_run else "redriven"
     _tell_foreign(wanted)
     return run.result.tell(wanted, WHAT, f"{said} to {quarantine.target_topic}")
+
+
+def _target(quarantine: Quarantine, described: Mapping[str, TopicDescription]) -> TopicDescription:
+    """Return the input topic. Raises MissingTopicError if it is missing, or the cluster does not tell its settings."""
+    target = described.get(quarantine.target_topic)
+    if target is None:
+        raise MissingTopicError(missing("input topic", quarantine.address.name, quarantine.target_topic))
+    if target.config is None:
+        raise MissingTopicError(untold(target.name))
+    return target
 
 
 async def _end(opened: verbs.Opened, target: TopicDescription) -> int:

@@ -484,3 +484,32 @@ async def test_waiting_that_cannot_be_told(
         " may not see the consumer group hidden: allow Describe on it",
         " may not see the topic orders.accepted: allow Describe on it",
     ]
+
+
+async def test_a_size_that_was_raised_during_the_run() -> None:
+    """What is too large by the topics as they were is compared with the topics as they are, and only that asks for them."""
+    asked: list[int] = []
+    larger = Publisher(_publisher()._quarantine, InputTopic(4, 10_000), 3, force=False)
+
+    async def renewed() -> Publisher:
+        asked.append(1)
+        return larger
+
+    found = [
+        _refused(place=Place("q", 0, number), value=b"x" * size)
+        for number, size in enumerate((1, 5_000, 20_000))
+    ]
+    publisher = _publisher()
+    run = Redrive(publisher, publisher._quarantine, None, Pace(None), lambda _: None, renewed)  # type: ignore[arg-type]
+    settled = _Settled()
+    await run.act(settled, found[:1])  # type: ignore[arg-type]
+    assert asked == []
+    await run.act(settled, found[1:2])  # type: ignore[arg-type]
+    assert (settled.offsets, asked) == ([0, 1], [1])
+    await run.act(settled, [found[2], found[2]])  # type: ignore[arg-type]
+    assert asked == [1, 1], "a chunk asks once"
+    run = Redrive(publisher, publisher._quarantine, None, Pace(None), lambda _: None, renewed)  # type: ignore[arg-type]
+    await run.try_out(_Settled(), found)  # type: ignore[arg-type]
+
+    assert (run.result.done, len(run.result.left)) == (2, 1)
+    assert asked == [1, 1, 1]
