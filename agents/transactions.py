@@ -227,7 +227,7 @@ class Transactions:
         """Decide and build; again without the records that turn out to fit nowhere.
 
         Raises:
-            TopicChangedError: a topic takes another size than at the opening, so the lane opens anew instead of refusing records.
+            TopicChangedError: a topic takes another size than at the opening, so the lane opens again instead of refusing records.
         """
         records = list(records)  # each is made once, and looked at several times
         refused = {

@@ -32,7 +32,7 @@ from ringfence_kafka.security import confluent_options
 ANSWER_LIMIT_S: Final = 5.0
 """How long a person waits for the first answer of a broker."""
 BATCH_BYTES_UNKNOWN: Final = 16_384
-"""Of a record batch where the topic's limit is not told: as Kafka's own producer."""
+"""Size of a record batch if this user may not see the topic's limit: that of Kafka's own producer."""
 _RANGES_SHOWN_MAX: Final = 20
 _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001 - their public names
 
@@ -85,8 +85,8 @@ def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int:
 def run(settings: Settings, address: str, file: str | Path | None = None) -> int:
     """Send ``file``, or standard input if it is None or ``-``, to ``address``.
 
-    It stops at the first line that is not well or is refused. What stands before it is delivered; of what stands behind it, nothing
-    of the same group.
+    It stops at the first line that is not well or is refused. The lines before it are delivered. No line behind it
+    is written if it has the same group.
 
     Returns:
         The exit code: 0, when the broker acknowledged every line.

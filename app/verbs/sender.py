@@ -1,8 +1,8 @@
 """Publishes the lines of ``ringfence send``, each group in the order of its lines, whatever the broker refuses.
 
-A broker takes a record batch behind a refused one: those under way at once, and the rest with the next request. So one request at a
-time is under way, and the first refusal ends the producer (librdkafka's ``enable.gapless.guarantee``) before it sends the next one.
-Its own time limit for messages is outside that guarantee: the limit here replaces it.
+A broker takes a record batch behind a refused one: those under way at once, and the rest with the next request. This
+producer has one request at a time under way, and the first refusal ends it before the next request (librdkafka's
+``enable.gapless.guarantee``). That guarantee does not cover librdkafka's time limit for messages: the limit here replaces it.
 """
 
 import functools
@@ -22,7 +22,7 @@ DELIVERY_LIMIT_S: Final = 20.0
 RECORD_BYTES_MAX: Final = 1_000_000_000
 """librdkafka's own limit is lower than many brokers'; with this one the broker decides."""
 LINES_MAX: Final = 1_000
-"""Lines that wait for an acknowledgement: so many at most have to be told apart after a refusal."""
+"""The most lines that wait for an acknowledgement, and so the most that an error has to list."""
 BATCH_BYTES_MAX: Final = 1_000_000
 _STEP_S: Final = 0.2
 

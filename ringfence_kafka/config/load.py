@@ -38,7 +38,7 @@ _CHARACTERS: Final = {
     TOPIC_NAME_PATTERN: "use letters, digits, ., _ and -, and not dots alone",
     NAME_PATTERN: "use letters, digits, ., _ and -",
 }
-"""What to do about a name, by the pattern that it does not match."""
+"""Advice on a name, by the pattern that it does not match."""
 
 _LISTS: Final = frozenset({"addresses", "bridges", "cluster_connections"})
 """Tables of which there are several: no variable can say which of them it means."""

@@ -162,7 +162,7 @@ def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [1, 60])
 def test_order_behind_a_refused_line(bootstrap: str, tmp_path: Path, at: int) -> None:
-    """Nothing of a group is written behind its refused line, at the start and in the middle; what is written is told by line.
+    """Nothing of a group is written behind its refused line, at the start and in the middle. The error lists the lines.
 
     The lines that are not written, sent again, complete each group in order.
     """
