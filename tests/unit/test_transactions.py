@@ -70,7 +70,11 @@ async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
     took: list[float] = []
     lane = Transactions(_opening(), Counter(), took=took.append)
     monkeypatch.setattr("agents.transactions._points", lambda *_: [])
-    monkeypatch.setattr(lane, "_plan", lambda *_: (outcome, [], change, [state]))
+
+    async def plan(*_: Any) -> Any:
+        return outcome, [], change, [state]
+
+    monkeypatch.setattr(lane, "_plan", plan)
     monkeypatch.setattr(lane, "_count", lambda *_: None)
     cursor: Any = SimpleNamespace(done=lambda _: None)
     monkeypatch.setattr(lane, "_prime", _nothing)
