@@ -7,6 +7,7 @@ uncompressed, which aiokafka reads as ever; the next part is decompressed when i
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Self
 
+from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -21,6 +22,7 @@ from ringfence_kafka.record_batch import (
     codec_of,
     count_of,
     record_end,
+    require_format,
     uncompressed,
     whole_records,
 )
@@ -230,7 +232,9 @@ class PartedRecords(MemoryRecords):  # type: ignore[misc]
 
         Raises:
             CorruptRecordException: it is shorter than any.
+            OldFormatError: Kafka before 0.11 wrote it.
         """
+        require_format(self.data, self._at)
         batch = super().next_batch()
         if batch is None:
             return None
@@ -270,3 +274,4 @@ def _getall(self: FetchResult, max_records: int | None = None) -> list[Any]:
 def install() -> None:
     """Have the consumers of this process read so; aiokafka has no other way in than its names."""
     FetchResult.getall = _getall
+    fetcher.MemoryRecords = PartedRecords

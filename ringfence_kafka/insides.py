@@ -27,7 +27,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 
-from ringfence_kafka import batch_parts, followers, old_formats, rebootstrap, throttling
+from ringfence_kafka import batch_parts, followers, rebootstrap, throttling
 from ringfence_kafka.together import Together
 
 log = logging.getLogger("ringfence.kafka")
@@ -46,7 +46,6 @@ def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
 
 PartitionRecords._contains_abort_marker = _contains_abort_marker  # noqa: SLF001
 batch_parts.install()
-old_formats.install()
 followers.install()
 rebootstrap.install()
 throttling.install()

@@ -13,7 +13,7 @@ CODECS: Final = 0x07
 LENGTH_AT: Final = 8
 FORMAT_AT: Final = 16
 FORMAT: Final = 2
-"""Batches of a lower format are of Kafka before 0.11."""
+"""Kafka before 0.11 wrote messages of lower formats."""
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 """The checksum is of all from there on."""
@@ -23,6 +23,33 @@ _INT: Final = struct.Struct(">i")
 _COUNT_AT: Final = 57
 _OFFSETS: Final = struct.Struct(">q15xi")
 _VARINT_BITS_MAX: Final = 35
+
+
+class OldFormatError(CorruptRecordException):  # type: ignore[misc]
+    """A fetch reached a message of format 0 or 1, which Kafka before 0.11 wrote."""
+
+    def __init__(self, data: bytes | memoryview, at: int) -> None:
+        """Describe the message that begins at ``at``."""
+        super().__init__(
+            f"the message at offset {base_offset(data[at:])} has format {data[at + FORMAT_AT]}, which Kafka before 0.11 wrote. Ringfence "
+            "does not read it, and passes no message over. Use Kafka's own tools: copy what is still needed "
+            "(kafka-console-consumer.sh reads such messages) and send it again, then delete the log up to the first message "
+            "of a later Kafka (kafka-delete-records.sh)"
+        )
+
+    def __str__(self) -> str:
+        """Return the text without aiokafka's error code."""
+        return str(self.args[0])
+
+
+def require_format(data: bytes | memoryview, at: int) -> None:
+    """Check the format of the batch that begins there.
+
+    Raises:
+        OldFormatError: Kafka before 0.11 wrote it.
+    """
+    if len(data) > at + FORMAT_AT and data[at + FORMAT_AT] < FORMAT:
+        raise OldFormatError(data, at)
 
 
 def batch_end(data: bytes | memoryview, at: int) -> int:
@@ -43,7 +70,7 @@ def count_of(header: bytes) -> int:
     return int(_INT.unpack_from(header, _COUNT_AT)[0])
 
 
-def base_offset(header: bytes) -> int:
+def base_offset(header: bytes | memoryview) -> int:
     """Return the offset of the first record that a batch had when it was written, by its header."""
     return int(_OFFSETS.unpack_from(header)[0])
 

@@ -15,9 +15,9 @@ from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
 from ringfence_kafka.batch_parts import TAKEN_BYTES, Oversized, PartedRecords
-from ringfence_kafka.old_formats import OldRecords, begins_old
 from ringfence_kafka.oversized import RECORD_BYTES_MAX
 from ringfence_kafka.printing import printable
+from ringfence_kafka.record_batch import OldFormatError
 
 NAME_SHOWN_MAX: Final = 100
 """Characters of a malformed name in a reason: it goes into a header of the quarantine's record, which must fit, and into the log."""
@@ -25,13 +25,8 @@ NAME_SHOWN_MAX: Final = 100
 
 def install() -> None:
     """Have the consumers of this process read so. aiokafka has no other way in than the names in its module."""
-    fetcher.MemoryRecords = kept
+    fetcher.MemoryRecords = PartedRecords
     fetcher.PartitionRecords = TolerantRecords
-
-
-def kept(data: bytes) -> PartedRecords | OldRecords:
-    """The record batches of a fetch, of any format, whose bytes can be had once more."""
-    return OldRecords(data) if begins_old(data) else PartedRecords(data)
 
 
 class TolerantRecords(PartitionRecords):  # type: ignore[misc]
@@ -53,7 +48,7 @@ class TolerantRecords(PartitionRecords):  # type: ignore[misc]
         self.oversized = Oversized(self.record_bytes_max, self.malformed)
         self._fetched_at = self.next_fetch_offset
         self._fetched = self._records
-        if isinstance(self._records, PartedRecords | OldRecords):
+        if isinstance(self._records, PartedRecords):
             self._records.leniently = partial(_LenientBatch, malformed=self.malformed)
             self._records.oversized = self.oversized
 
@@ -72,6 +67,7 @@ class TolerantRecords(PartitionRecords):  # type: ignore[misc]
 
         Raises:
             CorruptRecordException: the record batch that comes next cannot be read at all. All before it is read.
+            OldFormatError: the same, of a message that Kafka before 0.11 wrote.
         """
         try:
             return next(self._records_iterator)
@@ -86,6 +82,8 @@ class TolerantRecords(PartitionRecords):  # type: ignore[misc]
                 # What was read goes first: the next fetch begins with the batch that cannot be.
                 self._records_iterator = None
                 raise StopIteration from None
+            if isinstance(error, OldFormatError):
+                raise
             raise CorruptRecordException(repr(error)) from error
 
     def _go_on_leniently(self) -> None:

@@ -50,6 +50,7 @@ from app.worker.spacing import Spacing
 from ringfence_kafka import insides, rejoining, static
 from ringfence_kafka import records as lenient
 from ringfence_kafka.errors import named
+from ringfence_kafka.record_batch import OldFormatError
 from ringfence_kafka.topics import lacking
 from ringfence_kafka.waiting import is_cancelled
 
@@ -366,6 +367,8 @@ def _raise_if_excluded(waiter: "asyncio.Future[None]") -> None:
 
 
 def _damaged(tp: TopicPartition, offset: int, error: CorruptRecordException) -> str:
+    if isinstance(error, OldFormatError):
+        return str(error)
     cause = error.__cause__
     way_out = (
         "install a library for it (cramjam) where the workers run, and start them again"

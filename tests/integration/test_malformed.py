@@ -8,6 +8,8 @@ from app.embedded.server_files import DATA
 from tests.support import kafka, malformed
 from tests.support.kafka import Got, Sent
 from tests.support.malformed import GZIP, MALFORMED, Raw
+from tests.support.old_formats import Old, old
+from tests.support.raw import Stored, stored
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 
@@ -80,6 +82,44 @@ def test_damaged_record_batch(tmp_path: Path) -> None:
     assert [each.value for each in after] == [b"first", b"second", b"third"]
     assert log.count("the record batch at offset 1 cannot be read") == 1
     assert "Traceback" not in log
+
+
+def test_messages_of_before_kafka_0_11(tmp_path: Path) -> None:
+    """Their lane waits and names them, others flow; once they are deleted, the lane goes on with what follows."""
+    (tmp_path / "broker").mkdir()
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        bootstrap = broker.bootstrap_servers
+        addresses = [{"name": each, "partitions": 1} for each in ("upgraded", "other")]
+        config = configure(tmp_path, bootstrap, "formats", addresses)
+        broker.stop()
+        folder = broker.directory / DATA / "upgraded-0"
+        for index in folder.glob("*index"):
+            index.unlink()
+        (broker.directory / DATA / ".kafka_cleanshutdown").unlink()
+        (folder / f"{0:020}.log").write_bytes(
+            old([Old(0, value=b"old"), Old(1, value=b"old")], 1) + stored([Stored(2, value=b"today's")])
+        )
+        broker.start()
+        process = WorkerProcess(config, "w")
+        try:
+            process.start()
+            kafka.send(bootstrap, "other", [Sent(None, b"g", b"flows")])
+            wait_for(lambda: "unreadable" in process.health()[1], process.log)
+            kafka.wait_count(bootstrap, "other.accepted", 1)
+            before = kafka.read_all(bootstrap, "upgraded.accepted", 1)
+            status, report = process.health()
+            kafka.delete_before(bootstrap, "upgraded", 2)
+            after = kafka.wait_count(bootstrap, "upgraded.accepted", 1)
+            process.wait_ready()
+        finally:
+            process.destroy()
+
+    (unreadable,) = report["unreadable"]
+    assert status == 503
+    assert unreadable.startswith("upgraded/0 may not be read: the message at offset 0 has format 1, ")
+    assert "kafka-delete-records.sh" in unreadable
+    assert before == []
+    assert [each.value for each in after] == [b"today's"]
 
 
 def _replace(file: Path, old: bytes, new: bytes) -> None:

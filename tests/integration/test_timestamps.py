@@ -5,19 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
-from aiokafka.consumer.fetcher import READ_COMMITTED
 
-from agents.batch import FetchedBatch
 from agents.lane import LaneState
 from app.verbs import topics
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.records import TolerantRecords, kept
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.lanes import NOW, bench, until
-from tests.support.old_formats import Old, old
+from tests.support.lanes import bench, until
 
 DAY_MS = 24 * 3600 * 1000
 AFTER = "message.timestamp.after.max.ms"
@@ -60,29 +55,6 @@ async def test_lane_says_the_way_out(
     assert caplog.text.count(f"lane {lanes.name}-0 stopped: ") == 1
     assert [(each.id, each.timestamp) for each in got][1:] == [(b"1", tomorrow)]
     assert len(got) == 2
-
-
-async def test_messages_of_before_kafka_0_11(bootstrap: str, tmp_path: Path) -> None:
-    """What such a log has without a timestamp is checked and accepted without one, the others with theirs; nothing stops the lane."""
-    tp = TopicPartition("orders", 0)
-    values = (b"a", b"b", b"a", b"b", b"c", b"d")
-    now = int(time.time() * 1000)
-    times = (-1, -1, -1, -1, now, -1)
-    those = [
-        Old(number, time, value=value) for number, (time, value) in enumerate(zip(times, values, strict=True))
-    ]
-    data = old(those[:3], 0) + old(those[3:], 1, 1)
-    records = list(TolerantRecords(tp, kept(data), [], 0, None, None, True, READ_COMMITTED))
-    async with bench(bootstrap, tmp_path, duplicate_id_from="value", id_max_age=3_600) as lanes:
-        lane = await lanes.opened()
-        lanes.send(
-            *(Sent(key=b"group", value=each) for each in values)
-        )  # what the lane would read if it failed
-        await lane.offer(FetchedBatch(lanes.name, 0, 0, 6, records, NOW))
-        await until(lambda: lane.next == 6, lambda: f"{lane.state}: {lane.reason}")
-        got = lanes.output()
-
-    assert [(each.value, each.timestamp) for each in got] == [(b"a", -1), (b"b", -1), (b"c", now), (b"d", -1)]
 
 
 async def test_created_outputs_take_everything(bootstrap: str) -> None:

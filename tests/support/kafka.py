@@ -89,6 +89,13 @@ def settle(bootstrap: str) -> None:
     committed(bootstrap, "settle", "settle")
 
 
+def delete_before(bootstrap: str, topic: str, offset: int, partition: int = 0) -> None:
+    """Delete the records below an offset, as ``kafka-delete-records.sh`` does."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (done,) = admin.delete_records([TopicPartition(topic, partition, offset)]).values()
+    done.result(WAIT_S)
+
+
 def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
     """Delete, and wait for the answer."""
     admin = AdminClient({"bootstrap.servers": bootstrap})

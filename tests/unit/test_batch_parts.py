@@ -17,12 +17,10 @@ from app.worker.buffers import Buffers
 from native.records import RawRecords
 from ringfence_kafka import batch_parts, fetched, insides
 from ringfence_kafka.batch_parts import PartedRecords, RecordBytes
-from ringfence_kafka.old_formats import OldRecords
 from ringfence_kafka.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
 from ringfence_kafka.records import TolerantRecords
 from tables import raw_log
 from tests.support.malformed import Latin1, Raw, batch
-from tests.support.old_formats import Old, old
 from tests.support.raw import TRANSACTIONAL, Stored, checked, marker, stored
 from tests.unit.test_raw_fetch import TP, Fetched
 
@@ -350,20 +348,6 @@ async def test_headers_count() -> None:
     result = Fetched(stored(records, 4))._records[TP]
 
     assert len(result.getall()) == 2
-
-
-def test_behind_an_old_format() -> None:
-    """A log that began before Kafka 0.11: behind its old messages a batch of today is read in parts, too."""
-    data = old([Old(0, value=b"old")], 1, 0) + _large(60, 100_000, 4, first=1)
-    records = OldRecords(data)
-    assert [each.offset for each in records.next_batch()] == [0]
-    found, most = [], 0
-    for each in records.next_batch():
-        found.append(each.offset)
-        most = max(most, records.size_in_bytes())
-
-    assert found == list(range(1, 61))
-    assert most < len(data) + 5 * MIB
 
 
 def test_an_empty_batch() -> None:
