@@ -38,7 +38,7 @@ from ringfence_client.progress import ProgressTopic
 from ringfence_client.start_position import begin_at_end
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka import insides, wire
-from ringfence_kafka.access import consumer_options, refusal
+from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -295,7 +295,7 @@ class GroupConsumer:
 
     def _consumer_options(self) -> dict[str, Any]:
         rebalance_s = self.options.drain_timeout + REBALANCE_MARGIN_S
-        return consumer_options(self._settings.kafka) | {
+        return client_options(self._settings.kafka) | {
             "group_id": self.group,
             "client_id": self._settings.kafka.client_id_of(self.options.name),
             "isolation_level": "read_committed",

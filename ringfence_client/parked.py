@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.memory import size
 from ringfence_kafka import insides
-from ringfence_kafka.access import consumer_options
+from ringfence_kafka.access import client_options
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import named
@@ -197,7 +197,7 @@ class ParkedReader:
         """
         if self._consumer is None:
             consumer = AIOKafkaConsumer(
-                **consumer_options(self._kafka),
+                **client_options(self._kafka),
                 isolation_level="read_committed",
                 enable_auto_commit=False,
                 auto_offset_reset="none",

@@ -101,11 +101,6 @@ def client_options(kafka: KafkaSettings) -> dict[str, Any]:
     return options
 
 
-def consumer_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """The same for consumers."""
-    return client_options(kafka) | passing.for_aiokafka(kafka, passing.CONSUMERS)
-
-
 def producer_options(kafka: KafkaSettings) -> dict[str, Any]:
     """The same for producers."""
     return client_options(kafka) | passing.for_aiokafka(kafka, passing.PRODUCERS)

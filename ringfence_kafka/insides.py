@@ -27,7 +27,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 
-from ringfence_kafka import batch_parts, followers, rebootstrap, throttling
+from ringfence_kafka import batch_parts, rebootstrap, throttling
 from ringfence_kafka.together import Together
 
 log = logging.getLogger("ringfence.kafka")
@@ -46,7 +46,6 @@ def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
 
 PartitionRecords._contains_abort_marker = _contains_abort_marker  # noqa: SLF001
 batch_parts.install()
-followers.install()
 rebootstrap.install()
 throttling.install()
 
@@ -101,7 +100,6 @@ class _KeptOffsets(OffsetCommitRequest):  # type: ignore[misc]
 
 def pass_on(consumer: Any, options: Mapping[str, Any]) -> None:
     """Set options of a consumer that somebody else has made, before it connects."""
-    consumer._client_rack = options.get("client_rack", consumer._client_rack)  # noqa: SLF001
     client = consumer._client  # noqa: SLF001
     if (timeout_ms := options.get("request_timeout_ms")) is not None:
         consumer._request_timeout_ms = client._request_timeout_ms = timeout_ms  # noqa: SLF001

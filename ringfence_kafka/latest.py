@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
 from ringfence_kafka import clock, insides
-from ringfence_kafka.access import consumer_options
+from ringfence_kafka.access import client_options
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.log_reader import LogStalledError, require_moving
@@ -253,7 +253,7 @@ class _Reader:
     @classmethod
     async def connect(cls, kafka: KafkaSettings, topic: str, partitions: int) -> "_Reader":
         consumer = AIOKafkaConsumer(
-            **consumer_options(kafka),
+            **client_options(kafka),
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="none",

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from ringfence_kafka import insides, read_counts
-from ringfence_kafka.access import consumer_options
+from ringfence_kafka.access import client_options
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError
 
@@ -109,9 +109,9 @@ async def _connected(source: "KafkaSettings | Readers") -> AIOKafkaConsumer:
     if isinstance(source, Readers):
         if (rested := source.take()) is not None:
             return rested
-        options = {**consumer_options(source.kafka), **_OPTIONS, "fetch_max_wait_ms": _RESTED_FETCH_WAIT_MS}
+        options = {**client_options(source.kafka), **_OPTIONS, "fetch_max_wait_ms": _RESTED_FETCH_WAIT_MS}
     else:
-        options = {**consumer_options(source), **_OPTIONS}
+        options = {**client_options(source), **_OPTIONS}
     consumer = AIOKafkaConsumer(**options)
     insides.never_create(consumer)
     try:
@@ -216,7 +216,7 @@ async def newest(
     if not wanted:
         return {}
     found: dict[tuple[str, int], bytes] = {}
-    consumer = AIOKafkaConsumer(**consumer_options(kafka), **_OPTIONS)
+    consumer = AIOKafkaConsumer(**client_options(kafka), **_OPTIONS)
     insides.never_create(consumer)
     try:
         await consumer.start()

@@ -14,7 +14,6 @@ from ringfence_kafka.config.properties import KEYS, OWNED
 from ringfence_kafka.errors import ConfigurationError
 
 AIOKAFKA: Final = {
-    "client.rack": "client_rack",
     "compression.type": "compression_type",
     "connections.max.idle.ms": "connections_max_idle_ms",
     "request.timeout.ms": "request_timeout_ms",
@@ -23,7 +22,6 @@ AIOKAFKA: Final = {
 """What the clients of workers, consumers and bridges know, by their own names."""
 ALL: Final = ("connections.max.idle.ms", "request.timeout.ms", "retry.backoff.ms")
 """Of these what each of them knows."""
-CONSUMERS: Final = ("client.rack",)
 PRODUCERS: Final = ("compression.type",)
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _UNKNOWN: Final = "No such configuration property"

@@ -42,7 +42,7 @@ def _properties(context: click.Context, parameter: click.Parameter, values: Sequ
         key, equals, value = each.partition("=")
         if not (key and equals):
             raise click.BadParameter(
-                f"{each!r} is not key=value; write for example client.rack=a", context, parameter
+                f"{each!r} is not key=value; write for example retry.backoff.ms=200", context, parameter
             )
         found[key.strip()] = value.strip()
     _keep(context, parameter, found)

@@ -22,7 +22,7 @@ from agents.bridge.window import in_turn
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_client.terms import Terms
 from ringfence_kafka import insides
-from ringfence_kafka.access import consumer_options
+from ringfence_kafka.access import client_options
 from ringfence_kafka.broker_limits import BRIDGE_SESSION_TIMEOUT_MS
 from ringfence_kafka.doubt import on_doubt
 from ringfence_kafka.errors import said
@@ -90,7 +90,7 @@ class SourceConsumer:
         self._last = -1
         """The partition of which something was taken last."""
         self._consumer = AIOKafkaConsumer(
-            **consumer_options(plan.source) | {"client_id": plan.source.client_id_of(client_id)},
+            **client_options(plan.source) | {"client_id": plan.source.client_id_of(client_id)},
             group_id=plan.group,
             isolation_level="read_committed",
             enable_auto_commit=False,

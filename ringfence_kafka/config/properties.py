@@ -75,6 +75,7 @@ _CODE: Final = "it is code of another language, or for a client's own output"
 OWNED: Final = {
     name: reason
     for reason, names in {
+        "workers, consumers and bridges read from the leaders of partitions alone": "client.rack",
         "each client is named after app.id and app.instance": "client.id",
         _GROUPS: (
             "group.id group.instance.id group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms "
