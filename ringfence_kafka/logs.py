@@ -13,7 +13,7 @@ from ringfence_kafka.printing import printable
 
 FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
-_NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio")
+_NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio", "urllib3")
 """Libraries that build a debug record an event, at some 14 % of the time, unless their level forbids it."""
 _TOLD: Final = frozenset({"asyncio", "aiokafka.producer.sender"})
 """aiokafka notes a failed transaction with its trace, and in futures that nobody awaits; the lane tells it in a line."""

@@ -1,7 +1,10 @@
 """Tokens for OAUTHBEARER: by a function, by client credentials; kept, renewed, and what goes wrong."""
 
 import base64
+import contextlib
 import json
+import logging
+import ssl
 import threading
 import time
 import urllib.parse
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from aiokafka.errors import KafkaConnectionError, SaslAuthenticationFailed
 
 from reconcile import job
@@ -233,6 +237,62 @@ def test_a_provider_that_refuses(provider: Provider) -> None:
         in str(caught.value)
     )
     assert SECRET not in str(caught.value)
+
+
+def test_a_refusal_in_the_body(provider: Provider) -> None:
+    """Some providers refuse with HTTP 200."""
+    provider.answer = {"error": "invalid_client"}
+
+    with pytest.raises(PrerequisiteError, match=r"'ringfence:1' \(invalid_client\): fix the ID"):
+        TokenSource(_credentials(provider)).current()
+
+
+def test_a_provider_that_fails(provider: Provider) -> None:
+    """A server's error is not blamed on ID or secret."""
+    provider.status = 503
+
+    with pytest.raises(PrerequisiteError, match=r"gives no token \(HTTPError: 503"):
+        TokenSource(_credentials(provider)).current()
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_no_secret_in_logs(provider: Provider, caplog: pytest.LogCaptureFixture, status: int) -> None:
+    """Neither the secret nor the token is logged at any level, in any form."""
+    provider.status = status
+    caplog.set_level(logging.DEBUG)
+    for each in ("", "urllib3", "requests", "authlib"):
+        caplog.set_level(logging.DEBUG, each)
+    with contextlib.suppress(PrerequisiteError):
+        TokenSource(_credentials(provider)).current()
+
+    assert len(provider.asked) == 1
+    quoted = urllib.parse.quote(SECRET, safe="")
+    login = base64.b64encode(f"ringfence%3A1:{quoted}".encode()).decode()
+    assert not [each for each in (SECRET, quoted, login, "granted") if each in caplog.text]
+
+
+def test_a_token_of_a_provider_that_tells_its_end(provider: Provider) -> None:
+    """Without ``expires_in`` the claims of a JWT say when it expires."""
+    provider.answer = {"access_token": _jwt(exp=int(time.time()) + 1234)}
+
+    assert TokenSource(_credentials(provider)).current().expires == pytest.approx(time.time() + 1234, abs=10)
+
+
+def test_the_certificate_of_a_provider(
+    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificates are verified with the system's authorities, which ``SSL_CERT_FILE`` replaces."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    provider.socket = context.wrap_socket(provider.socket, server_side=True)
+    kafka = _credentials(provider, sasl_oauth_token_url=provider.url.replace("http:", "https:"))
+
+    with pytest.raises(PrerequisiteError, match=r"gives no token \(SSLError: .*certificate verify failed"):
+        TokenSource(kafka).current()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    assert TokenSource(kafka).current().text == "granted"
 
 
 @pytest.mark.parametrize("answer", ["nothing", {}, {"token": "x"}, None])
