@@ -70,7 +70,7 @@ async def find_lost(
     stored = table.stored()
     if stored is None or not stored.meta.persistent:
         return None
-    if (stored.meta.app or app, stored.meta.address or address) != (app, address):
+    if (stored.meta.app, stored.meta.address) != (app, address):
         return None
     known_id = stored.meta.topic_ids.get(changelog.topic)
     recreated = known_id not in {None, changelog.topic_id}

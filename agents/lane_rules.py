@@ -62,10 +62,9 @@ def limits_of(address: AddressSettings) -> Limits:
     return Limits(address.id_cache_size, age, address.persist_id_cache)
 
 
-def recorded_limits(meta: Meta, own: Limits) -> Limits:
-    """Return the limits that a lane's last transaction recorded; an earlier version did not record the age, then ``own`` says it."""
-    age = own.id_max_age if meta.max_age_ms is None else meta.max_age_ms / 1000
-    return Limits(meta.capacity, age, meta.persistent)
+def recorded_limits(meta: Meta) -> Limits:
+    """Return the limits that a lane's last transaction recorded."""
+    return Limits(meta.capacity, meta.max_age_ms / 1000, meta.persistent)
 
 
 def shown(limits: Limits) -> str:
@@ -81,7 +80,7 @@ def with_limits(address: AddressSettings, limits: Limits) -> AddressSettings:
 def differences(recorded: Rules, own: Rules) -> list[tuple[str, Any, Any]]:
     """Return key, recorded value and own value of each rule that differs.
 
-    A rule that only one of the two states is not compared: another version wrote it, or the list of target addresses differs.
+    A rule that only one of the two states is not compared: the list of target addresses differs, or another version knows other rules.
     """
     return [(key, recorded[key], own[key]) for key in own if key in recorded and recorded[key] != own[key]]
 

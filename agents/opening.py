@@ -336,7 +336,7 @@ class Opening:
         """Open the table with the limits in force. Before the meta record is read nobody knows the recorded ones."""
         found = await self.table.open(self._readers, self.changelog, self.partition, bounds)
         meta = self.table.meta
-        limits = self._own_limits if meta is None else recorded_limits(meta, self._own_limits)
+        limits = self._own_limits if meta is None else recorded_limits(meta)
         unlike = [] if limits == self._own_limits else await self._agreement.on_limits(self.address.name)
         limits = limits if unlike else self._own_limits
         if limits == self.limits:
@@ -473,7 +473,7 @@ class Opening:
     def _unusable(self, error: Exception) -> LaneRefusedError:
         if isinstance(error, FormatError):
             return LaneRefusedError(
-                f"{self.changelog}/{self.partition}: {error}: run the version that wrote it, or a later one"
+                f"{self.changelog}/{self.partition}: {error}: run the version that wrote it. The lane's messages wait, and none is lost"
             )
         return LaneRefusedError(str(error))
 

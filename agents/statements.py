@@ -31,7 +31,7 @@ class Statement(NamedTuple):
     worker: str
     """Its instance name; of a member that states nothing its member ID."""
     addresses: Mapping[str, Said] | None
-    """By name; None = it states nothing: an earlier version, or a member that is not ours."""
+    """By name; None = it states nothing: it is not a worker of Ringfence."""
     unusable: bool = False
     """Its state folder cannot be written: it takes lanes only if nobody else can."""
 
@@ -76,19 +76,13 @@ def decode(user_data: bytes | None, member: str) -> Statement:
         return Statement(member, None)
 
 
-def is_worker(client_prefix: str, user_data: bytes, client_id: str) -> bool:
-    """Return whether a member of the workers' group is a worker.
-
-    Workers of earlier versions state what any Faust app states, under a client ID of ours or of Faust. The broker lets a client of the classic
-    protocol in only if it names our assignor.
-    """
+def is_worker(user_data: bytes) -> bool:
+    """Return whether a member of the workers' group is a worker, by the user data that it states."""
     try:
         told = json.loads(user_data or b"null")
     except ValueError:
         return False
-    return isinstance(told, dict) and (
-        KEY in told or ("assignment" in told and client_id.startswith((client_prefix, "faust-")))
-    )
+    return isinstance(told, dict) and KEY in told
 
 
 def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
@@ -110,7 +104,5 @@ def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
             found.append(f"{field}: {said}")
     silent = [each.worker for each in everybody if each.addresses is None]
     if silent:
-        found.append(
-            f"{', '.join(silent)} states no limits: an earlier version, or not a worker of Ringfence"
-        )
+        found.append(f"{', '.join(silent)} states no limits: it is not a worker of Ringfence")
     return found

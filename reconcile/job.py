@@ -26,7 +26,6 @@ from reconcile.cluster.survey import Survey
 from reconcile.night import (
     acknowledging,
     cut,
-    former,
     handing_on,
     kept_ids,
     leavings,
@@ -158,7 +157,6 @@ def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready
     nights.belong_to(settings.app.id)
     survey = surveyed(settings)
     nights.belong_to(settings.app.id, survey.cluster)
-    former.refuse_unless_moved(settings, survey, nights)
     return Ready(nights, survey)
 
 

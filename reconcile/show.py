@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 
 from conf.terminal import tell
-from reconcile.night import acknowledging, former
+from reconcile.night import acknowledging
 from reconcile.night.nights import RESULTS, Night, Nights, results_folder
 from reconcile.page.figures import FINDINGS_MAX, Figures, Finding
 from reconcile.spark.files import Files, LocalFiles, is_local, readable
@@ -161,9 +161,7 @@ def show(
 
 
 def _seen(acknowledged: str | None) -> str:
-    if not acknowledged:
-        return "" if acknowledged is None else ", acknowledged"
-    return f", acknowledged {acknowledged[:16].replace('T', ' ')} UTC"
+    return "" if acknowledged is None else f", acknowledged {acknowledged[:16].replace('T', ' ')} UTC"
 
 
 def _named(anomaly: str) -> str:
@@ -204,5 +202,5 @@ def _place(topic: str | None, partition: int | None, offset: int | None) -> str:
 
 def _no_run(folder: str) -> PrerequisiteError:
     return PrerequisiteError(
-        f"no run is kept in {folder}: name the reconcile.state_dir of the runs{former.hint(folder)}, or run one first"
+        f"no run is kept in {folder}: name the reconcile.state_dir of the runs, or run one first"
     )

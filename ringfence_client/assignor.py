@@ -118,7 +118,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
                 continue  # members with the name of this assignor and nothing else of Ringfence get nothing
             for said, refusal in ((apps, one_app.refusal), (stated, terms.refusal)):
                 chosen = terms.elected({member: said[member] for member in owned}, owned)
-                for member in [each for each in owned if said[each] not in {None, chosen}]:
+                for member in [each for each in owned if said[each] != chosen]:
                     told[member] = refusal(str(chosen))
                     del owned[member]
             for member, partitions in share(cluster.partitions_for_topic(topic) or (), owned).items():
@@ -137,7 +137,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             self._unlike(others)
 
 
-def is_ours(topic: str, user_data: bytes, _client_id: str = "") -> bool:
+def is_ours(topic: str, user_data: bytes) -> bool:
     """Return whether a member that joined with this user data is a consumer, or a bridge, of Ringfence for a topic."""
     try:
         said = json.loads(user_data or b"null")

@@ -13,13 +13,13 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
 
 APP_KEY: Final = "app.id of the consumer"
-"""In what a member says, beside what it has by topic. With blanks: no topic is called so. Members of before say none."""
+"""In what a member says, beside what it has by topic. With blanks: no topic is called so."""
 REFUSED_KEY: Final = "app.id of the group"
 """In what a member is given: it is not this one's, which gets nothing."""
 
 
 def app_of(user_data: bytes | None) -> str | None:
-    """The ``app.id`` of who says this; None = it does not tell, as those of before."""
+    """Return the ``app.id`` that a member states; None = it states none."""
     return _text(user_data, APP_KEY)
 
 

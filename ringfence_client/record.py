@@ -19,7 +19,7 @@ from ringfence_client.retries import Failures
 from ringfence_kafka import runs
 
 FORMAT: Final = 2
-"""Of a record that is whole: versions that know no parts read it."""
+"""Of a record that is whole."""
 FORMAT_WITH_PARTS: Final = 3
 
 HELD: Final = "held"
@@ -58,7 +58,7 @@ class Progress:
         beat: Grows with each record that a holder writes: one that says nothing new is another one nevertheless.
         failures: Of the attempts, those that a handler failed in, and the time of the first, by offset. What is in neither
             ended without a word: with its process.
-        topic_id: Kafka's own ID of the topic that the offsets are of; empty = not known, an earlier version wrote it.
+        topic_id: Kafka's own ID of the topic that the offsets are of; empty = not known.
         again: Offsets that are to be done once more, though they count as finished: their dead letters were redriven.
         blocked: Offsets whose dead letters are written, and which are not finished: their groups wait until they are redriven.
         redriven: How often an offset was redriven; of the last of them.
@@ -139,7 +139,6 @@ def encode(progress: Progress, checksums: Mapping[str, int] | None = None) -> by
         "running": progress.running,
         "beat": progress.beat,
         "purged": {group.hex(): run for group, run in progress.purged.items()},
-        # Came after the others: no new format, because earlier versions leave names alone that they do not know.
         "topic_id": progress.topic_id,
     }
     if checksums is not None:
@@ -183,18 +182,21 @@ def decode(
 
     Raises:
         MissingPartsError: parts are not there, or are of another write.
-        ProgressFormatError: it is damaged, or of a later version.
+        ProgressFormatError: it is damaged, or of another version.
     """
     try:
         document = json.loads(value)
         found = document["format"]
         progress, missing = _progress(document, find or (lambda _: None)) if _reads(found) else (None, [])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, binascii.Error) as error:
-        raise ProgressFormatError(f"a progress record cannot be read ({error!r}): {value[:200]!r}") from error
+        raise ProgressFormatError(
+            f"a progress record cannot be read ({error!r}): {value[:200]!r}: run the version that wrote it, or stop the group's consumers "
+            "and delete its progress with 'ringfence consumers forget'"
+        ) from error
     if progress is None:
         raise ProgressFormatError(
             f"a progress record has format {found}, this version reads {FORMAT} and {FORMAT_WITH_PARTS}: run the version that wrote "
-            "it, or a later one"
+            "it"
         )
     if missing and not partial:
         raise MissingPartsError(
@@ -246,7 +248,7 @@ def _progress(
         int(document["running"]),
         int(document["beat"]),
         by_offset.failures,
-        str(document.get("topic_id", "")),
+        str(document["topic_id"]),
         tuple(by_offset.again),
         tuple(by_offset.blocked),
         by_offset.redriven,
@@ -260,10 +262,9 @@ def _by_offset(following: int, document: dict[str, Any]) -> ByOffset:
     return ByOffset(
         finished=runs.decode(following, base64.b64decode(document["finished"], validate=True)),
         attempts={int(offset): int(count) for offset, count in document["attempts"].items()},
-        # Records of former versions have none.
         failures={
             int(offset): Failures(int(count), int(since))
-            for offset, (count, since) in document.get("failures", {}).items()
+            for offset, (count, since) in document["failures"].items()
         },
         again=tuple(map(int, document.get("again", ()))),
         blocked=tuple(map(int, document.get("blocked", ()))),

@@ -44,14 +44,13 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
 
     Record and offset are written in one transaction, so they differ only if somebody has set the offset: then it counts, also in
     a topic that was created again. An offset beyond the end of the log names no message; where the record knows better it is not followed.
-    A record without a topic ID may be of any: it is believed as far as the log reaches.
     """
     recreated = moved = beyond = lost_tail = False
     gap = 0
     if recorded is None:
         progress = Progress(log.start if log.committed is None else log.committed)
     else:
-        recreated = bool(recorded.topic_id) and recorded.topic_id != log.topic_id
+        recreated = recorded.topic_id != log.topic_id
         moved = log.committed is not None and log.committed != recorded.next
         progress = Progress(log.start) if recreated else recorded
         if moved and log.committed is not None and log.committed > log.end >= progress.next:

@@ -1,8 +1,7 @@
 """The terms that all members of one group must state alike: else messages would be handled by two rules.
 
 A member states its terms when it joins, as in :mod:`ringfence_client.one_app`. A newcomer looks at the members first. Two newcomers may
-look at the same moment. Then the assigning member gives nothing to those with other terms than the holders. Members of an earlier version
-state no terms, and share with everybody.
+look at the same moment. Then the assigning member gives nothing to those with other terms than the holders, or with none.
 """
 
 import asyncio

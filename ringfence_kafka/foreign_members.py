@@ -32,8 +32,8 @@ _NO_SUCH_GROUP: Final = frozenset({69, 35})
 """GROUP_ID_NOT_FOUND: the group has another type. UNSUPPORTED_VERSION: the cluster has no groups of the type."""
 _ID_BYTES: Final = 16
 
-IsOurs = Callable[[bytes, str], bool]
-"""Tells by the user data that a classic member joined with, and by its client ID, whether it is Ringfence's."""
+IsOurs = Callable[[bytes], bool]
+"""Says, by the user data that a classic member joined with, whether it is Ringfence's."""
 
 
 class ForeignMember(NamedTuple):
@@ -116,7 +116,7 @@ def _is_ours(metadata: bytes, client_id: str, is_ours: IsOurs, own_prefix: str) 
         user_data = ConsumerProtocol.METADATA.decode(metadata).user_data
     except (ValueError, TypeError, IndexError):
         return False
-    return is_ours(user_data or b"", client_id)
+    return is_ours(user_data or b"")
 
 
 def _is_ours_by_name(member: OtherMember, own_prefix: str) -> bool:

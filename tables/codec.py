@@ -115,17 +115,18 @@ class Meta(NamedTuple):
     app: str = ""
     """Whose rings these are: the app's ID, and ..."""
     address: str = ""
-    """... the address. Others may make the same topic name of theirs. Empty = written by a version that did not say."""
+    """... the address. Others may make the same topic name of theirs."""
     bridged: bool = False
     """The lane has noted hops; said by the record's format. For good: tombstones of hops are hops records, too."""
-    max_age_ms: int | None = None
-    """``id_max_age`` in force; 0 = no limit. None = written by a version that did not record it."""
+    max_age_ms: int = 0
+    """``id_max_age`` in force; 0 = no limit."""
     rules: dict[str, Any] = {}  # noqa: RUF012 - never changed in place
-    """The rules that the lane goes by: key of the configuration → value. Empty = written by a version that did not record them, which
-    also drops them."""
+    """The rules that the lane goes by: key of the configuration → value. Empty = no worker has run it, a verb wrote the record."""
 
 
 _META_KEYS: Final = frozenset(Meta._fields) - {"bridged"}
+_RULES: Final = "rules"
+"""The only key that may be missing: empty rules are not written."""
 
 
 def encode_id(value: bytes) -> bytes:
@@ -357,9 +358,8 @@ def encode_meta(meta: Meta) -> bytes:
     """Value of a meta record. JSON, so that an operator can read it with any Kafka tool."""
     fields = meta._asdict()
     version = FORMAT_BRIDGED if fields.pop("bridged") else FORMAT_VERSION
-    for later in ("max_age_ms", "rules"):
-        if fields[later] in (None, {}):
-            del fields[later]
+    if not fields[_RULES]:
+        del fields[_RULES]
     return json.dumps({"format": version, **fields}, separators=(",", ":")).encode()
 
 
@@ -367,7 +367,7 @@ def decode_meta(value: bytes) -> Meta:
     """Read a meta record.
 
     Raises:
-        FormatError: not such a record, or another format version.
+        FormatError: not such a record, another format version, or keys are missing.
     """
     try:
         data: dict[str, Any] = json.loads(value)
@@ -376,6 +376,8 @@ def decode_meta(value: bytes) -> Meta:
             raise FormatError(
                 f"meta record of format {version}; this version reads formats {FORMAT_VERSION} and {FORMAT_BRIDGED}"
             )
+        if missing := _META_KEYS - data.keys() - {_RULES}:
+            raise FormatError(f"meta record is damaged: it lacks {', '.join(sorted(missing))}")
         # What a later version adds under the same format may be left unread.
         known = {key: data[key] for key in data.keys() & _META_KEYS}
         return Meta(**known, bridged=version == FORMAT_BRIDGED)

@@ -27,12 +27,12 @@ class UntrustedError(Exception):
 
 
 def require_own(meta: Meta, app: str, address: str, changelog: str) -> None:
-    """Make sure that a meta record is this address's. One that does not say whose it is counts as that.
+    """Make sure that a meta record is this address's.
 
     Raises:
         ForeignChangelogError: it is not.
     """
-    theirs = (meta.app or app, meta.address or address)
+    theirs = (meta.app, meta.address)
     if theirs != (app, address):
         raise ForeignChangelogError(changelog, theirs, (app, address))
 

@@ -36,7 +36,7 @@ _HOPS_PREFIX: Final = b"h"
 _SEQUENCE: Final = struct.Struct(">Q")
 _POSITION: Final = "position"
 _POSITION_CHUNKED: Final = "chunked_position"
-"""Where there are chunks: a version that does not know them finds no position, and rebuilds."""
+"""The same, where there are chunks."""
 _ENVIRONMENT: Final = (
     "permission denied", "operation not permitted", "read-only", "no space", "quota exceeded", "file too large",
     "too many open files", "not a directory",

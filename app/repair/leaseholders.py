@@ -56,7 +56,7 @@ class Holders:
         return {
             (number, offset)
             for number, each in enumerate(found)
-            if each is not None and each.topic_id in {"", self.topic_id}
+            if each is not None and each.topic_id == self.topic_id
             for offset in each.blocked
         }
 

@@ -104,7 +104,7 @@ class LetterRedrive:
 
     def _refusal(self, letter: Refused) -> str:
         if letter.accepted is None or not letter.consumer_group:
-            return "it does not say where its message stands: an earlier version wrote it, or somebody else; publish it anew"
+            return "it does not say where its message stands: no consumer of Ringfence wrote it; publish it again"
         if letter.accepted.topic != self._address.accepted_topic:
             return f"its message stands in {letter.accepted.topic}, which is not the accepted topic of {self._address.name} any more"
         if letter.redriven >= self._most and not self._force:

@@ -61,9 +61,8 @@ async def workers(
 
 async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
     """A line for each member of the workers' group that is not a worker; nothing where the coordinator does not tell it."""
-    ours = functools.partial(is_worker, f"{settings.kafka.client_id_of('')}-")
     with contextlib.suppress(KafkaError, OSError):
-        return [fault(settings.app.id, each) for each in await cluster.foreign_members(ours)]
+        return [fault(settings.app.id, each) for each in await cluster.foreign_members(is_worker)]
     return []
 
 

@@ -227,7 +227,7 @@ async def _foreign(cluster: Cluster, topics: Mapping[str, Collection[str]]) -> d
     """``topics``: by consumer group. Nothing of a group whose coordinator does not tell it."""
 
     async def ask(group: str) -> list[str]:
-        def ours(user_data: bytes, _client_id: str) -> bool:
+        def ours(user_data: bytes) -> bool:
             return any(is_ours(topic, user_data) for topic in topics[group])
 
         with contextlib.suppress(KafkaError, OSError, TimeoutError):

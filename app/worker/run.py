@@ -187,7 +187,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.group_watch = GroupWatch(
         app.cluster,
         membership.subscribed(settings),
-        functools.partial(is_worker, settings.kafka.client_id_of("") + "-"),
+        is_worker,
         log,
         "messages that it reads are not accepted until it has left",
         lambda: member_id(app),

@@ -7,22 +7,25 @@ from reconcile.cluster.admin import Admin
 from reconcile.night.cut import Recorded
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import ForeignChangelogError
+from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
 
 META_KEY: Final = b"\x00"
 """Of the record that ends each transaction in a changelog (docs/formats.md)."""
+FORMATS: Final = frozenset({1, 2})
+"""Of such a record."""
 
 
 def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded]]:
     """Read what each lane records, and make sure that the changelogs, and so the forward topics, are those of these addresses.
 
-    A changelog without an answer is not refused: it does not exist, this user may not read it, or its records state no owner.
+    A changelog without an answer is not refused: it does not exist, or this user may not read it.
 
     Returns:
-        Address → lane → what it goes by; lanes whose records do not say it are absent.
+        Address → lane → what it goes by; lanes without a record are absent.
 
     Raises:
         ForeignChangelogError: one is another address's.
+        PrerequisiteError: another version wrote a record.
         BrokerUnavailableError: nobody answers.
     """
     addresses = {wire.changelog_topic(settings.app.id, each.name): each.name for each in settings.addresses}
@@ -30,29 +33,32 @@ def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded
     places = [(name, number) for name, facts in topics.items() for number in range(facts.partitions)]
     found: dict[str, dict[int, Recorded]] = {}
     for (topic, number), value in cluster.newest(places, META_KEY).items():
-        theirs = _owner(value)
+        theirs, said = _meta(value, f"{topic}/{number}")
         ours = (settings.app.id, addresses[topic])
-        if theirs is not None and theirs != ours:
+        if theirs != ours:
             raise ForeignChangelogError(f"{topic}/{number}", theirs, ours)
-        if (said := _recorded(value)) is not None:
-            found.setdefault(addresses[topic], {})[number] = said
+        found.setdefault(addresses[topic], {})[number] = said
     return found
 
 
-def _recorded(value: bytes) -> Recorded | None:
-    """None = an earlier version wrote it."""
+def _meta(value: bytes, where: str) -> tuple[tuple[str, str], Recorded]:
+    """Return app ID, address, rules and limits of a meta record.
+
+    Raises:
+        PrerequisiteError: another version wrote it, or it is damaged.
+    """
     try:
-        meta = json.loads(value)
-        return Recorded(dict(meta["rules"]), int(meta["capacity"]), int(meta["max_age_ms"]))
-    except (ValueError, KeyError, TypeError):
-        return None
+        return _parsed(value)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PrerequisiteError(
+            f"{where}: the lane's meta record cannot be read ({error!r}), so its rules are not known: use the reconciliation of the version "
+            "that the workers run"
+        ) from error
 
 
-def _owner(value: bytes) -> tuple[str, str] | None:
-    """App ID and address of a meta record; None = it does not say."""
-    try:
-        meta = json.loads(value)
-        app, address = str(meta["app"]), str(meta["address"])
-    except (ValueError, KeyError, TypeError):
-        return None
-    return (app, address) if app and address else None
+def _parsed(value: bytes) -> tuple[tuple[str, str], Recorded]:
+    meta = json.loads(value)
+    if meta["format"] not in FORMATS:
+        raise ValueError(f"format {meta['format']!r}")
+    recorded = Recorded(dict(meta.get("rules", {})), int(meta["capacity"]), int(meta["max_age_ms"]))
+    return (str(meta["app"]), str(meta["address"])), recorded

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Final
 
-from reconcile.night import former
 from reconcile.night.nights import Night, Nights, seen_of
 from reconcile.spark.files import Files, LocalFiles
 from ringfence_kafka.config.settings import Settings
@@ -47,11 +46,11 @@ def acknowledge(settings: Settings, files: Files, number: int) -> int:
 
 
 def when(files: Files, night: Night) -> str | None:
-    """When somebody acknowledged a night, ISO 8601; empty = an earlier version did not keep it; None = nobody has."""
+    """Return when somebody acknowledged a run, ISO 8601; None = nobody has."""
     return files.read(seen_of(night.number)).strip() if night.acknowledged else None
 
 
 def _no_night(folder: str) -> PrerequisiteError:
     return PrerequisiteError(
-        f"no run is kept in {folder}: name the reconcile.state_dir of the runs{former.hint(folder)}, or run one first"
+        f"no run is kept in {folder}: name the reconcile.state_dir of the runs, or run one first"
     )

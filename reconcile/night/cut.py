@@ -124,7 +124,7 @@ class AddressCut:
     former: str = ""
     """What it was called on the last night; empty = as now."""
     recorded: Mapping[int, Recorded] = field(default_factory=dict)
-    """Lane → what its changelog says that it goes by; lanes of earlier versions are absent."""
+    """Lane → what its changelog says that it goes by; lanes without a transaction are absent."""
 
     def topics(self) -> dict[str, TopicCut]:
         """By role."""

@@ -10,7 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from reconcile.night import kept_ids
 from reconcile.night.evidence import carried_forwards, carried_outputs
 from reconcile.night.nights import ACCEPTED as ACCEPTED_IDS
-from reconcile.night.nights import Night, ids_folder, results_folder
+from reconcile.night.nights import Night, results_folder
 from reconcile.night.rules import Rule, diverts
 from reconcile.night.sources import AWAY, Sources
 from reconcile.spark import read
@@ -155,27 +155,21 @@ class Frames(Sources):
         """:data:`reconcile.spark.schemas.IDS` of earlier nights that judged the same topics."""
         there = kept_ids.kept(self.files)
         same = [each for each in self.addresses if each.name in self._same()]
-        frames, folders, numbers = [], [], self.numbers()
+        folders, numbers = [], self.numbers()
         for night in chain:
             if night.number not in there:
                 continue
             names = {each.name for each in same if not night.judged_another(self.cuts[each.name].input)}
-            addresses = there[night.number]
-            if addresses is None:  # an earlier version wrote it
-                path = self.files.at(ids_folder(night.date, night.number))
-                rows = self._parquet(StructType(IDS.fields[:-1]), path)
-                frames.append(self._numbered(rows, names).withColumn("night", F.lit(night.number)))
-            else:
-                folders += [
-                    kept_ids.address_folder(night, each)
-                    for each in addresses
-                    if each in numbers and self.addresses[numbers[each]].name in names
-                ]
-        if folders:
-            paths = [self.files.at(each) for each in folders]
-            rows = self._parquet(IDS, *paths, base=self.files.at(ACCEPTED_IDS))
-            frames.append(self._numbered(rows, {each.name for each in same}).select(*IDS.names))
-        return self._all(frames, IDS)
+            folders += [
+                kept_ids.address_folder(night, each)
+                for each in there[night.number]
+                if each in numbers and self.addresses[numbers[each]].name in names
+            ]
+        if not folders:
+            return small(self.spark, [], IDS)
+        paths = [self.files.at(each) for each in folders]
+        rows = self._parquet(IDS, *paths, base=self.files.at(ACCEPTED_IDS))
+        return self._numbered(rows, {each.name for each in same}).select(*IDS.names)
 
     def resends(self, nights: Sequence[Night], tonight: int) -> DataFrame | None:
         """:data:`reconcile.spark.schemas.RESENDS` of tonight, and of nights before that judged the same topics; None = there were none.
@@ -215,25 +209,13 @@ class Frames(Sources):
         }
 
     def _numbered(self, kept: DataFrame, names: Collection[str]) -> DataFrame:
-        """Names become numbers; all but these, and what is no longer configured, is left out.
-
-        An earlier version knew no parts: what it has kept are whole records, of one address each.
-        """
+        """Replace names by numbers; leave out all but these, and what is no longer configured."""
         numbers = self.numbers()
         every = {name: F.lit(n) for name, n in numbers.items()}
         own = {name: F.lit(n) for name, n in numbers.items() if self.addresses[n].name in names}
         number = self._by_name(own, F.col("address")) if own else F.lit(None).cast(INT)
-        others = {
-            each: F.when(F.col(each).isNull(), number).otherwise(self._by_name(every, F.col(each)))
-            for each in kept.columns
-            if each in ADDRESSES
-        }
-        found = kept.withColumns({**others, "address": number}).where("address is not null")
-        if "part_number" in found.columns:
-            found = found.withColumn("part_number", F.coalesce("part_number", F.lit(0)))
-        if "home_digest" in found.columns:
-            found = found.withColumn("home_digest", F.coalesce("home_digest", "group_digest"))
-        return found
+        others = {each: self._by_name(every, F.col(each)) for each in kept.columns if each in ADDRESSES}
+        return kept.withColumns({**others, "address": number}).where("address is not null")
 
     def named(self, frame: DataFrame) -> DataFrame:
         """Numbers become names: configurations change."""

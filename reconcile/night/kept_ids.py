@@ -27,17 +27,17 @@ _ADDRESS = "address="
 _SIZE = "id_cache_size"
 
 
-def kept(files: Files) -> dict[int, list[str] | None]:
-    """Night → the addresses of which it has IDs; None = all in one, as an earlier version wrote them."""
-    found: dict[int, list[str] | None] = {}
+def kept(files: Files) -> dict[int, list[str]]:
+    """Return the addresses of which each run has IDs."""
+    found: dict[int, list[str]] = {}
     for date in files.names(ACCEPTED):
         for name in files.names(f"{ACCEPTED}/{date}"):
             number = name.removeprefix(_NIGHT)
             if number.isdecimal():
                 inside = files.names(f"{ACCEPTED}/{date}/{name}")
-                addresses = [each.removeprefix(_ADDRESS) for each in inside if each.startswith(_ADDRESS)]
-                plain = any(each.endswith(".parquet") for each in inside)
-                found[int(number)] = None if plain else addresses
+                found[int(number)] = [
+                    each.removeprefix(_ADDRESS) for each in inside if each.startswith(_ADDRESS)
+                ]
     return found
 
 
@@ -59,8 +59,7 @@ def count(nights: Nights, base: Night | None) -> int:
         for night in nights.chain(base)
         if night.number in there
         for address, lanes in night.accepted.items()
-        if there[night.number] is None
-        or {address, nights.former.get(address)} & set(there[night.number] or ())
+        if {address, nights.former.get(address)} & set(there[night.number])
         for n in lanes.values()
     )
 
@@ -91,18 +90,17 @@ def forget(nights: Nights, today: str, keep_days: int) -> None:
     capacities = _capacities(last, [each for each in chain if each.date >= oldest])
     spared = expendable(chain, today, keep_days, capacities, lambda *of: heirs(last, *of))
     needed = {last.number, *(each.number for each in chain)}
-    for number, addresses in kept(nights.files).items():
+    for number, there in kept(nights.files).items():
         night = nights.finished.get(number)
         if night is None:
             continue
-        there = list(night.accepted) if addresses is None else addresses
         gone = [each for each in there if (each, number) in spared]
         if gone:
             _note(nights.files, night, gone)
         if number not in needed or len(gone) == len(there):
             _delete(nights.files, night)
             continue
-        for each in gone if addresses else ():
+        for each in gone:
             nights.files.delete(address_folder(night, each))
     _forget_results(nights, [last] if base is None else [last, base], oldest)
 

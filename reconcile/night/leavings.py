@@ -47,7 +47,7 @@ def refuse_missing(nights: Nights, base: Night | None, cuts: Mapping[str, Addres
     gone = [
         (night.number, folder, there, written)
         for night, folder in _read(nights, base, cuts)
-        if (written := (night.leaves or {}).get(folder, 0)) > (there := _parquet(nights.files, folder))
+        if (written := night.leaves.get(folder, 0)) > (there := _parquet(nights.files, folder))
         and folder not in forgotten(nights.files, night.number)
     ]
     if gone:

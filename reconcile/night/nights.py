@@ -16,7 +16,7 @@ whatever else a crashed run left is removed by the next one.
 import datetime as dt
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self
 
 from reconcile.night.cut import Position, TopicCut
@@ -25,8 +25,7 @@ from reconcile.spark.files import Files
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 FORMAT: Final = 8
-READ: Final = frozenset({1, 2, 3, 4, 5, 6, 7, FORMAT})
-"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on, 4 no ``cluster``, 5 no parts, 6 no hops, 7 no ``leaves``."""
+"""Of a run's file; another one is refused."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"
@@ -69,15 +68,15 @@ class Night:
     whole_since: dict[str, int] = field(default_factory=dict)
     """Address → the first night from which on no accepted ID is missing."""
     app: str = ""
-    """``app.id``; empty = an earlier version did not keep it."""
+    """``app.id``."""
     left: dict[str, int] = field(default_factory=dict)
     """Address → the night whose results have what waits for the next one: the last that had it."""
     events_from: dict[str, int] = field(default_factory=dict)
     """Address → offset in the journal: what stands below it is about an input that was deleted."""
     cluster: str = ""
-    """Kafka's ID of the cluster; empty = it has none, or an earlier version did not keep it."""
-    leaves: dict[str, int] | None = None
-    """Folder → its Parquet files, of what later nights read; None = an earlier version did not say."""
+    """Kafka's ID of the cluster; empty = it has none."""
+    leaves: dict[str, int] = field(default_factory=dict)
+    """Folder → its Parquet files, of what later runs read."""
 
     @property
     def settled(self) -> bool:
@@ -122,19 +121,24 @@ class Night:
         """Read it again.
 
         Raises:
-            ConfigurationError: a later version wrote it.
-            ValueError: it is none.
+            ConfigurationError: another version wrote it.
+            ValueError: it is damaged.
         """
         kept = json.loads(text)
         if not isinstance(kept, dict) or "format" not in kept:
             raise ValueError("no night")
-        if kept.pop("format") not in READ:
-            raise ConfigurationError("reconcile.state_dir was written by a later version: use that one")
+        if (found := kept.pop("format")) != FORMAT:
+            raise ConfigurationError(
+                f"reconcile.state_dir has a run of format {found!r}, and this version reads format {FORMAT}: use the version that wrote "
+                "it, or name another reconcile.state_dir: the next run begins at the start of the logs, and what retention has taken of "
+                "them is GAP"
+            )
+        if missing := {each.name for each in fields(cls)} - {"acknowledged"} - kept.keys():
+            raise ValueError(f"a run without {', '.join(sorted(missing))}")
         kept["positions"] = {
             topic: Position(each["topic_id"], tuple(each["origins"]), tuple(each["ends"]))
             for topic, each in kept["positions"].items()
         }
-        kept = {"held": kept["known"], "consumed": {}, **kept}
         for name in ("accepted", "known", "held", "consumed"):
             kept[name] = {
                 address: {int(lane): count for lane, count in lanes.items()}
@@ -157,7 +161,7 @@ class Nights:
         """Read them.
 
         Raises:
-            ConfigurationError: a later version wrote them.
+            ConfigurationError: another version wrote them.
             PrerequisiteError: one cannot be read.
         """
         names = set(files.names(NIGHTS))
@@ -198,7 +202,7 @@ class Nights:
         last = self.last
         if last is None:
             return
-        if last.app and last.app != app:
+        if last.app != app:
             raise ConfigurationError(
                 f"{self.files.root} has the runs of app.id = {last.app!r}, and this is {app!r}: give each a "
                 "reconcile.state_dir, or an app.data_dir, of its own"
@@ -234,7 +238,7 @@ class Nights:
             rules: Those of its addresses.
         """
         last = self.last
-        if last is None or last.acknowledged or (last.rules and last.own_rules() != rules):
+        if last is None or last.acknowledged or last.own_rules() != rules:
             return None
         there = {topic: each for topic, each in last.positions.items() if topic in positions}
         return last if _ends(there) == _ends(positions) else None
@@ -305,7 +309,7 @@ def file_of(number: int) -> str:
 
 
 def seen_of(number: int) -> str:
-    """Says that a night was acknowledged, and when; empty = an earlier version did not say when."""
+    """Return the file that says when a run was acknowledged."""
     return f"{NIGHTS}/{_name(number)}{_SEEN}"
 
 

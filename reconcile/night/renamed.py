@@ -20,7 +20,7 @@ def renamed(addresses: Sequence[AddressSettings], base: "Night | None") -> dict[
 
     Args:
         addresses: As they are configured now.
-        base: The night before; what an earlier version has kept says nothing of inputs.
+        base: The night before.
     """
     if base is None:
         return {}
@@ -57,7 +57,7 @@ def called(night: "Night", former: Mapping[str, str]) -> "Night":
         earliest=moved(night.earliest),
         rules=moved(night.rules),
         whole_since=moved(night.whole_since),
-        left=moved({**dict.fromkeys(night.complete, night.number), **night.left}),
+        left=moved(night.left),
         events_from=moved(night.events_from),
         summary=summary,
     )

@@ -135,8 +135,7 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
     """address, lane, distance, age (seconds, as :func:`reconcile.spark.bins.power_of_two` has it) of each resend of the night.
 
     It is measured from the last time before that its lane accepted the ID. Where that is so long ago that the ID no longer
-    counted, no ring would have caught it, and it is left out; so is one of which an earlier version kept the original. What was
-    not accepted was caught: it was no further apart than the ring was large.
+    counted, no ring would have caught it, and it is left out. What was not accepted was caught: it was no further apart than the ring was large.
 
     Args:
         rows: As :func:`beside` has them.

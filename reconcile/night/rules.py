@@ -108,7 +108,7 @@ def _sizes(address: AddressSettings, lane: int, chain: Sequence[Night]) -> Itera
     for number, night in enumerate(chain):
         if since >= address.id_cache_size:
             return
-        size = night.rules.get(address.name, {}).get(_SIZE)  # an earlier version did not keep it
+        size = night.rules.get(address.name, {}).get(_SIZE)
         accepted = night.accepted.get(address.name, {}).get(lane, 0)
         if size is not None and (number == 0 or accepted):
             yield size

@@ -185,7 +185,7 @@ IDS: Final = _schema(
     out_offset=LONG,
     group_digest=LONG,  # null = it is an envelope's own
     home_digest=LONG,
-    position=LONG,  # how many IDs its lane had accepted before it, at least; null = an earlier version kept it
+    position=LONG,  # how many IDs its lane had accepted before it, at least
     night=INT,
 )
 """Accepted IDs, with where and when."""
@@ -200,7 +200,7 @@ HOPS: Final = _schema(
     hop_offset=LONG,  # null: this row only tells what was confirmed
     hop_confirmed=LONG,  # of all rows of a way the largest counts
     accepted=FLAG,
-    lost=FLAG,  # all that came of it; null = an earlier version did not look
+    lost=FLAG,  # all that came of it
 )
 """What lanes know of hops: of each way what was confirmed, and the hops that are not below it."""
 

@@ -11,8 +11,8 @@ from agents.lane import LaneState
 from agents.statements import KEY, Statement, encode, own_statement
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.static import Member
-from tables.codec import Meta, decode_meta, encode_meta
-from tests.support import kafka, releases
+from tables.codec import Meta, decode_meta
+from tests.support import kafka
 from tests.support.kafka import Sent, at_home
 from tests.support.lanes import Group, bench, ids, until
 from tests.support.progress import steps
@@ -153,44 +153,6 @@ def test_a_rolling_restart_of_static_members_changes_a_size(bootstrap: str, tmp_
     assert between[0] == {500}
 
 
-def test_beside_a_worker_of_an_earlier_version(bootstrap: str, tmp_path: Path) -> None:
-    """Both run lanes of one address. The earlier one states nothing, so rings keep their size until it has ended."""
-    name = kafka.unique("earlier")
-    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
-    large, small = _file(config, "large", id_cache_size=500), _file(config, "small", id_cache_size=5)
-    old = WorkerProcess(large, "old")
-    old.tree = releases.tree(releases.VERSIONS[-1], tmp_path / "release")
-    try:
-        old.start()
-        old.wait_ready()
-        _send(bootstrap, name, range(20))
-        kafka.wait_count(bootstrap, f"{name}.accepted", 40, PARTITIONS)
-        with worker(small, "new") as new:
-            wait_for(lambda: set(_states(old).values()) == {"open"}, old.log)
-            wait_for(lambda: name in new.health()[1].get("limits", {}), lambda: str(new.health()))
-            beside = _sizes(old, new)
-            said = new.health()[1]["limits"][name]
-            _send(bootstrap, name, range(10, 40))
-            kafka.wait_count(bootstrap, f"{name}.accepted", 80, PARTITIONS)
-            assert old.stop() == 0
-            wait_for(lambda: _sizes(new) == {5}, lambda: f"{new.health()}\n{new.log()}")
-            _send(bootstrap, name, range(36, 50))
-            accepted = kafka.wait_count(bootstrap, f"{name}.accepted", 100, PARTITIONS)
-            back = WorkerProcess(large, "old")
-            back.tree = old.tree
-            back.start()
-            try:
-                back.wait_ready()
-            finally:
-                back.destroy()
-    finally:
-        old.destroy()
-
-    assert beside == {500}
-    assert "states no limits: an earlier version" in said[0]
-    assert len({each.id for each in accepted}) == len(accepted) == 100
-
-
 def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
     """All workers stopped, then ``rings adopt``: the new file opens the lanes, the old one no more, and no new message is a duplicate."""
     name = kafka.unique("adopt")
@@ -295,40 +257,6 @@ def _answer(members: list[Member]) -> Callable[[], Awaitable[list[Member]]]:
         return list(members)
 
     return ask
-
-
-async def test_a_record_without_rules_gets_them(bootstrap: str, tmp_path: Path) -> None:
-    """A lane that an earlier version ran opens, whatever this worker's rules are, and its next transaction records them."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 4))
-        lane = await lanes.opened("one")
-        await lanes.feed(lane, 0, 2)
-        table = lane.opening.table
-        earlier = table.meta
-        assert earlier is not None
-        # As the earlier version wrote it: with neither.
-        table.meta = earlier = decode_meta(encode_meta(earlier._replace(rules={}, max_age_ms=None)))
-        table._options = table.options.__class__(**{**_fields(table.options), "rules": {}})
-        await lanes.feed(lane, 2, 3)
-        without = _newest(lanes.bootstrap, lanes.changelog)
-        await lane.close()
-        newer = await lanes.opened("two")
-        await lanes.feed(newer, 3, 4)
-        recorded = _newest(lanes.bootstrap, lanes.changelog)
-        await newer.close()
-        other = lanes.lane("three", duplicate_id_from="key")
-        other.start(Group())
-        await until(lambda: other.state.value == "refused", lambda: f"{other.state}: {other.reason}")
-        reason = other.reason
-
-    assert without.rules == {}
-    assert recorded.rules["duplicate_id_from"] == "header"
-    assert recorded.max_age_ms == 0
-    assert 'duplicate_id_from = "header" in the lane' in reason
-
-
-def _fields(options: Any) -> dict[str, Any]:
-    return {each: getattr(options, each) for each in options.__dataclass_fields__}
 
 
 def _newest(bootstrap: str, changelog: str) -> Meta:

@@ -229,7 +229,7 @@ MUTANTS: Final = (
         "other-rules-open-the-lane",
         "A worker with an older file judges by it, and different messages are dropped as duplicates.",
         (Patch(_OPENING, "            await self._require_rules(self.table.meta)\n", ""),),
-        f"{_LANE_RULES_TESTS}::test_a_record_without_rules_gets_them",
+        f"{_LANE_RULES_TESTS}::test_a_worker_with_an_older_rule_opens_no_lane",
     ),
     Mutant(
         "one-worker-shrinks-rings",

@@ -134,7 +134,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/resuming.py",
-                "recreated = bool(recorded.topic_id) and recorded.topic_id != log.topic_id",
+                "recreated = recorded.topic_id != log.topic_id",
                 "recreated = recorded.topic_id is None",
             ),
         ),

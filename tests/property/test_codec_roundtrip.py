@@ -1,6 +1,5 @@
 """What is written to changelog and RocksDB is read again, whatever it is; what is not ours is refused."""
 
-import json
 from collections.abc import Callable
 from hashlib import blake2b
 
@@ -104,18 +103,6 @@ def test_meta_record(meta: Meta) -> None:
 
     assert codec.decode_meta(record) == meta
     assert codec.encode_meta(codec.decode_meta(record)) == record
-
-
-@fixed
-@given(meta=metas)
-def test_meta_record_of_the_first_version(meta: Meta) -> None:
-    """A meta record from before changes of capacity, and rules, were recorded is read as one without any."""
-    first = meta._replace(older=[], persistent=True, topic_ids={}, max_age_ms=None, rules={})
-    data = json.loads(codec.encode_meta(meta))
-    for key in ("older", "persistent", "topic_ids", "max_age_ms", "rules"):
-        data.pop(key, None)
-
-    assert codec.decode_meta(json.dumps(data).encode()) == first
 
 
 @fixed

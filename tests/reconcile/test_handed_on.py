@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from reconcile.night.cut import AddressCut, Position, Span, TopicCut
 from reconcile.night.frames import Frames
@@ -18,7 +18,6 @@ from reconcile.spark.schemas import (
     ACCEPTED,
     ADDRESSES,
     DIVERTED,
-    EVIDENCE,
     FORWARDS,
     HOPS,
     IDS,
@@ -72,16 +71,13 @@ def _night(number: int, **fields: Any) -> Night:
 
 
 def test_ids_by_address(state: State) -> None:
-    """Whatever addresses are called, and whichever version wrote them; none of an input that had the name before."""
+    """Whatever addresses are called; none of an input that had the name before."""
     nights = [_night(3), _night(2), _night(1)]
     nights[2].positions["a-0"] = Position("old", (0,), (20,))
-    for night in nights[:2]:
+    for night in nights:
         rows = state.rows(IDS, *({"address": each, "id": b"%d" % night.number} for each in (*NAMES, "gone")))
         written = rows.drop("night").write.partitionBy("address")
         written.parquet(state.files.at(ids_folder(night.date, night.number)))
-    old = state.rows(IDS, *({"address": each, "id": b"1", "group_digest": 5} for each in (*NAMES, "gone")))
-    old = old.drop("night", "id_address", "part_number", "out_address", "home_digest")
-    old.write.parquet(state.files.at(ids_folder(nights[2].date, 1)))
 
     def found() -> list[tuple[int, int, bytes]]:
         ids = state.frames().ids(nights)
@@ -89,14 +85,6 @@ def test_ids_by_address(state: State) -> None:
         return sorted((row["night"], row["address"], bytes(row["id"])) for row in ids.collect())
 
     assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3"), (3, 1, b"3")]
-    # An earlier version knew IDs of the lane's own address only, each of a record of its group.
-    (first,) = state.frames().ids(nights).where("night = 1").collect()
-    assert (first["id_address"], first["part_number"], first["out_address"], first["home_digest"]) == (
-        1,
-        0,
-        1,
-        5,
-    )
     state.files.delete(address_folder(nights[0], "007"))
     assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3")]
 
@@ -147,43 +135,6 @@ def test_hops_of_an_input_that_was_created_again(state: State) -> None:
     assert sorted((row["address"], row["offset"], row["hop_offset"]) for row in found.collect()) == [
         (0, 9, 5), (1, -1, 5),
     ]  # fmt: skip
-
-
-def test_what_waited_when_no_parts_were_known(state: State) -> None:
-    """An earlier version kept other columns: what it left is whole records."""
-    schema = StructType(
-        [each for each in INPUTS.fields if each.name not in {"part_number", "parts", "part_address"}]
-        + [StructField("part", StringType()), *FORWARDS.fields[-2:]]
-    )
-    rows = state.rows(schema, {"address": "a", "offset": 7, "lane": 0, "forward_offset": 9})
-    rows.write.parquet(state.files.at(results_folder(1), "inputs"))
-
-    (found,) = state.frames().inputs(_night(1)).collect()
-    assert (found["offset"], found["part_number"], found["forward_offset"]) == (7, 0, 9)
-
-
-def test_outputs_of_a_run_that_knew_no_parts(state: State) -> None:
-    """What it saw ahead of its cut are outputs of whole records, in the topics of their own address."""
-    later = {"part_number", "parts", "part_address", "out_address", "whole", "came", "ids", "home_digest"}
-    flags = {"address_changed", "parts_changed", "timestamp_changed"}
-    schema = StructType(
-        [each for each in EVIDENCE.fields if each.name not in later | flags]
-        + [StructField("transaction", BinaryType()), StructField("part", StringType())]
-    )
-    seen = {
-        "address": "007",
-        "partition": 0,
-        "offset": 21,
-        "fate": ACCEPTED,
-        "has_input": False,
-        "waiting": False,
-    }
-    state.rows(schema, {**seen, "value_digest": 5}).write.parquet(state.files.at(results_folder(1), "ahead"))
-    frames, base = state.frames(), _night(1)
-
-    (found,) = frames.outputs(frames.ahead(base)).collect()
-    assert (found["address"], found["offset"], found["part_number"], found["out_address"]) == (1, 21, 0, 1)
-    assert (found["out_parts"], found["out_value_digest"]) == (None, 5)
 
 
 def test_an_address_that_is_away(state: State) -> None:

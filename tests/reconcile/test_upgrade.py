@@ -1,11 +1,11 @@
-"""The runs that earlier releases have left: this version reads them, and goes on from the last. tests/unit/test_upgrade.py reads them without Spark."""
+"""A rolling upgrade from what a release has left: its cluster, its state folder, its progress and its runs."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
@@ -13,64 +13,95 @@ from reconcile import job
 from reconcile.night.nights import Nights
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import load
-from tests.support import kafka, release_nights, releases
-from tests.support.kafka import Got, Sent
-from tests.support.release_nights import APP, FOR_EVER, IDS, PARTITIONS, RESENT
-from tests.support.worker import run_verb
+from tests.support import kafka, release_cluster, releases
+from tests.support.consumers import noted
+from tests.support.kafka import Got
+from tests.support.release_cluster import FOR_EVER, GROUP, IDS, PARTITIONS, RESENT
+from tests.support.worker import ROOT, RingfenceProcess, WorkerProcess, run_verb, wait_for
 
-NEW = range(IDS, IDS + 3)
-AGAIN = IDS - 1
-"""Its ID is known since the first run, and a vandal accepts it once more."""
-
-
-def _work(bootstrap: str) -> None:
-    """What workers would do of what comes in: resends are dropped, what is new is accepted; and so is what is known."""
-    ends = kafka.end_offsets(bootstrap, "orders", PARTITIONS)
-    release_nights.send(bootstrap, [release_nights.message(each) for each in (*range(RESENT), *NEW, AGAIN)])
-    producer = Producer({"bootstrap.servers": bootstrap})
-    accepted = {b"m%d" % each for each in (*NEW, AGAIN)}
-    for each in kafka.read_all(bootstrap, "orders", PARTITIONS):
-        if each.offset >= ends[each.partition] and each.id in accepted:
-            kafka.produce(producer, "orders.accepted", _written(each), each.partition)
-    producer.flush(kafka.WAIT_S)
-    for partition, end in enumerate(kafka.end_offsets(bootstrap, "orders", PARTITIONS)):
-        kafka.commit(bootstrap, APP, "orders", end, partition)
+NEW: Final = range(IDS, IDS + 20)
+HALF: Final = len(NEW) // 2
 
 
-def _written(record: Got) -> Sent:
-    source = (("_RF_SOURCE", b"orders/%d/%d" % (record.partition, record.offset)),)
-    return Sent(record.id, record.key, record.value, source, record.timestamp)
+def _accepted(bootstrap: str, address: str) -> list[Got]:
+    return kafka.read_all(bootstrap, f"{address}.accepted", PARTITIONS)
 
 
-def _found(document: dict[str, Any], address: str) -> dict[str, int]:
-    return {kind: n for kind, n in document["addresses"][address]["anomalies"].items() if n}
+def _ids(records: Sequence[Got]) -> list[bytes]:
+    return sorted(each.id for each in records if each.id is not None)
 
 
-@pytest.mark.long
+def _ended(file: Path) -> list[tuple[int, int]]:
+    """Partition and offset of each message that a handler finished."""
+    lines = [line.split() for line in noted(file)]
+    return sorted((int(line[-4]), int(line[-3])) for line in lines if line[1] == "end")
+
+
+def _replace(process: RingfenceProcess) -> None:
+    """Stop it in order, and start it with this version's code."""
+    assert process.stop() == 0, process.log()
+    process.tree = ROOT
+    process.start()
+    process.wait_ready()
+
+
 @pytest.mark.parametrize("version", releases.VERSIONS)
-def test_going_on(version: str, spark: SparkSession, tmp_path: Path) -> None:
-    """Its anomalies are shown and acknowledged; then what it saw accepted is known: a resend is a duplicate, or FORGOTTEN."""
-    release_nights.unpacked(version, tmp_path)
+def test_rolling_upgrade(version: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Each process of the release is replaced under way: no ID is forgotten, no message handled again, and a run goes on from the last."""
+    release_cluster.unpacked(version, tmp_path)
+    tree = releases.tree(version, tmp_path / "release")
     with EmbeddedBroker(tmp_path / "broker", properties=FOR_EVER) as broker:
-        kafka.settle(broker.bootstrap_servers)
-        config = release_nights.configured(tmp_path, broker.bootstrap_servers)
+        bootstrap = broker.bootstrap_servers
+        kafka.settle(bootstrap)
+        config = release_cluster.configured(tmp_path, bootstrap)
+        before = {each: _accepted(bootstrap, each) for each in ("orders", "archive")}
+        finished = kafka.committed(bootstrap, GROUP, "orders.accepted", PARTITIONS)
+        processes = release_cluster.processes(config, tree)
+        beside = WorkerProcess(config, "beside")
+        try:
+            for each in processes:
+                each.start()
+            for each in processes:
+                each.wait_ready()
+            first_log = processes[0].log()
+            release_cluster.send(bootstrap, [release_cluster.message(each) for each in NEW[:HALF]])
+            beside.start()
+            beside.wait_ready()
+            for each in processes:
+                _replace(each)
+            resent = [*range(RESENT), *NEW]
+            release_cluster.send(bootstrap, [release_cluster.message(each) for each in resent])
+            wait_for(lambda: release_cluster.settled(config, bootstrap), processes[0].log)
+            ended = [each.stop() for each in (*reversed(processes), beside)]
+        finally:
+            for each in (*processes, beside):
+                each.destroy()
+        after = {each: _accepted(bootstrap, each) for each in before}
+
         settings = load(config)
         shown = run_verb("reconcile", "show", "--json", "--config", str(config), check=False)
-        files = LocalFiles(settings.nights_dir)
-        refused = Nights.load(files).last
+        last = Nights.load(LocalFiles(settings.nights_dir)).last
         run_verb("reconcile", "--acknowledge", "2", "--config", str(config))
-        _work(broker.bootstrap_servers)
-        document = job.judge(spark, settings, Nights.load(files), job.surveyed(settings), None)
-        forgotten = run_verb("reconcile", "show", "--json", "--config", str(config), check=False)
+        nights = Nights.load(LocalFiles(settings.nights_dir))
+        document = job.judge(spark, settings, nights, job.surveyed(settings), None)
 
+    assert ended == [0] * len(ended)
+    assert first_log.count("RocksDB reused") == 2 * PARTITIONS, first_log
+    new = sorted(b"m%d" % each for each in NEW)
+    assert _ids(after["orders"]) == sorted([*_ids(before["orders"]), *new])
+    assert len(after["archive"]) == len(before["archive"]) + len(new) + 1  # and the phantom
+    due = [
+        (each.partition, each.offset) for each in after["orders"] if each.offset >= finished[each.partition]
+    ]
+    assert _ended(tmp_path / "consumer.handled") == sorted(due)
     assert "PHANTOM" in shown.stdout
-    assert refused is not None
-    assert (refused.number, refused.verdict, refused.base) == (2, "anomalies", 1)
-    assert (document["night"], document["from_night"]) == (3, 2)
+    assert last is not None
+    assert (last.number, last.verdict, last.base) == (2, "anomalies", 1)
+    assert (document["night"], document["from_night"], document["verdict"]) == (3, 2, "clean")
     orders = document["addresses"]["orders"]
-    assert (orders["input"], orders["duplicates"], orders["accepted"]) == (RESENT + 4, RESENT, 4)
-    assert _found(document, "orders") == {"FORGOTTEN": 1}
-    assert _found(document, "archive") == {}
-    assert f"m{AGAIN}" in json.dumps(json.loads(forgotten.stdout))
-    # What the first run saw of resends counts for the advice.
-    assert orders["ring"]["resend_distance_p99"] > 0
+    assert (orders["input"], orders["duplicates"], orders["accepted"]) == (
+        RESENT + len(NEW) + HALF,
+        RESENT + HALF,
+        len(NEW),
+    )
+    assert json.loads(shown.stdout)["run"] == 2

@@ -1,7 +1,6 @@
 """What follows from the resends seen, and a night as figures: pure."""
 
 import io
-import json
 from typing import Any
 
 import pytest
@@ -133,22 +132,6 @@ def test_held() -> None:
     assert morning.held(base, found, {"a": False}) == {"a": {0: 15, 1: 2, 2: 10}}
     assert morning.held(base, found, {"a": True}) == {"a": {0: 5, 1: 2}}
     assert morning.held(None, found, {"a": False}) == {"a": {0: 5, 1: 2}}
-
-
-def test_a_night_of_an_earlier_version_is_read() -> None:
-    """The first did not count what rings hold: what is known of their IDs stands for it. The second did not keep times and places."""
-    night = _night(a={0: 8})
-    night.known, night.consumed, night.earliest = {"a": {0: 7}}, {"a": {0: 9}}, {"a": 10}
-    kept = json.loads(night.to_json())
-    again = Night.from_json(json.dumps(kept), acknowledged=False)
-    del kept["consumed"], kept["earliest"]
-    second = Night.from_json(json.dumps(kept | {"format": 2}), acknowledged=False)
-    del kept["held"]
-    first = Night.from_json(json.dumps(kept | {"format": 1}), acknowledged=False)
-
-    assert again == night
-    assert (second.held, second.consumed, second.earliest) == ({"a": {0: 8}}, {}, {})
-    assert first.held == {"a": {0: 7}}
 
 
 def test_days_of_evidence() -> None:

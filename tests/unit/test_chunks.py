@@ -119,7 +119,7 @@ def test_an_interrupted_building_is_told(store: Store) -> None:
 
 
 def test_a_piece_of_a_restore_beside_chunks(store: Store) -> None:
-    """It is written without a state of its own: the position of before stays, under the name that earlier versions do not know."""
+    """It is written without a state of its own: the position of before stays."""
     _write(store, range(3))
     slot = (codec.ring_key(CAPACITY, 3), _value(3))
     store.write(store.epoch, None, lambda writes: writes.put_slots([slot]))

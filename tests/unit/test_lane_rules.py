@@ -78,14 +78,13 @@ def test_rules_of_target_addresses() -> None:
 
 
 def test_recorded_limits() -> None:
-    """An earlier version recorded no age; a fraction of a millisecond is no difference for ever."""
+    """A fraction of a millisecond is not a difference for ever."""
     own = limits_of(_address(id_max_age=0.0123456))
-    meta = Meta(5, 0, 0, {}, {}, "i", persistent=False)
+    meta = Meta(5, 0, 0, {}, {}, "i", persistent=False, max_age_ms=12)
     address = _address(id_cache_size=7, id_max_age=3)
 
-    assert recorded_limits(meta, own) == (5, 0.012, False)
-    assert recorded_limits(meta._replace(max_age_ms=12), own) == (5, own.id_max_age, False)
-    assert limits_of(with_limits(address, recorded_limits(meta, own))) == (5, 0.012, False)
+    assert recorded_limits(meta) == (5, own.id_max_age, False)
+    assert limits_of(with_limits(address, recorded_limits(meta))) == (5, 0.012, False)
 
 
 def test_statements_survive_the_wire() -> None:

@@ -1,6 +1,5 @@
 """What a night has left must be there when a later one reads it: without an accepted ID its duplicate looks lost."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -114,18 +113,6 @@ def test_what_was_forgotten_is_not_missing(nights: Nights, tmp_path: Path) -> No
     _accepted(nights, _cuts("a", "b"))
     nights.commit(nights.finished[1])
     assert "address=a has 0 of the 2" in _refusal(nights, _cuts("a", "b"))
-
-
-def test_nights_of_an_earlier_version(nights: Nights, tmp_path: Path) -> None:
-    """They did not say what they left: what is missing of it may have been forgotten."""
-    for number in (1, 2, 3):
-        file = tmp_path / file_of(number)
-        kept = json.loads(file.read_text())
-        del kept["leaves"]
-        file.write_text(json.dumps({**kept, "format": 7}))
-    shutil.rmtree(tmp_path / "accepted")
-
-    _accepted(nights, _cuts("a", "b"))
 
 
 def test_an_address_that_has_another_name(nights: Nights, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def _night(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Nigh
 
 
 def test_it_is_known_by_its_input() -> None:
-    """Not one that has another input, not one that was known by its name, and not by what an earlier version has kept."""
+    """Not one that has another input, not one that was known by its name."""
     base = _night(3, {}, orders="in", other="there")
     base.left = {"orders": 2}
 

@@ -82,7 +82,7 @@ def test_lanes_of_which_all_ids_are_known() -> None:
 
 
 def test_since_when_homes_are_where_they_are() -> None:
-    """The night that sees another partitioner first has judged by both; what an earlier version did not keep is not another."""
+    """The night that sees another partitioner first has judged by both; one without the address has judged by none."""
     first, second, third = (
         _night(n, {}, partitioner=each) for n, each in enumerate(("crc32", "crc32", "murmur2"), 1)
     )

@@ -32,7 +32,7 @@ def settings(tmp_path: Path) -> Settings:
 def _kept(settings: Settings, verdict: str) -> Nights:
     nights = Nights(LocalFiles(settings.reconcile.state_dir))
     for number in (1, 2):
-        nights.commit(Night(number, None, "2026-11-20", verdict, {}, {}, {}, {}, {}))
+        nights.commit(Night(number, None, "2026-11-20", verdict, {}, {}, {}, {}, {}, app=settings.app.id))
     return nights
 
 

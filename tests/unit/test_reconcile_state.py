@@ -1,6 +1,5 @@
 """What nights leave in their folder, as files: no Spark is started."""
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -125,20 +124,6 @@ def test_nights_of_another_cluster(tmp_path: Path) -> None:
     assert "app.data_dir" in str(raised.value)
     with pytest.raises(ConfigurationError, match=r"has the runs of app\.id = 'rf', and this is 'other'"):
         kept.belong_to("other", "first-cluster")
-
-
-def test_nights_of_an_earlier_version(tmp_path: Path) -> None:
-    """They named no cluster: whichever it is, it goes on from them."""
-    nights = Nights(LocalFiles(str(tmp_path)))
-    nights.commit(_night(1))
-    file = tmp_path / "nights" / "000001.json"
-    kept = json.loads(file.read_text())
-    assert kept.pop("format") == 8
-    assert kept.pop("leaves") is None
-    assert kept.pop("cluster") == ""
-    file.write_text(json.dumps({"format": 4, **kept}))
-
-    Nights.load(nights.files).belong_to("rf", "any-cluster")
 
 
 @pytest.mark.parametrize("name", ["br[ack]et", "a{b,c}", "st*r", "wh?t", "back\\slash"])

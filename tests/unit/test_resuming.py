@@ -62,14 +62,6 @@ def test_offset_that_was_moved(committed: int) -> None:
     )
 
 
-def test_record_without_the_topic() -> None:
-    """An earlier version wrote it: it is believed as far as the log reaches, and adopted."""
-    unknown = replace(RECORD, topic_id="")
-
-    assert resume(unknown, replace(LOG, topic_id="B")) == Resumption(replace(unknown, topic_id="B"))
-    assert resume(unknown, Log("B", None, 5, 99)) == Resumption(replace(FRESH, next=5), lost_tail=True)
-
-
 def test_lost_tail() -> None:
     """A log that ends before what is finished has lost it, whoever says how far that is."""
     assert resume(RECORD, replace(LOG, end=99)) == Resumption(Progress(0, topic_id="A"), lost_tail=True)

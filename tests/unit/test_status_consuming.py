@@ -83,7 +83,7 @@ def test_what_is_parked_does_not_fail() -> None:
     ("health", "found"),
     [
         (None, (None, None)),
-        ({}, (None, None)),  # an earlier version
+        ({}, (None, None)),
         ({"longest_runs": {}}, (None, 0.0)),
         ({"longest_runs": {"0": {"group": "g", "seconds": 7.5}}}, ("g", 7.5)),
     ],

@@ -158,7 +158,7 @@ def test_layout(store: Store) -> None:
     assert dict(store._db.items()) == {
         b"m": b'{"meta": "{\\"format\\":1,\\"capacity\\":10,\\"head\\":14,\\"floor\\":0,\\"next_offsets\\":'
         b'{\\"orders\\":14},\\"partition_counts\\":{\\"orders\\":4},\\"incarnation\\":\\"0011223344556677\\",'
-        b'\\"older\\":[],\\"persistent\\":true,\\"topic_ids\\":{},\\"app\\":\\"\\",\\"address\\":\\"\\"}", '
+        b'\\"older\\":[],\\"persistent\\":true,\\"topic_ids\\":{},\\"app\\":\\"\\",\\"address\\":\\"\\",\\"max_age_ms\\":0}", '
         b'"position": 99, "written_at": 1700000000.25, "indexed": false}',
         bytes.fromhex("7300004e200000000d"): bytes.fromhex(
             "01000000000000000d00000000000000000000007100000000000003f500"

@@ -44,7 +44,8 @@ def _topics(**counts: int) -> dict[str, TopicDescription]:
 
 
 def _meta(**counts: int) -> Meta:
-    return Meta(9, 1, 0, {}, {name.replace("_", "."): count for name, count in counts.items()}, "0f")
+    named = {name.replace("_", "."): count for name, count in counts.items()}
+    return Meta(9, 1, 0, {}, named, "0f", app=APP, address="orders")
 
 
 def test_grown_input_is_one_fault() -> None:

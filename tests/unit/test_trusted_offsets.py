@@ -136,5 +136,5 @@ def test_members_that_state_nothing_of_ours(user_data: bytes) -> None:
 
 @pytest.mark.parametrize("app_id", [None, "shop"])
 def test_members_of_ours(app_id: str | None) -> None:
-    """Bridges, and consumers of earlier versions, state no app.id."""
+    """Bridges state no app.id."""
     assert is_ours("t", KeepingAssignor("t", dict, app_id).metadata(["t"]).user_data)

@@ -1,8 +1,8 @@
-"""A cluster that a release has worked on, with the reconciliation runs that it has made of it, as bytes.
+"""A cluster that a release has worked on, as bytes: the broker's data, the worker's state folder, and two reconciliation runs.
 
-``python -m tests.support.release_nights 0.1.0`` makes ``tests/fixtures/releases/0.1.0/nights.tar.xz``, once, with the code of that
-release: the data of a broker, and the folder of two runs. A worker and a bridge have worked there; the first run found nothing, the
-second one a record that nobody sent. It is not acknowledged.
+``python -m tests.support.release_cluster 0.1.0`` makes ``tests/fixtures/releases/0.1.0/cluster.tar.xz`` with the code of that
+release. A worker, a bridge and a consumer have worked there and ended in order. The first run was clean; the second one names a record
+that nobody sent, and is not acknowledged.
 """
 
 import json
@@ -17,14 +17,17 @@ from aiokafka.partitioner import murmur2
 
 from app.embedded.broker import EmbeddedBroker
 from tests.support import envelopes, kafka, releases
+from tests.support.consumers import ConsumerProcess
 from tests.support.kafka import Sent
-from tests.support.worker import RingfenceProcess, WorkerProcess, run_verb, wait_for
+from tests.support.worker import ROOT, RingfenceProcess, WorkerProcess, run_verb, wait_for
 
-ARCHIVE: Final = "nights.tar.xz"
+ARCHIVE: Final = "cluster.tar.xz"
 APP: Final = "first"
 PARTITIONS: Final = 2
 IDS: Final = 60
 RESENT: Final = 20
+GROUP: Final = "counting"
+"""The consumer group."""
 PHANTOM: Final = b"nobody sent it"
 FOR_EVER: Final = {
     "log.retention.ms": "-1",
@@ -37,6 +40,7 @@ FOR_EVER: Final = {
     "log.index.size.max.bytes": "65536",
 }
 """Of a broker that goes on with it, however long ago it was recorded."""
+_TEN_YEARS_MS: Final = "315360000000"
 _CONFIGURATION: Final = """
 [kafka]
 bootstrap_servers = "{bootstrap}"
@@ -64,7 +68,7 @@ target_address = "archive"
 
 def configured(folder: Path, bootstrap: str) -> Path:
     """The configuration of all that works there, in any release."""
-    config = folder / "nights.toml"
+    config = folder / "release.toml"
     config.write_text(_CONFIGURATION.format(bootstrap=bootstrap, folder=folder))
     return config
 
@@ -87,28 +91,42 @@ def send(bootstrap: str, records: Sequence[Sent]) -> None:
 
 
 def unpacked(version: str, folder: Path) -> None:
-    """The broker's data, and the runs below ``data/reconcile``."""
+    """Unpack the broker's data, and ``app.data_dir`` with state and runs."""
     with tarfile.open(releases.FOLDER / version / ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
 
 
-def _settled(config: Path, bootstrap: str, tree: Path) -> bool:
+def settled(config: Path, bootstrap: str, tree: Path = ROOT) -> bool:
+    """Whether lanes, bridge and consumer have processed everything."""
     status = run_verb("bridge", "status", "--config", str(config), "--json", check=False, tree=tree)
     bridges: dict[str, Any] = json.loads(status.stdout)["bridges"]
     lags = [each["lag"] for bridge in bridges.values() for each in bridge["partitions"]]
+    topics = [(APP, "orders"), (APP, "archive"), (GROUP, "orders.accepted")]
     return all(each == 0 for each in lags) and all(
-        kafka.consumed(bootstrap, APP, address, PARTITIONS) for address in ("orders", "archive")
+        kafka.consumed(bootstrap, group, topic, PARTITIONS) for group, topic in topics
     )
 
 
+def processes(config: Path, tree: Path = ROOT) -> list[RingfenceProcess]:
+    """Return what works there, with the code in ``tree``: a worker, a bridge, a consumer."""
+    found = [
+        WorkerProcess(config, "worker"),
+        RingfenceProcess(config, "bridge", ["bridge"]),
+        ConsumerProcess(config, "consumer", "orders", GROUP),
+    ]
+    for each in found:
+        each.tree = tree
+    return found
+
+
 def _work(config: Path, bootstrap: str, tree: Path) -> None:
-    """Messages, resends and a transaction, until worker and bridge are through."""
-    processes = [WorkerProcess(config, "worker"), RingfenceProcess(config, "bridge", ["bridge"])]
+    """Process messages, resends, a misplaced message and a transaction."""
+    running = processes(config, tree)
     try:
-        for each in processes:
-            each.tree = tree
+        for each in running:
             each.start()
-        processes[0].wait_ready()
+        for each in running:
+            each.wait_ready()
         whole = envelopes.envelope(
             envelopes.part(key="g0", value="part", ID="t1"),
             envelopes.part("archive", key="a", value="for the archive", ID="t2"),
@@ -116,10 +134,12 @@ def _work(config: Path, bootstrap: str, tree: Path) -> None:
         )
         numbers = [*range(IDS), *range(RESENT)]
         send(bootstrap, [*map(message, numbers), Sent(None, b"g3", b"without an ID"), whole])
-        wait_for(lambda: _settled(config, bootstrap, tree), processes[0].log)
-        assert [each.stop() for each in reversed(processes)] == [0, 0], [each.log() for each in processes]
+        misplaced = Sent(b"misplaced", b"g1", b"forwarded")
+        kafka.send(bootstrap, "orders", [misplaced], 1 - home(misplaced))
+        wait_for(lambda: settled(config, bootstrap, tree), running[0].log)
+        assert [each.stop() for each in reversed(running)] == [0, 0, 0], [each.log() for each in running]
     finally:
-        for each in processes:
+        for each in running:
             each.destroy()
 
 
@@ -136,6 +156,13 @@ def _main(version: str) -> None:
         with EmbeddedBroker(folder / "broker", properties=FOR_EVER) as broker:
             config = configured(folder, broker.bootstrap_servers)
             run_verb("topics", "create", "--config", str(config), tree=tree)
+            for address in ("orders", "archive"):  # else no RocksDB is reused half a day later
+                kafka.alter_topic(
+                    broker.bootstrap_servers,
+                    f"{APP}-{address}-changelog",
+                    "delete.retention.ms",
+                    _TEN_YEARS_MS,
+                )
             _work(config, broker.bootstrap_servers, tree)
             assert _run(config, tree) == 0
             headers = (("_RF_SOURCE", b"orders/0/9999"),)
@@ -143,7 +170,7 @@ def _main(version: str) -> None:
             assert _run(config, tree) == 1
         target = releases.FOLDER / version / ARCHIVE
         with tarfile.open(target, mode="w:xz") as packed:
-            for each in ("broker/data", "data/reconcile"):
+            for each in ("broker/data", "data"):
                 packed.add(folder / each, each)
         print(f"{target.name}: {target.stat().st_size} bytes")
 

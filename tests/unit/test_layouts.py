@@ -1,0 +1,130 @@
+"""Records of today as bytes: a layout that changes needs another format, and a reader for both."""
+
+import json
+
+import pytest
+
+from reconcile.night.cut import Position
+from reconcile.night.nights import FORMAT, Night
+from ringfence_client import record
+from ringfence_client.record import Progress, ProgressFormatError
+from ringfence_client.retries import Failures
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.hop import Source
+from tables import codec
+from tables.codec import FormatError, Meta, Origin, Way
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+META = {
+    "format": 1,
+    "capacity": 8,
+    "head": 3,
+    "floor": 0,
+    "next_offsets": {"orders": 5},
+    "partition_counts": {"orders": 4},
+    "incarnation": "i",
+    "older": [],
+    "persistent": True,
+    "topic_ids": {},
+    "app": "shop",
+    "address": "orders",
+    "max_age_ms": 0,
+    "rules": {"group_header": "g"},
+}
+RUN = {
+    "format": FORMAT, "number": 2, "base": 1, "date": "2026-01-02", "verdict": "clean",
+    "positions": {"orders": {"topic_id": TOPIC_ID, "origins": [1], "ends": [9]}},
+    "accepted": {"orders": {"0": 4}}, "known": {"orders": {"0": 7}}, "complete": {"orders": True}, "summary": {},
+    "held": {}, "consumed": {}, "earliest": {}, "rules": {}, "whole_since": {}, "app": "shop", "left": {}, "events_from": {},
+    "cluster": "c", "leaves": {},
+}  # fmt: skip
+PROGRESS = {
+    "format": 2, "next": 4, "reserved": 9, "holder": "h", "web": "", "state": "held", "token": 3, "delivered": 6, "running": 1,
+    "beat": 8, "purged": {}, "topic_id": "t", "finished": "AQ==", "attempts": {"5": 2}, "failures": {"5": [1, 77]},
+}  # fmt: skip
+
+
+def test_a_ring_record() -> None:
+    """Key: kind, capacity, slot. Value: version, sequence, partition, offset, timestamp, ID."""
+    key = bytes.fromhex("01 00000008 00000002")
+    value = bytes.fromhex("01 000000000000000a 00000003 0000000000000004 0000000000000005 00 6d31")
+
+    slot = codec.decode_ring(key, value)
+
+    assert (slot.capacity, slot.sequence, slot.id) == (8, 10, codec.encode_id(b"m1"))
+    assert slot.origin == Origin(3, 4, 5)
+    assert (codec.ring_key(8, 10), codec.ring_value(10, slot.id, slot.origin)) == (key, value)
+
+
+def test_a_hops_record() -> None:
+    """Key: kind, input partition, source. Value: version, floor, runs of offsets above it."""
+    way = Way(Source("b", TOPIC_ID, 7), 2)
+    key = bytes.fromhex("03 00000002") + f"b/{TOPIC_ID}/7".encode()
+
+    assert codec.hops_key(way) == key
+    assert codec.decode_hops(key, bytes.fromhex("01 0000000000000009 01 02 01")) == (way, 9, [(11, 12)])
+    bitmap = bytes.fromhex("01 0000000000000009 02 04")
+    assert codec.hops_value(9, [11]) == bitmap
+    assert codec.decode_hops(key, bitmap) == (way, 9, [(11, 12)])
+
+
+def test_a_meta_record() -> None:
+    """JSON by the names of the fields."""
+    meta = codec.decode_meta(json.dumps(META).encode())
+
+    assert isinstance(meta, Meta)
+    assert (meta.head, meta.next_offsets, meta.app, meta.address, meta.max_age_ms) == (
+        3, {"orders": 5}, "shop", "orders", 0,
+    )  # fmt: skip
+    assert json.loads(codec.encode_meta(meta)) == META
+
+
+@pytest.mark.parametrize("key", sorted(META.keys() - {"format", "rules"}))
+def test_a_meta_record_that_lacks_something(key: str) -> None:
+    """Nothing is assumed: the lane waits."""
+    lacking = {name: value for name, value in META.items() if name != key}
+    with pytest.raises(FormatError, match=f"it lacks {key}"):
+        codec.decode_meta(json.dumps(lacking).encode())
+
+
+def test_a_run() -> None:
+    """JSON by the names of the fields; lanes are texts."""
+    night = Night.from_json(json.dumps(RUN), acknowledged=False)
+
+    assert night.positions == {"orders": Position(TOPIC_ID, (1,), (9,))}
+    assert (night.accepted, night.known, night.base) == ({"orders": {0: 4}}, {"orders": {0: 7}}, 1)
+    assert json.loads(night.to_json()) == RUN
+
+
+@pytest.mark.parametrize("found", [1, FORMAT - 1, FORMAT + 1, "8", None])
+def test_a_run_of_another_version(found: object) -> None:
+    """It is refused with the way out, and not judged from."""
+    with pytest.raises(ConfigurationError, match=r"name another reconcile.state_dir: the next run begins"):
+        Night.from_json(json.dumps(RUN | {"format": found}), acknowledged=False)
+
+
+@pytest.mark.parametrize("key", sorted(RUN.keys() - {"format"}))
+def test_a_run_that_lacks_something(key: str) -> None:
+    """It counts as damaged."""
+    lacking = {name: value for name, value in RUN.items() if name != key}
+    with pytest.raises(ValueError, match=f"a run without {key}"):
+        Night.from_json(json.dumps(lacking), acknowledged=False)
+
+
+def test_a_progress_record() -> None:
+    """JSON by the names of the fields; finished offsets are packed."""
+    progress = record.decode(json.dumps(PROGRESS).encode())
+
+    assert progress == Progress(
+        4, [], {5: 2}, failures={5: Failures(1, 77)}, reserved=9, holder="h", state="held", token=3, delivered=6, running=1, beat=8,
+        topic_id="t",
+    )  # fmt: skip
+    assert json.loads(record.encode(progress)) == PROGRESS
+
+
+@pytest.mark.parametrize("key", ["topic_id", "failures", "token", "finished"])
+def test_a_progress_record_that_lacks_something(key: str) -> None:
+    """Nothing is assumed: the partition waits, and the error names the way out."""
+    lacking = {name: value for name, value in PROGRESS.items() if name != key}
+    with pytest.raises(ProgressFormatError, match="ringfence consumers forget"):
+        record.decode(json.dumps(lacking).encode())

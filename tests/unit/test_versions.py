@@ -1,0 +1,23 @@
+"""The versions that the project states of itself."""
+
+import tomllib
+
+from tests.support.deployment import ROOT
+from tests.support.releases import VERSIONS
+
+
+def test_versions_agree() -> None:
+    """Both distributions have one, the changelog begins with it, and each release in it has its fixture."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text())["project"]
+    headings = [
+        line.removeprefix("## ")
+        for line in (ROOT / "CHANGELOG.md").read_text().splitlines()
+        if line.startswith("## ")
+    ]
+    released = [each for each in headings if each != "Unreleased"]
+
+    assert project["version"] == client["version"]
+    assert f"ringfence-client=={client['version']}" in project["dependencies"]
+    assert set(released) == set(VERSIONS)
+    assert released[0] == project["version"]
