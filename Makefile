@@ -99,10 +99,9 @@ wheels: setup
 		--wheel-dir dist ./build/tree/client ./build/tree
 	@cd dist && sha256sum *.whl
 
-# docs/cli.md says what the verbs say, and docs/sizing.md what `ringfence plan` says.
+# Generates docs/cli.md from the verbs, and the example in docs/sizing.md from `ringfence plan`.
 cli-docs: setup
 	$(BIN)/python -m app.reference
-	$(BIN)/python -m app.plan.sizing
 
 # Renews the locks after a change of a pyproject.toml: requirements.lock for development and tests, and beside it, in the same
 # versions, what each image needs and no more. The client is no dependency that anyone fetches: it stands beside.

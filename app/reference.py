@@ -1,18 +1,24 @@
-"""docs/cli.md, from the verbs themselves: ``python -m app.reference`` writes it, and a test holds it."""
+"""Pages from the verbs themselves: docs/cli.md, and the example of docs/sizing.md. ``python -m app.reference`` writes both."""
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
+from click.testing import CliRunner
 
 from app.cli import cli
 from ringfence_client.__main__ import consume
 from ringfence_kafka.program import CONNECTION_OPTIONS
 
 FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+SIZING: Final = FILE.with_name("sizing.md")
+_EXAMPLE: Final = re.compile(
+    r"(?<=```console\n\$ ringfence )(plan [^\n]*)\n.*?(?=^```)", re.DOTALL | re.MULTILINE
+)
 _EVERYWHERE: Final = frozenset({"--config", "--help", *CONNECTION_OPTIONS})
 _HEAD: Final = """\
 # The command line
@@ -48,6 +54,16 @@ def page() -> str:
     parts = [_HEAD + _table(first, common)]
     parts += [_section(name, command) for name, command in sorted(found.items())]
     return "\n".join(parts)
+
+
+def sizing(text: str) -> str:
+    """Return docs/sizing.md with the present output of its example."""
+
+    def run(example: re.Match[str]) -> str:
+        done = CliRunner().invoke(cli, example[1].split(), standalone_mode=False, catch_exceptions=False)
+        return f"{example[1]}\n{done.output.strip()}\n"
+
+    return _EXAMPLE.sub(run, text)
 
 
 def _verbs(group: click.Group, prefix: str) -> Iterator[tuple[str, click.Command]]:
@@ -91,4 +107,5 @@ def _table(context: click.Context, options: Sequence[click.Parameter]) -> str:
 
 if __name__ == "__main__":
     FILE.write_text(page(), "utf-8")
-    sys.stdout.write(f"{FILE}\n")
+    SIZING.write_text(sizing(SIZING.read_text("utf-8")), "utf-8")
+    sys.stdout.write(f"{FILE}\n{SIZING}\n")

@@ -8,9 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import cli
-from app.plan import units
-from app.plan.demand import Demand
-from app.plan.model import nice, plan
+from app.plan import DIRTY, SEGMENT, STALE_S, Demand, nice, plan
+from app.verbs.topic_rules import CHANGELOG_CONFIG
 from ringfence_kafka.errors import ConfigurationError
 
 MIB = 2**20
@@ -122,31 +121,43 @@ def test_partitions_can_be_multiplied(least: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("500", 500), ("5k", 5_000), ("1.5M", 1_500_000), ("2G", 2e9), ("5 k", 5_000)]
+    ("option", "text", "expected"),
+    [
+        ("rate", "500", 500),
+        ("rate", "5k", 5_000),
+        ("rate", "1.5M", 1_500_000),
+        ("ids", "2G", 2e9),
+        ("rate", "5 k", 5_000),
+        ("size", "100", 100),
+        ("size", "100B", 100),
+        ("size", "2KiB", 2048),
+        ("size", "1.5MB", 1.5e6),
+    ],
 )
-def test_counts(text: str, expected: float) -> None:
-    assert units.count_of(text) == expected
+def test_units(option: str, text: str, expected: float) -> None:
+    large = ("--brokers", "100000", "--worker-memory", "1TiB")
+    found = _json("--rate", "1k", "--ids", "0", *large, f"--{option}", text)
 
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("100", 100), ("100B", 100), ("2KiB", 2048), ("1.5MB", 1.5e6)]
-)
-def test_sizes(text: str, expected: float) -> None:
-    assert units.bytes_of(text) == expected
+    assert found["demand"][option] == expected
 
 
 @pytest.mark.parametrize("text", ["", "-5", "5m", "5K", "1e6", "k", "5 kk"])
-def test_what_is_no_count(text: str) -> None:
-    """A small m is a minute, and no million."""
-    with pytest.raises(ValueError, match="write for example"):
-        units.count_of(text)
+def test_numbers_without_meaning_are_refused(text: str) -> None:
+    """A small m is a minute, not a million."""
+    assert "write for example" in str(_run(f"--rate={text}", "--ids", "1k").exception)
+
+
+def test_the_changelog_is_planned_as_it_is_configured() -> None:
+    assert int(CHANGELOG_CONFIG["delete.retention.ms"]) / 2000 == STALE_S
+    assert float(CHANGELOG_CONFIG["min.cleanable.dirty.ratio"]) == DIRTY
+    assert int(CHANGELOG_CONFIG["segment.bytes"]) == SEGMENT
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--rate", "5m", "--ids", "1k"], "no number"),
-        (["--rate", "5k", "--size", "1XB", "--ids", "1k"], "no size"),
+        (["--rate", "5m", "--ids", "1k"], "not a number"),
+        (["--rate", "5k", "--size", "1XB", "--ids", "1k"], "not a size"),
         (["--rate", "5k", "--ids", "1k", "--outage", "2"], "no length of time"),
         (["--rate", "0", "--ids", "1k"], "0 needs no plan"),
         (["--rate", "1", "--ids", "1k", "--catch-up", "0s"], "0 needs no plan"),
