@@ -1,18 +1,19 @@
-"""How the page draws: matplotlib places everything, colours and letters are the page's (:mod:`reconcile.page.svg`).
+"""The drawings of the page, by matplotlib, as images that the page contains.
 
-Only the object API, within a context that puts every setting back: whoever calls this may use matplotlib himself. The same
-numbers give the same bytes.
+Only the object API is used, in a context that restores every setting of matplotlib. The same numbers give the same bytes.
 """
 
+import base64
 import contextlib
 import io
 import logging
 import math
 from collections.abc import Iterator, Sequence
+from html import escape
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from reconcile.page import svg, wording
+from reconcile.page import wording
 
 
 @contextlib.contextmanager
@@ -35,7 +36,26 @@ with _silent():
 _LEFT, _RIGHT = 46, 24
 _PER_INCH: Final = 72
 _LETTER: Final = 7.8
-"""Width of one in a label, in units, where it is largest: on a phone."""
+"""Width of a letter in a label, in units: more than most fonts have."""
+INK, SOFT, ADVISED, _LINE = "#1c2024", "#565d66", "#0b6b5d", "#d9d9d4"
+_AREAS: Final = {
+    "accepted": "#a9cdf0", "share": "#a9cdf0", "duplicates": "#f3b57c", "groups": "#9dd3c8",
+}  # fmt: skip
+_EDGE: Final = "#0b5cad"
+_MARKS: Final[dict[str, dict[str, Any]]] = {
+    "capacity": {"color": INK, "linewidth": 1.5},
+    "recommended": {"color": ADVISED, "linewidth": 1.75, "linestyle": (0, (3, 1.7))},
+    "half": {"color": SOFT, "linewidth": 1, "linestyle": (0, (2, 3))},
+    "most": {"color": SOFT, "linewidth": 1, "linestyle": (0, (2, 3))},
+}
+_SETTINGS: Final[Any] = {
+    "svg.fonttype": "none", "svg.hashsalt": "ringfence", "font.sans-serif": ["DejaVu Sans"], "text.color": INK,
+    "xtick.labelcolor": SOFT, "ytick.labelcolor": SOFT, "xtick.labelsize": "medium", "ytick.labelsize": "medium",
+    "axes.edgecolor": SOFT, "axes.linewidth": 1, "grid.color": _LINE, "grid.linewidth": 1, "grid.linestyle": (0, (1, 3)),
+    "axes.axisbelow": True, "path.simplify": False, "text.parse_math": False, "axes.unicode_minus": False,
+}  # fmt: skip
+"""With ``fonttype`` none, text stays text; ``hashsalt`` makes names in a drawing the same each time. Its font comes
+with matplotlib: fonts of a machine do not move anything."""
 _SPACE: Final = 1.04
 
 
@@ -69,7 +89,6 @@ class Drawing:
         made.patch.set_visible(False)
         for name, spine in made.spines.items():
             spine.set_visible(name == "bottom")
-            spine.set_gid("base")
         made.tick_params(bottom=False, left=False, which="both")
         made.tick_params(axis="x", pad=8)
         return made
@@ -77,11 +96,11 @@ class Drawing:
     def filled(self, axes: Any, name: str, values: Sequence[float], edges: Sequence[float]) -> None:
         """An area of steps."""
         if any(values):
-            axes.stairs(values, edges, fill=True).set_gid(name)
+            axes.stairs(values, edges, fill=True, facecolor=_AREAS[name], gid=name)
 
     def outlined(self, axes: Any, name: str, values: Sequence[float], edges: Sequence[float]) -> None:
         """The upper edge of one."""
-        axes.stairs(values, edges, baseline=None).set_gid(name)
+        axes.stairs(values, edges, baseline=None, color=_EDGE, linewidth=1.5, gid=name)
 
     def counted(self, axes: Any, name: str) -> None:
         """A scale of whole numbers from 0, few lines, and what it counts above it."""
@@ -91,9 +110,7 @@ class Drawing:
         axes.yaxis.set_major_locator(MaxNLocator(4 if tall else 2, integer=True))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.compact(value)))
         axes.yaxis.grid(visible=True)
-        axes.annotate(name, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points").set_gid(
-            "name"
-        )
+        axes.annotate(name, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
 
     def cumulative(self, axes: Any, shares: tuple[list[float], list[float]], low: float, high: float) -> None:
         """The share up to each value, on a logarithmic scale."""
@@ -101,8 +118,8 @@ class Drawing:
         axes.set_xscale("log")
         axes.minorticks_off()
         axes.set_xlim(low, high)
-        axes.fill_between(xs, ys, 0.0).set_gid("share")
-        axes.plot(xs, ys)[0].set_gid("curve")
+        axes.fill_between(xs, ys, 0.0, facecolor=_AREAS["share"])
+        axes.plot(xs, ys, color=_EDGE, linewidth=1.5)
         axes.set_ylim(0, 1)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
         axes.yaxis.grid(visible=True)
@@ -111,7 +128,7 @@ class Drawing:
         """What the scale below measures."""
         axes.annotate(
             text, (0.5, 0), (0, -38), xycoords="axes fraction", textcoords="offset points", ha="center"
-        ).set_gid("name")
+        )
 
     def marks(self, axes: Any, marks: Sequence[Mark]) -> None:
         """One or two lines across, each with its label above, in rows of their own and where no other line crosses it."""
@@ -123,18 +140,32 @@ class Drawing:
         shares = [math.log(each.at / left) / math.log(right / left) for each in marks]
         widths = [len(each.text) * _LETTER / width for each in marks]
         for each, (row, side) in zip(marks, _arranged(shares, widths), strict=True):
-            axes.axvline(each.at, ymax=1 + (30 - 16 * row) / height, clip_on=False).set_gid(each.name)
+            style = _MARKS[each.name]
+            top = 1 + (30 - 16 * row) / height
+            axes.axvline(each.at, ymax=top, clip_on=False, gid=each.name, **style)
             axes.annotate(
                 each.text, (each.at, 1), (5 * side, 22 - 16 * row), xycoords=("data", "axes fraction"),
-                textcoords="offset points", ha="left" if side > 0 else "right",
-            ).set_gid(each.name)  # fmt: skip
+                textcoords="offset points", ha="left" if side > 0 else "right", color=style["color"],
+                weight="normal" if style["color"] == SOFT else "semibold", gid=f"{each.name}-label",
+            )  # fmt: skip
 
-    def svg(self, kind: str, title: str, description: str) -> str:
-        """What was drawn, small."""
-        written = io.StringIO()
+    def image(self, kind: str, title: str, description: str) -> str:
+        """An ``img`` element with the drawing in it.
+
+        Args:
+            kind: Classes of the style sheet.
+            title: The subject of the drawing.
+            description: A sentence with its main numbers, for those who cannot see it.
+        """
+        written = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         self._figure.savefig(written, format="svg", metadata=nothing)
-        return svg.distilled(written.getvalue(), kind=kind, title=title, description=description)
+        data = base64.b64encode(written.getvalue()).decode()
+        alt = escape(wording.visible(f"{title}. {description}"))
+        return (
+            f'<img class="plot {kind}" alt="{alt}" width="{self._width}" height="{self._height}" '
+            f'src="data:image/svg+xml;base64,{data}">'
+        )
 
 
 def _arranged(shares: Sequence[float], widths: Sequence[float]) -> list[tuple[int, int]]:
@@ -157,10 +188,10 @@ def _arranged(shares: Sequence[float], widths: Sequence[float]) -> list[tuple[in
 
 
 @contextlib.contextmanager
-def drawing(width: int, height: int) -> Iterator[Drawing]:
-    """A new one, under matplotlib's own settings, whatever the user's are."""
+def drawing(width: int, height: int, letters: float = 11.5) -> Iterator[Drawing]:
+    """A new drawing under settings of its own; ``letters`` is the size of its text in units."""
     with _silent(), mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "ringfence", "font.size": 12.0})
-        mpl.rcParams.update({"path.simplify": False, "text.parse_math": False, "axes.unicode_minus": False})
+        mpl.rcParams.update(_SETTINGS)
+        mpl.rcParams["font.size"] = letters
         yield Drawing(width, height)

@@ -31,7 +31,7 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
         f"{wording.number(records)} records and {wording.number(duplicates)} duplicates from {wording.time(begin)} "
         f"to {wording.time(end)} UTC, in stretches of {wording.span(step_ms)}."
     )
-    with drawing(width, above + 124) as made:
+    with drawing(width, above + 124, letters=12.5) as made:
         upper = made.axes(top=22, height=above)
         edges, values = _stairs(moments, step_ms, "accepted")
         made.filled(upper, "accepted", values, edges)
@@ -44,7 +44,7 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
             made.counted(axes, name)
             axes.set_xticks([])
         lower.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
-        return made.svg("day wide" if wide else "day narrow", "Throughput and duplicates", description)
+        return made.image("day wide" if wide else "day narrow", "Throughput and duplicates", description)
 
 
 def distances(bins: Sequence[Bin], ring: Ring) -> str:
@@ -69,7 +69,7 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
         if ring.capacity:
             marks.append(Mark("capacity", ring.capacity, f"id_cache_size {wording.number(ring.capacity)}"))
         made.marks(axes, [each for each in marks if each.at])
-        return made.svg("small", "Resend distance against ring size", description)
+        return made.image("small", "Resend distance against ring size", description)
 
 
 def ages(bins: Sequence[Bin]) -> str:
@@ -96,7 +96,7 @@ def ages(bins: Sequence[Bin]) -> str:
         axes.set_xticks([at for at, _ in shown], [text for _, text in shown])
         made.label(axes, "time after what it repeats")
         made.marks(axes, [each for each in marks if each.at > first])
-        return made.svg("small", "Time between a resend and what it repeats", description)
+        return made.image("small", "Time between a resend and what it repeats", description)
 
 
 def groups(bins: Sequence[GroupBin]) -> str:
@@ -122,7 +122,7 @@ def groups(bins: Sequence[GroupBin]) -> str:
             axes.set_xticks([])
         lower.set_xticks([at + 0.5 for at in shown], [wording.compact(bins[at].upper) for at in shown])
         made.label(lower, "records a group, up to")
-        return made.svg("small", "Groups by size", description)
+        return made.image("small", "Groups by size", description)
 
 
 def _cumulated(bins: Sequence[Bin]) -> Iterator[tuple[Bin, int]]:

@@ -1,5 +1,6 @@
 """A page as a browser reads it."""
 
+import base64
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ from reconcile.page.figures import AddressFigures, Figures, Finding, Ring
 from tests.support import figures
 
 VOID: Final = {"meta", "br", "hr", "img", "input", "link"}
-SVG: Final = re.compile(r"<svg .*?</svg>", re.DOTALL)
+IMAGE: Final = re.compile(r'src="data:image/svg\+xml;base64,([^"]*)"')
 PLAIN: Final = AddressFigures("orders", {}, figures.NO_RING, 1000)
 """Of which nothing is known."""
 NIGHT: Final = figures.night()
@@ -70,9 +71,15 @@ def read(*addresses: AddressFigures, verdict: str = "clean", servers: str = "kaf
     return Read(document.render(Figures("Night", "when", verdict, servers, addresses)))
 
 
-def tree(drawing: str) -> ET.Element:
-    """Of a drawing."""
-    return ET.fromstring(drawing)  # noqa: S314 - our own
+def drawings(html: str) -> list[ET.Element]:
+    """Return the images of a page, parsed."""
+    return [ET.fromstring(base64.b64decode(each)) for each in IMAGE.findall(html)]  # noqa: S314 - our own
+
+
+def parts(drawing: ET.Element, name: str, tag: str) -> list[ET.Element]:
+    """Return the paths or texts below the elements with this ID."""
+    named = [each for each in drawing.iter() if each.get("id") == name]
+    return [each for group in named for each in group.iter() if each.tag.endswith(f"}}{tag}")]
 
 
 def found(topic: str = "orders", **changed: Any) -> Finding:
