@@ -3,15 +3,14 @@
 import sys
 from typing import NoReturn
 
-from ringfence_kafka.loading import quiet_end, quiet_interrupt
-
 
 def main() -> NoReturn:
     """Load the job, and run it."""
-    with quiet_interrupt():
-        from reconcile.job import main as run  # noqa: PLC0415
-    with quiet_end():
-        sys.exit(run())
+    try:
+        from reconcile.job import main as run  # noqa: PLC0415 - it takes a second
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(run())
 
 
 if __name__ == "__main__":

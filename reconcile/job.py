@@ -51,7 +51,6 @@ from ringfence_kafka import wire
 from ringfence_kafka.config.load import load
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
-from ringfence_kafka.loading import EXIT_INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"reconcile: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return 130
     except Exception as error:  # noqa: BLE001 - 1 would say that records do not agree
         sys.stderr.write(f"{traceback.format_exc()}reconcile: {unforeseen(error)}\n")
         return RingfenceError.exit_code

@@ -6,7 +6,6 @@ from typing import Literal, NoReturn
 import click
 
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.loading import quiet_end
 from ringfence_kafka.log_options import log_options
 from ringfence_kafka.program import (
     CONSUMER_GROUP,
@@ -181,8 +180,7 @@ def consume(
 
 def main() -> NoReturn:
     """Consume, and exit."""
-    with quiet_end():
-        run(consume, None, "ringfence-consume")
+    run(consume, None, "ringfence-consume")
 
 
 if __name__ == "__main__":

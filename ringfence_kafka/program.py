@@ -1,7 +1,6 @@
 """What the programs of the command line have in common: options, and how they end."""
 
 import codecs
-import contextlib
 import errno
 import io
 import logging
@@ -20,10 +19,11 @@ from ringfence_kafka.config.load import Connection, load
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, said, unforeseen
-from ringfence_kafka.loading import interrupted
 
 DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
 PORT: Final = click.IntRange(0, 65535)
+EXIT_INTERRUPTED: Final = 130
+"""The exit code of a shell after SIGINT."""
 
 CONFIG_VARIABLE: Final = "RINGFENCE_CONFIG"
 _CONNECTION: Final = "ringfence.connection"
@@ -128,8 +128,8 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
     _write_anything()
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
-        if (unwritten := _unwritten()) is not None:
-            code = _tell(unwritten)
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
     except RingfenceError as error:
         click.echo(f"ringfence: {error}", err=True)
         code = error.exit_code
@@ -137,11 +137,10 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
         error.show()
         code = 2
     except (click.Abort, KeyboardInterrupt):
-        code = interrupted()
+        code = EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - 1 would say that what was checked is not ok
-        # Without a buffer what could not be written is forgotten: more is tried.
-        if isinstance(error, OSError) and not error.filename and (unwritten := _unwritten("\n")) is not None:
-            sys.exit(_tell(unwritten))
+        if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC) and not error.filename:
+            sys.exit(_lost_output(error))
         if (refusal := _of_the_cluster(error)) is not None:
             click.echo(f"ringfence: {refusal}", err=True)
             sys.exit(RingfenceError.exit_code)
@@ -171,27 +170,14 @@ def _write_anything() -> None:
             each.reconfigure(errors="ringfence")
 
 
-def _unwritten(more: str = "") -> OSError | None:
-    """Why standard output does not take what it is still to be given, and ``more``; None = it does."""
-    try:
-        if sys.stdout is not None and not sys.stdout.closed:
-            sys.stdout.write(more)
-            sys.stdout.flush()
-    except OSError as error:
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # else Python tries it once more as it ends, with a trace
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return error
-    return None
-
-
-def _tell(unwritten: OSError) -> int:
-    """Returns the exit code: of who stops reading that of click."""
-    if unwritten.errno == errno.EPIPE:
+def _lost_output(error: OSError) -> int:
+    """Return the exit code after standard output failed: 1 if its reader left, as click has it."""
+    # The interpreter flushes once more at its end: that must not fail again, with a trace.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.EPIPE:
         return 1
     click.echo(
-        f"ringfence: the output cannot be written ({unwritten.strerror}), so some of it is missing: make room where it goes, or name another "
+        f"ringfence: the output cannot be written ({error.strerror}), so some of it is missing: make room where it goes, or name another "
         "place",
         err=True,
     )

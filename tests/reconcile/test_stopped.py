@@ -60,10 +60,6 @@ class Started:
         except psutil.Error:
             return False
 
-    def loads(self) -> bool:
-        """Whether it has begun to load what the command line needs."""
-        return "pydantic_core" in Path(f"/proc/{self.process.pid}/maps").read_text()
-
     def ended(self, number: int) -> tuple[int, str, str]:
         """Send a signal; exit code and output, in time and with nobody left."""
         assert self.process.poll() is None, self.process.communicate()
@@ -188,29 +184,3 @@ def test_in_the_middle_of_its_work(
 
     done = run_verb("reconcile", "--config", str(config), "--out", str(out), check=False, limit_s=LIMIT_S)
     assert (done.returncode, (out / "summary.json").exists()) == (0, True), done.stderr
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_at_any_moment(broker: EmbeddedBroker, tmp_path: Path, start: Callable[..., Started]) -> None:
-    """From its first instant on: always the same exit code, at most one line, nobody left; what has told its result may end as it was to."""
-    _, config = _world(broker, tmp_path)
-    faults = []
-    for step in range(24):
-        delay = 0.12 * step if step < 16 else 2.0 + 1.5 * (step - 16)
-        run = start("reconcile", "--config", str(config))
-        # Before it, the interpreter loads itself, and has no handler of ours.
-        wait_for(run.loads, lambda: "it loads nothing", LIMIT_S)
-        time.sleep(delay)
-        if run.process.poll() is not None:
-            break
-        code, out, err = run.ended(signal.SIGINT)
-        wait_for(
-            lambda run=run: not run.others(),  # type: ignore[misc]
-            lambda run=run: f"{run.others()} are left",  # type: ignore[misc]
-            END_LIMIT_S,
-        )
-        if code not in ((130, 0) if out else (130,)) or len(_without_steps(err)) > 1:
-            faults.append((delay, code, out, err))
-
-    assert faults == []

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -360,8 +361,38 @@ def test_output_that_is_full(arguments: list[str], unbuffered: str) -> None:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
 
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("ringfence: the output cannot be written (No space left on device)")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_left(unbuffered: str) -> None:
+    """``| head`` ends a command quietly, wherever the output waits."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "app", "plan", "--rate", "5", "--ids", "9"],
+            stdout=closed, stderr=subprocess.PIPE, text=True, check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_an_interrupted_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-C has the exit code of a shell, and no trace."""
+
+    @click.command()
+    def command() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        program.run(command, [], "it")
+
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.strip() == ""
