@@ -1,11 +1,13 @@
-"""Publishes the plan with an ordinary Kafka client: what any program would use, and nothing of Ringfence."""
+"""Producers of the demos: an ordinary Kafka client as any program has one, and nothing of Ringfence."""
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from app.demo.stage import DemoError
 from app.demo.traffic import Plan
 
 QUEUE_MESSAGES: Final = 200_000
@@ -14,8 +16,71 @@ _LOOK_EVERY: Final = 1_000
 """Messages between two looks at whether to stop; a look costs more than a message."""
 
 
-class PublishError(Exception):
-    """The broker did not take a message."""
+class Sender:
+    """An idempotent producer with the partitioner of Java's.
+
+    Args:
+        bootstrap: ``host:port``.
+        stopped: Asked while it waits: whether to give up.
+    """
+
+    def __init__(self, bootstrap: str, stopped: Callable[[], bool] = lambda: False) -> None:
+        self._stopped = stopped
+        self._refused: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",  # as Java's default: what has a key is at home where it is sent
+                "linger.ms": 20,
+                "queue.buffering.max.messages": QUEUE_MESSAGES,
+                "delivery.report.only.error": True,
+                "log_level": 0,
+            }
+        )
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, str | bytes | None]],
+    ) -> None:
+        """Hand one message over, as soon as there is room."""
+        while not self._stopped():
+            try:
+                self._producer.produce(topic, value, key, headers=headers, on_delivery=self._reported)
+            except BufferError:
+                self._producer.poll(0.05)
+            else:
+                return
+
+    def look(self) -> None:
+        """Raise DemoError if the broker refused a message."""
+        self._producer.poll(0)
+        if self._refused is not None:
+            raise DemoError(f"producing ended: the broker refused a message: {self._refused.str()}")
+
+    def flush(self) -> bool:
+        """Wait until the broker acknowledged everything; False when told to stop meanwhile. Raises DemoError."""
+        deadline = time.monotonic() + FLUSH_LIMIT_S
+        while missing := self._producer.flush(0.2):
+            if self._stopped():
+                return False
+            if time.monotonic() > deadline:
+                raise DemoError(
+                    f"producing ended: {missing} messages were not acknowledged within {FLUSH_LIMIT_S:g} s"
+                )
+        self.look()
+        return True
+
+    def purge(self) -> None:
+        """Forget what waits."""
+        self._producer.purge()
+
+    def _reported(self, error: KafkaError | None, _message: Message) -> None:
+        self._refused = self._refused or error
 
 
 class Publisher(threading.Thread):
@@ -35,19 +100,7 @@ class Publisher(threading.Thread):
         self._plan = plan
         self._released = threading.Event()
         self._stopped = threading.Event()
-        self._refused: KafkaError | None = None
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
-                "partitioner": "murmur2_random",  # as Java's default: what has a key is at home where it is sent
-                "linger.ms": 20,
-                "queue.buffering.max.messages": QUEUE_MESSAGES,
-                "delivery.report.only.error": True,
-                "log_level": 0,
-            }
-        )
+        self._sender = Sender(bootstrap, self._stopped.is_set)
 
     def release(self) -> None:
         """Let the last stretch go."""
@@ -67,53 +120,19 @@ class Publisher(threading.Thread):
         except Exception as error:  # noqa: BLE001 - told to the thread that waits for it
             self.error = error
         finally:
-            self._producer.purge()
+            self._sender.purge()
 
     def _publish(self) -> None:
         hold_at = self._plan.hold_at
         for index, message in enumerate(self._plan):
             if index == hold_at:
-                self._flush()
+                self._sender.flush()
                 self._released.wait()
             if index % _LOOK_EVERY == 0:
                 self.handed_over = index
-                self._producer.poll(0)
-                self._raise_if_refused()
+                self._sender.look()
                 if self._stopped.is_set():
                     return
-            while not self._take(message.address, message.value, message.group, message.headers):
-                self._producer.poll(0.05)
+            self._sender.send(message.address, message.value, message.group, message.headers)
         self.handed_over = self._plan.messages
-        self.finished = self._flush()
-
-    def _flush(self) -> bool:
-        """Wait until the broker acknowledged everything; False when told to stop meanwhile."""
-        deadline = time.monotonic() + FLUSH_LIMIT_S
-        while missing := self._producer.flush(0.2):
-            if self._stopped.is_set():
-                return False
-            if time.monotonic() > deadline:
-                raise PublishError(f"{missing} messages were not acknowledged within {FLUSH_LIMIT_S:g} s")
-        self._raise_if_refused()
-        return True
-
-    def _take(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: list[tuple[str, str | bytes | None]],
-    ) -> bool:
-        """Hand one message over; False when the client's queue is full."""
-        try:
-            self._producer.produce(topic, value, key, headers=headers, on_delivery=self._reported)
-        except BufferError:
-            return self._stopped.is_set()
-        return True
-
-    def _reported(self, error: KafkaError | None, _message: Message) -> None:
-        self._refused = self._refused or error
-
-    def _raise_if_refused(self) -> None:
-        if self._refused is not None:
-            raise PublishError(f"the broker refused a message: {self._refused.str()}")
+        self.finished = self._sender.flush()

@@ -1,17 +1,15 @@
 """``ringfence demo``: broker, topics, worker, traffic, a kill in the middle, a check from outside."""
 
-import contextlib
 import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.demo.display import Display
-from app.demo.folder import in_folder
-from app.demo.judges import DemoError, Judges, reports_folder
-from app.demo.processes import Child, Interruption, WorkerProcess
+from app.demo.judges import Judges, reports_folder
+from app.demo.processes import WorkerProcess
 from app.demo.publish import Publisher
+from app.demo.stage import STOP_LIMIT_S, DemoError, Stage, log_of, play
 from app.demo.traffic import ADDRESSES, PLAIN, Plan
 from app.demo.watch import Positions, Watch
 from app.embedded import ports
@@ -24,11 +22,8 @@ SEED: Final = 1
 APP_ID: Final = "demo"
 HOST: Final = "127.0.0.1"
 PARTITIONS: Final = 4
-READY_LIMIT_S: Final = 90.0
-"""For a worker to open its lanes; after a crash the group first waits for the dead one's session to end."""
 STALL_LIMIT_S: Final = 90.0
 """A worker that commits nothing for so long is not well."""
-STOP_LIMIT_S: Final = 30.0
 SETTLE_LIMIT_S: Final = 5.0
 _LOOK_EVERY_S: Final = 0.05
 _HEALTH_EVERY_S: Final = 0.25
@@ -56,12 +51,7 @@ def run(messages: int = MESSAGES, keep: bool = False, seed: int = SEED) -> int:
         RingfenceError: could not run. Nothing is left running.
     """
     plan = Plan(messages, seed)
-
-    def work(directory: Path, interruption: Interruption) -> int:
-        with Display(messages) as display, contextlib.ExitStack() as stack:
-            return Demo(plan, directory, display, interruption, stack).run()
-
-    return in_folder("ringfence-demo-", keep, work)
+    return play("ringfence-demo-", keep, messages, lambda stage: Demo(plan, stage).run())
 
 
 @dataclass
@@ -74,25 +64,19 @@ class _Kill:
 
 
 class Demo:
-    """One run. Whatever it starts is ended by ``stack``, in reverse order, however the run ends."""
+    """One run on a stage."""
 
     _worker: WorkerProcess
 
-    def __init__(
-        self,
-        plan: Plan,
-        directory: Path,
-        display: Display,
-        interruption: Interruption,
-        stack: contextlib.ExitStack,
-    ) -> None:
+    def __init__(self, plan: Plan, stage: Stage) -> None:
         self._plan = plan
-        self._directory = directory
-        self._display = display
-        self._interruption = interruption
-        self._stack = stack
-        self._broker = EmbeddedBroker(directory / "broker")
-        self._config = directory / "ringfence.toml"
+        self._stage = stage
+        self._directory = stage.directory
+        self._display = stage.display
+        self._interruption = stage.interruption
+        self._stack = stage.stack
+        self._broker = EmbeddedBroker(self._directory / "broker")
+        self._config = self._directory / "ringfence.toml"
         self._web_port = ports.choose(HOST)
         self._workers = 0
         self._killed: _Kill | None = None
@@ -100,59 +84,36 @@ class Demo:
     def run(self) -> int:
         """All phases; returns the exit code."""
         self._display.phase("broker: a real Kafka of one node")
-        self._stack.callback(self._broker.stop)
-        with self._interruption.immediate():
-            self._broker.start()
+        self._stage.start_broker(self._broker)
         self._display.phase("topics and worker")
-        self._create_topics()
+        text = configuration(self._broker.bootstrap_servers, self._directory, self._plan, self._web_port)
+        self._config.write_text(text, "utf-8")
+        self._stage.create_topics(self._config)
         self._worker = self._start_worker()
-        if not self._becomes_ready(self._worker):
-            raise DemoError(f"the worker did not come up: fix what its log names\n{_log(self._worker)}")
+        if not self._stage.becomes_ready(self._worker):
+            raise DemoError(f"the worker did not come up: fix what its log names\n{log_of(self._worker)}")
         seconds = self._traffic()
-        stopped = self._stop_worker()
+        stopped = self._stage.stop(self._worker) == 0
         self._display.phase("check: another program compares all that went in with all that came out")
         self._display.close()
-        judges = Judges(
-            self._directory, self._broker.bootstrap_servers, self._config, self._interruption, self._stack
-        )
+        judges = Judges(self._stage, self._broker.bootstrap_servers, self._config)
         code = judges.check(seconds, self._killed.positions if self._killed else None)
         self._tell_outage(seconds)
         if code == 0:
             self._display.say("The nightly job's own view of it, on Spark:")
             code = judges.reconcile(reports_folder())
         if code == 1:
-            self._display.say(f"the worker's log ends so:\n{_log(self._worker)}")
+            self._display.say(f"the worker's log ends so:\n{log_of(self._worker)}")
         if not stopped:
             self._display.say(
-                f"the worker did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM:\n{_log(self._worker)}"
+                f"the worker did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM:\n{log_of(self._worker)}"
             )
         return code if stopped else max(code, 1)
-
-    # -- before the traffic --------------------------------------------------------------------------------------
-
-    def _create_topics(self) -> None:
-        text = configuration(self._broker.bootstrap_servers, self._directory, self._plan, self._web_port)
-        self._config.write_text(text, "utf-8")
-        arguments = ["-m", "app", "topics", "create", "--config", str(self._config)]
-        child = Child(arguments, self._directory / "topics.log")
-        self._stack.callback(child.kill)
-        if child.wait(READY_LIMIT_S, self._interruption.check) != 0:
-            raise DemoError(f"the topics were not created: fix what is named here\n{_log(child)}")
 
     def _start_worker(self) -> WorkerProcess:
         self._workers += 1
         log = self._directory / f"worker-{self._workers}.log"
-        worker = WorkerProcess(self._config, self._web_port, log)
-        self._stack.callback(worker.kill)
-        return worker
-
-    def _becomes_ready(self, worker: WorkerProcess) -> bool:
-        deadline = time.monotonic() + READY_LIMIT_S
-        while not worker.ready:
-            if worker.exit_code is not None or time.monotonic() > deadline:
-                return False
-            self._interruption.sleep(_HEALTH_EVERY_S)
-        return True
+        return self._stage.start_worker(self._config, self._web_port, log)
 
     # -- traffic and kill ----------------------------------------------------------------------------------------
 
@@ -171,7 +132,7 @@ class Demo:
             before, consumed = consumed, _total(watch.positions())
             self._display.update(publisher.handed_over, consumed, watch.accepted, watch.duplicates)
             if publisher.error is not None:
-                raise DemoError(f"producing ended: {publisher.error}") from publisher.error
+                raise publisher.error
             now = time.monotonic()
             progressed = now if consumed > before else progressed
             if now - progressed > STALL_LIMIT_S:
@@ -210,16 +171,9 @@ class Demo:
             self._display.phase("catching up")
 
     def _worker_error(self, fault: str) -> WorkerError:
-        return WorkerError(f"the worker {fault}: fix what its log names\n{_log(self._worker)}")
+        return WorkerError(f"the worker {fault}: fix what its log names\n{log_of(self._worker)}")
 
     # -- after the traffic ---------------------------------------------------------------------------------------
-
-    def _stop_worker(self) -> bool:
-        """Whether it ended in order."""
-        self._worker.terminate()
-        stopped = self._worker.wait(STOP_LIMIT_S, self._interruption.check) == 0
-        self._worker.kill()
-        return stopped
 
     def _tell_outage(self, seconds: float) -> None:
         if self._killed is None or self._killed.back is None:
@@ -253,7 +207,3 @@ state_dir = {json.dumps(str(directory / "reconcile"))}
 
 def _total(positions: Positions) -> int:
     return sum(offset for partitions in positions.values() for offset in partitions.values())
-
-
-def _log(child: Child) -> str:
-    return f"{child.log_tail()}\n  (all of it: {child.log})"

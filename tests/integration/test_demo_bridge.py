@@ -53,14 +53,19 @@ def _count(pattern: str, output: str) -> int:
 
 @pytest.mark.long
 def test_a_short_demo(demo: RunningDemo) -> None:
-    """Exit code 0, nothing lost or doubled, though the bridge sent again what was under way; no process and no folder stays behind."""
+    """Exit code 0, nothing lost or doubled, each message forwarded; no process and no folder stays behind.
+
+    How many records the bridge wrote again depends on the moments of its deaths.
+    """
     assert demo.end() == 0, demo.output
     row = _row(demo.output)
     assert (row["sent to origin"], row["sent to target"]) == (14_000, 11_000)
     assert 17_000 < row["distinct"] == row["accepted"] < 19_000
     assert [row[each] for each in COLUMNS[4:]] == [0, 0, 0, 0]
     assert _count(r"([\d,]+) messages came both ways", demo.output) > 4_000
-    assert _count(r"([\d,]+) of them once more than needed", demo.output) > 0
+    written = _count(r"The bridge wrote ([\d,]+) records", demo.output)
+    again = _count(r"([\d,]+) of them once more than needed", demo.output)
+    assert 12_000 < written - again < 13_400  # nine of ten of those that were sent to the origin
     assert "Killed twice, cut off for 3 s, failed over once" in demo.output
     assert demo.started >= 8  # two brokers, topics twice, two workers, three bridges, the check
     assert demo.left_behind == []

@@ -1,14 +1,11 @@
 """The two clusters of the demo, what runs on them, and how far it is, seen from outside."""
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from app.demo.bridged import traffic
-from app.demo.judges import DemoError
 from app.embedded import listeners
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.link import TcpProxy
@@ -20,14 +17,13 @@ PARTITIONS: Final = 4
 ORIGIN: Final = "berlin"
 TARGET: Final = "paris"
 ANSWER_LIMIT_S: Final = 10.0
-FLUSH_LIMIT_S: Final = 60.0
 LINK: Final = "LINK"
 
 
 class Clusters:
-    """Two brokers, and a link to the target that only the bridge uses. Whatever is started is ended by ``stack``."""
+    """Two brokers, and a link to the target that only the bridge uses. Nothing is started."""
 
-    def __init__(self, directory: Path, messages: int, stack: contextlib.ExitStack) -> None:
+    def __init__(self, directory: Path, messages: int) -> None:
         plain, controller, inner, outer = listeners.free_ports(4)
         properties = listeners.properties(plain, controller, {LINK: Listener(inner, advertised_port=outer)})
         self.origin: Final = EmbeddedBroker(directory / ORIGIN / "broker")
@@ -35,14 +31,6 @@ class Clusters:
         self.link: Final = TcpProxy(inner, outer)
         self._directory = directory
         self._messages = messages
-        self._stack = stack
-
-    def start(self) -> None:
-        """Both brokers, and the link between them."""
-        for each in (self.origin, self.target):
-            self._stack.callback(each.stop)
-            each.start()
-        self._stack.enter_context(self.link)
 
     def configuration(self, name: str, web_port: int) -> Path:
         """The file of one side's worker; the origin's has the bridge, too."""
@@ -72,48 +60,6 @@ bootstrap_servers = {json.dumps(self.link.bootstrap)}
         path = self._directory / name / "ringfence.toml"
         path.write_text(text, "utf-8")
         return path
-
-
-class Sender:
-    """A producer as any program has one: idempotent, partitioned as Java's."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._refused: KafkaError | None = None
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
-                "partitioner": "murmur2_random",
-                "queue.buffering.max.messages": 1_000_000,
-                "delivery.report.only.error": True,
-                "log_level": 0,
-            }
-        )
-
-    def send(self, message: traffic.Message) -> None:
-        """Hand one over."""
-        self._producer.produce(
-            ADDRESS,
-            message.value,
-            message.group,
-            headers=[("_AMQ_DUPL_ID", message.id)],
-            on_delivery=self._reported,
-        )
-
-    def flush(self) -> None:
-        """Wait until the broker has all.
-
-        Raises:
-            DemoError: it does not take them.
-        """
-        missing = self._producer.flush(FLUSH_LIMIT_S)
-        if missing or self._refused is not None:
-            reason = f"{missing} messages were not acknowledged" if missing else str(self._refused)
-            raise DemoError(f"producing ended: {reason}")
-
-    def _reported(self, error: KafkaError | None, _message: Message) -> None:
-        self._refused = self._refused or error
 
 
 class Ends:

@@ -1,31 +1,25 @@
 """``ringfence demo --bridge``: two brokers, a bridge that is killed twice, a link that is cut, a producer that fails over."""
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from app.demo.bridged import traffic
-from app.demo.bridged.clusters import ADDRESS, BRIDGE, ORIGIN, PARTITIONS, TARGET, Clusters, Ends, Sender
-from app.demo.display import Display
-from app.demo.folder import in_folder
-from app.demo.judges import CHECK_LIMIT_S, DemoError, ended
-from app.demo.processes import Child, Interruption, WorkerProcess
+from app.demo.bridged.clusters import ADDRESS, BRIDGE, ORIGIN, PARTITIONS, TARGET, Clusters, Ends
+from app.demo.processes import WorkerProcess
+from app.demo.publish import Sender
+from app.demo.stage import CHECK_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, log_of, play
 from app.demo.watch import Watch
 from app.embedded import ports
 from app.embedded.broker import HOST
 from ringfence_kafka import wire
 
 MESSAGES: Final = 120_000
-LIMIT_S: Final = 90.0
-"""For a process to be ready, and for what is expected to happen."""
-STOP_LIMIT_S: Final = 30.0
 CUT_S: Final = 3.0
 ACTS: Final = (0.30, 0.50, traffic.FAIL_OVER)
 """Shares of the traffic: what is sent before the bridge is killed, before the link is cut, before the producer fails over."""
 _LOOK_EVERY_S: Final = 0.02
-_STATUS: Final = "status of the bridge"
 
 
 def run(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
@@ -45,34 +39,25 @@ def run(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
     """
     everything = traffic.Plan(messages, seed).all()
 
-    def work(directory: Path, interruption: Interruption) -> int:
-        with Display(traffic.distinct(everything)) as display, contextlib.ExitStack() as stack:
-            return _Demo(everything, directory, display, interruption, stack).run()
-
-    return in_folder("ringfence-demo-bridge-", keep, work)
+    total = traffic.distinct(everything)
+    return play("ringfence-demo-bridge-", keep, total, lambda stage: _Demo(everything, stage).run())
 
 
 class _Demo:
-    """One run."""
+    """One run on a stage."""
 
     _bridge: WorkerProcess
+    _accepted: Watch
 
-    def __init__(
-        self,
-        everything: list[traffic.Message],
-        directory: Path,
-        display: Display,
-        interruption: Interruption,
-        stack: contextlib.ExitStack,
-    ) -> None:
+    def __init__(self, everything: list[traffic.Message], stage: Stage) -> None:
         self._everything = everything
-        self._directory = directory
-        self._display = display
-        self._interruption = interruption
-        self._stack = stack
+        self._stage = stage
+        self._directory = stage.directory
+        self._display = stage.display
+        self._interruption = stage.interruption
         for each in (ORIGIN, TARGET):
-            (directory / each).mkdir()
-        self._clusters = Clusters(directory, len(everything), stack)
+            (self._directory / each).mkdir()
+        self._clusters = Clusters(self._directory, len(everything))
         self._ports = {each: ports.choose(HOST) for each in (ORIGIN, TARGET, BRIDGE)}
         self._configs = {
             each: self._clusters.configuration(each, self._ports[each]) for each in (ORIGIN, TARGET)
@@ -84,12 +69,15 @@ class _Demo:
         """All phases; returns the exit code."""
         say = self._display.phase
         say("two brokers: berlin, and paris behind a link")
-        with self._interruption.immediate():
-            self._clusters.start()
+        for broker in (self._clusters.origin, self._clusters.target):
+            self._stage.start_broker(broker)
+        self._stage.stack.enter_context(self._clusters.link)
         say("topics, a worker on each side, the bridge berlin → paris")
         workers = [self._start_worker(each) for each in (ORIGIN, TARGET)]
         self._start_bridge()
-        self._await_ready(*workers, self._bridge)
+        for worker in (*workers, self._bridge):
+            if not self._stage.becomes_ready(worker):
+                raise DemoError(f"a process did not become ready: fix what its log names\n{log_of(worker)}")
         self._watch()
         began = time.monotonic()
         self._traffic()
@@ -97,24 +85,11 @@ class _Demo:
         seconds = time.monotonic() - began
         say("check: another program compares what both clusters were sent with what paris accepted")
         self._display.close()
-        status = self._child(
-            _STATUS, ["-m", "app", "bridge", "status", "--config", str(self._configs[ORIGIN])]
-        )
-        stopped = [self._stop(each) for each in (self._bridge, *workers)]
-        bootstraps = (self._clusters.origin.bootstrap_servers, self._clusters.target.bootstrap_servers)
-        code = self._child(
-            "check",
-            [
-                "-m",
-                "app.check.bridged",
-                "--origin",
-                bootstraps[0],
-                "--target",
-                bootstraps[1],
-                "--address",
-                ADDRESS,
-            ],
-        )
+        status = self._status()
+        stopped = [self._stage.stop(each) for each in (self._bridge, *workers)]
+        arguments = ["app.check.bridged", "--origin", self._clusters.origin.bootstrap_servers]
+        arguments += ["--target", self._clusters.target.bootstrap_servers, "--address", ADDRESS]
+        code = self._stage.run(arguments, "check", CHECK_LIMIT_S)
         self._display.say(
             f"Killed twice, cut off for {CUT_S:g} s, failed over once: all took {seconds:.1f} s."
         )
@@ -128,26 +103,14 @@ class _Demo:
     # -- before the traffic --------------------------------------------------------------------------------------
 
     def _start_worker(self, name: str) -> WorkerProcess:
-        log = self._directory / name / "topics.log"
-        child = Child(["-m", "app", "topics", "create", "--config", str(self._configs[name])], log)
-        self._stack.callback(child.kill)
-        if child.wait(LIMIT_S, self._interruption.check) != 0:
-            raise DemoError(
-                f"the topics of {name} were not created: fix what is named here\n{child.log_tail()}"
-            )
-        worker = WorkerProcess(self._configs[name], self._ports[name], self._directory / name / "worker.log")
-        self._stack.callback(worker.kill)
-        return worker
+        self._stage.create_topics(self._configs[name])
+        log = self._directory / name / "worker.log"
+        return self._stage.start_worker(self._configs[name], self._ports[name], log)
 
     def _start_bridge(self) -> None:
         self._bridges += 1
         log = self._directory / f"bridge-{self._bridges}.log"
-        self._bridge = WorkerProcess(self._configs[ORIGIN], self._ports[BRIDGE], log, verb="bridge")
-        self._stack.callback(self._bridge.kill)
-
-    def _await_ready(self, *children: WorkerProcess) -> None:
-        for each in children:
-            self._until(lambda each=each: each.ready, f"{each.log} ready", each)  # type: ignore[misc]
+        self._bridge = self._stage.start_worker(self._configs[ORIGIN], self._ports[BRIDGE], log, "bridge")
 
     def _watch(self) -> None:
         target = self._clusters.target.bootstrap_servers
@@ -159,7 +122,7 @@ class _Demo:
             wire.bridge_group(ORIGIN, BRIDGE),
         )
         for each in (self._accepted, self._written, self._to_forward):
-            self._stack.callback(each.close)
+            self._stage.stack.callback(each.close)
 
     # -- the traffic ---------------------------------------------------------------------------------------------
 
@@ -201,51 +164,42 @@ class _Demo:
 
     def _send(self, sender: Sender, messages: Iterable[traffic.Message]) -> None:
         for each in messages:
-            sender.send(each)
+            sender.send(ADDRESS, each.value, each.group, [("_AMQ_DUPL_ID", each.id)])
             self._sent += 1
         self._show()
 
     def _await_all(self) -> None:
         """Until the target has accepted everything, and then until nothing is under way any more."""
         wanted = traffic.distinct(self._everything)
-        self._until(lambda: self._accepted.accepted >= wanted, "paris accepts all", self._bridge)
-        config = str(self._configs[ORIGIN])
-        deadline = time.monotonic() + LIMIT_S
+        self._until(lambda: self._counts()[0] >= wanted, "paris accepts all", self._bridge)
+        log = self._directory / "status.log"
+        deadline = time.monotonic() + READY_LIMIT_S
         while True:
-            quiet = self._child(
-                _STATUS, ["-m", "app", "bridge", "status", "--config", config], self._directory / "status.log"
-            )
+            quiet = self._status(log) == 0
             forwarded = self._to_forward.committed() >= self._to_forward.written()
-            if quiet == 0 and forwarded and self._written.committed() >= self._written.written():
+            if quiet and forwarded and self._written.committed() >= self._written.written():
                 return
             if time.monotonic() > deadline:
-                raise DemoError(
-                    f"the bridge does not come to rest\n{(self._directory / 'status.log').read_text()}"
-                )
+                raise DemoError(f"the bridge does not come to rest\n{log.read_text()}")
 
     # -- common --------------------------------------------------------------------------------------------------
 
     def _until(self, condition: Callable[[], bool], what: str, process: WorkerProcess) -> None:
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + READY_LIMIT_S
         while not condition():
             if process.exit_code is not None or time.monotonic() > deadline:
-                raise DemoError(f"waited for this, and it did not come: {what}\n{process.log_tail()}")
+                raise DemoError(f"waited for this, and it did not come: {what}\n{log_of(process)}")
             self._show()
             self._interruption.sleep(_LOOK_EVERY_S)
 
+    def _counts(self) -> tuple[int, int]:
+        """Accepted messages and duplicates at the target."""
+        return self._accepted.accepted, self._accepted.duplicates
+
     def _show(self) -> None:
-        watch = getattr(self, "_accepted", None)
-        if watch is not None:
-            self._display.update(self._sent, watch.accepted, watch.accepted, watch.duplicates)
+        accepted, duplicates = self._counts()
+        self._display.update(self._sent, accepted, accepted, duplicates)
 
-    def _child(self, name: str, arguments: list[str], log: Path | None = None) -> int:
-        child = Child(arguments, log)
-        self._stack.callback(child.kill)
-        return ended(child, name, CHECK_LIMIT_S, self._interruption.check)
-
-    def _stop(self, child: WorkerProcess) -> int | None:
-        """Its exit code, below 0 the signal's that ended it; None = it did not end."""
-        child.terminate()
-        code = child.wait(STOP_LIMIT_S, self._interruption.check)
-        child.kill()
-        return code
+    def _status(self, log: Path | None = None) -> int:
+        arguments = ["app", "bridge", "status", "--config", str(self._configs[ORIGIN])]
+        return self._stage.run(arguments, "status of the bridge", CHECK_LIMIT_S, log)

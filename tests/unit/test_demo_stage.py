@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from app.demo.judges import DemoError, ended
 from app.demo.processes import Child
+from app.demo.stage import DemoError, ended
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])

@@ -1,0 +1,140 @@
+"""The machinery of every demo: a folder, programs that are started, awaited and stopped, and signals that end all of it."""
+
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.demo.display import Display
+from app.demo.processes import Child, InterruptedDemoError, Interruption, WorkerProcess
+from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka.errors import RingfenceError
+
+READY_LIMIT_S: Final = 90.0
+"""A worker opens its lanes within this time; after a crash the group first waits for the dead one's session to end."""
+STOP_LIMIT_S: Final = 30.0
+CHECK_LIMIT_S: Final = 300.0
+_LOOK_EVERY_S: Final = 0.25
+
+
+class DemoError(RingfenceError):
+    """The demo came to no result."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A demo's folder, display and processes. ``stack`` ends all that it starts, in reverse order."""
+
+    directory: Path
+    display: Display
+    interruption: Interruption
+    stack: contextlib.ExitStack
+
+    def start_broker(self, broker: EmbeddedBroker) -> None:
+        """Start a broker; a signal ends it at once."""
+        self.stack.callback(broker.stop)
+        with self.interruption.immediate():
+            broker.start()
+
+    def create_topics(self, config: Path) -> None:
+        """Run ``ringfence topics create``."""
+        child = self._child(["topics", "create", "--config", str(config)], config.with_name("topics.log"))
+        if child.wait(READY_LIMIT_S, self.interruption.check) != 0:
+            raise DemoError(f"the topics were not created: fix what is named here\n{log_of(child)}")
+
+    def start_worker(self, config: Path, web_port: int, log: Path, verb: str = "worker") -> WorkerProcess:
+        """Start a worker, or another verb that serves its health."""
+        worker = WorkerProcess(config, web_port, log, verb)
+        self.stack.callback(worker.kill)
+        return worker
+
+    def becomes_ready(self, worker: WorkerProcess) -> bool:
+        """Wait for a worker; False if it ended, or takes too long."""
+        deadline = time.monotonic() + READY_LIMIT_S
+        while not worker.ready:
+            if worker.exit_code is not None or time.monotonic() > deadline:
+                return False
+            self.interruption.sleep(_LOOK_EVERY_S)
+        return True
+
+    def run(self, arguments: list[str], name: str, limit_s: float, log: Path | None = None) -> int:
+        """Run a module of Python to its end; raises as :func:`ended`."""
+        child = Child(["-m", *arguments], log)
+        self.stack.callback(child.kill)
+        return ended(child, name, limit_s, self.interruption.check)
+
+    def stop(self, worker: WorkerProcess) -> int | None:
+        """Stop a worker by SIGTERM; returns its exit code, or None if it did not end in time."""
+        worker.terminate()
+        code = worker.wait(STOP_LIMIT_S, self.interruption.check)
+        worker.kill()
+        return code
+
+    def _child(self, arguments: list[str], log: Path) -> Child:
+        child = Child(["-m", "app", *arguments], log)
+        self.stack.callback(child.kill)
+        return child
+
+
+def play(prefix: str, keep: bool, total: int, scene: Callable[[Stage], int]) -> int:
+    """Play a demo in a new folder, which stays after a failure.
+
+    Args:
+        prefix: Of the folder's name.
+        keep: Keep the folder anyway.
+        total: Messages that the display expects.
+        scene: The demo; returns its exit code.
+
+    Returns:
+        Its exit code; 128 + the signal's number when interrupted.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=prefix))
+    evidence = True
+    try:
+        with Interruption() as interruption, Display(total) as display, contextlib.ExitStack() as stack:
+            code = scene(Stage(directory, display, interruption, stack))
+        evidence = code != 0
+        return code
+    except InterruptedDemoError as interrupted:
+        evidence = False
+        sys.stderr.write("interrupted: what was started is ended, nothing was judged\n")
+        return 128 + interrupted.number
+    finally:
+        if keep or evidence:
+            sys.stderr.write(f"configuration, logs and data are in {directory}\n")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def ended(child: Child, name: str, limit_s: float, look: Callable[[], None]) -> int:
+    """Wait for a program; returns its exit code, 0 or more.
+
+    Args:
+        child: The process.
+        name: Its name in errors.
+        limit_s: Seconds that it may take.
+        look: Called meanwhile.
+
+    Raises:
+        DemoError: it did not end, or a signal ended it, so its answer is unknown.
+    """
+    code = child.wait(limit_s, look)
+    if code is None:
+        raise DemoError(f"the {name} did not end within {limit_s:g} s: run it on a machine that is less busy")
+    if code < 0:
+        tail = child.log_tail()
+        raise DemoError(
+            f"signal {-code} ended the {name}: look whether memory ran out, and run it again"
+            + (f"\n{tail}" if tail else "")
+        )
+    return code
+
+
+def log_of(child: Child) -> str:
+    """The last lines of a log, and its place."""
+    return f"{child.log_tail()}\n  (all of it: {child.log})"
