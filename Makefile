@@ -17,7 +17,7 @@ setup: $(STAMP)
 $(STAMP): requirements.lock pyproject.toml client/pyproject.toml setup.py $(wildcard native/src/*)
 	@command -v $(PYTHON) >/dev/null || { echo "Ringfence needs Python 3.11 or later: install python3.11 and python3.11-venv, or set PYTHON="; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements.lock
 	rm -f native/_core.*.so  # Python prefers a core for one version, as earlier setups built it
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable client --editable .
 	$(BIN)/python -m app.embedded

@@ -310,7 +310,7 @@ def rings_adopt(address: str, yes: bool, config: Path) -> int:
 
 @cli.command()
 @click.option(
-    "--messages", type=int, help="How many to publish; not given = 240,000, or 120,000 with --bridge."
+    "--messages", type=int, help="How many to publish; not given = 100,000, or 120,000 with --bridge."
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other traffic.")
 @click.option("--keep", is_flag=True, help="Keep data and logs, and say where.")

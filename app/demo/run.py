@@ -17,7 +17,7 @@ from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka import wire
 from ringfence_kafka.errors import RingfenceError
 
-MESSAGES: Final = 240_000
+MESSAGES: Final = 100_000
 SEED: Final = 1
 APP_ID: Final = "demo"
 HOST: Final = "127.0.0.1"

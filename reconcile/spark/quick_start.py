@@ -21,6 +21,8 @@ from reconcile.spark.failures import SPARK
 _IVY: Final = "~/.ivy2.5.2"
 """Where Spark's Ivy keeps what it fetched."""
 _FOLDER: Final = "ringfence"
+ARCHIVES: Final = "RINGFENCE_CLASS_ARCHIVE"
+"""With ``off`` in the environment no archive is made; one that exists is used."""
 _ARCHIVE: Final = ".jsa"
 _OTHERS: Final = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.extraJavaOptions")
 """Who has set one of these knows why."""
@@ -45,6 +47,7 @@ class QuickStart:
         self._java = java
         self._home = home
         self._environ = environ
+        self._archives = environ.get(ARCHIVES) != "off"
         self._jars = self._known()
 
     @classmethod
@@ -71,7 +74,7 @@ class QuickStart:
             return ""
         archive = self._archive()
         if not archive.exists():
-            return "-XX:+RecordDynamicDumpInfo"
+            return "-XX:+RecordDynamicDumpInfo" if self._archives else ""
         return f"-XX:SharedArchiveFile={archive}" if archive.stat().st_size else ""
 
     def keep(self, spark: SparkSession, stopped: Callable[[], bool]) -> None:
@@ -86,7 +89,7 @@ class QuickStart:
                 return
             if self._jars is None:
                 self._keep_jars(spark)
-            elif self._only_jars() and not self._archive().exists():
+            elif self._archives and self._only_jars() and not self._archive().exists():
                 self._keep_archive(spark, stopped)
 
     def _only_jars(self) -> bool:

@@ -59,14 +59,14 @@ def test_an_immediate_signal_raises_once() -> None:
 
 
 def test_a_child_sees_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A setting in the environment could lead the demo to a real cluster; what is no setting stays."""
+    """A setting in the environment could lead the demo to a real cluster; other variables stay, and no class archive is made."""
     monkeypatch.setenv("RINGFENCE_KAFKA__BOOTSTRAP_SERVERS", "real:9092")
     monkeypatch.setenv("RINGFENCE_CACHE", "here")
     program = "import os; print([each for each in sorted(os.environ) if each.startswith('RINGFENCE_')])"
     child = Child(["-c", program], tmp_path / "log")
 
     assert child.wait(30, _never) == 0
-    assert child.log_tail() == "  ['RINGFENCE_CACHE']"
+    assert child.log_tail() == "  ['RINGFENCE_CACHE', 'RINGFENCE_CLASS_ARCHIVE']"
 
 
 def test_waiting_has_a_limit(tmp_path: Path) -> None:

@@ -98,6 +98,18 @@ def test_an_archive_is_of_its_jars_and_of_its_java(ivy: Path) -> None:
     assert _quick(ivy).options == ""
 
 
+def test_an_archive_that_nobody_wants(ivy: Path) -> None:
+    """None is made, and one that exists is used."""
+    _kept(ivy)
+    unwanted = _quick(ivy, RINGFENCE_CLASS_ARCHIVE="off")
+    unwanted.keep(_session(ivy), lambda: False)
+
+    assert unwanted.options == ""
+    assert not unwanted._archive().exists()
+    archive = _archived(ivy)
+    assert unwanted.options == f"-XX:SharedArchiveFile={archive}"
+
+
 def test_no_archive_beside_folders(ivy: Path, tmp_path: Path) -> None:
     """Java would end over a folder with files in its class path."""
     _archived(ivy)
