@@ -12,8 +12,8 @@ from faust.types import EventT, Message
 
 from agents.batch import Parcel
 from agents.lanes import Lanes
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
 
 
 class BatchSchema(faust.Schema):  # type: ignore[misc]
@@ -35,7 +35,7 @@ def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes
     Faust commits nothing for it; the lane's transaction does. Partition p of both
     topics goes to one worker: see ``app/worker/assignor.py``.
     """
-    topics = (address.input_topic, wire.forward_topic(app_id, address.name))
+    topics = (address.input_topic, wire_names.forward_topic(app_id, address.name))
     topic = app.topic(*topics, acks=False, internal=False, schema=BatchSchema())
 
     async def address_agent(stream: faust.StreamT[Parcel]) -> None:

@@ -13,10 +13,10 @@ from agents.topic_faults import (
     target_faults,
     topic_faults,
 )
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.topics import TopicDescription
+from ringfence_kafka.protocol import wire_names
 from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -74,7 +74,7 @@ class AddressFaults:
             KafkaError: it does not answer.
         """
         addresses, app_id = self._settings.addresses, self._settings.app.id
-        journal = wire.journal_topic(app_id)
+        journal = wire_names.journal_topic(app_id)
         described = await self._cluster.describe(
             [journal, *(topic for each in addresses for topic in each.topics(app_id).values())]
         )

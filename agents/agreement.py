@@ -11,9 +11,9 @@ from aiokafka.errors import KafkaError
 from agents.lane_rules import Rules, unlike_fault
 from agents.statements import Statement, decode, own_statement, unlike_limits
 from ringfence_kafka import clock
+from ringfence_kafka.concurrency.coalesce import Together
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.static import Member
-from ringfence_kafka.together import Together
+from ringfence_kafka.groups.static_members import Member
 
 log: Final = logging.getLogger("ringfence.worker")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ringfence_kafka.producer import NewBuilder, Outgoing
+from ringfence_kafka.producer.transactional import NewBuilder, Outgoing
 from tables.codec import META_KEY, encode_meta
 from tables.table import Change, LaneTable
 

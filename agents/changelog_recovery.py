@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from agents.changelog import batches_of
-from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.log_reader import Readers
-from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.producer.transactional import TransactionalProducer
+from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import Readers
 from tables import codec
 from tables.codec import META_KEY, Meta
 from tables.restore import ChangelogBounds
@@ -128,7 +128,7 @@ async def write_back(
         group: ID of the workers' group.
 
     Raises:
-        Exception: as :meth:`ringfence_kafka.producer.TransactionalProducer.transact`.
+        Exception: as :meth:`ringfence_kafka.producer.transactional.TransactionalProducer.transact`.
     """
     stored = lost.stored.meta
     whole = all(next_offsets[each] >= stored.next_offsets.get(each, 0) for each in next_offsets)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from agents.batch import Content, Record
 from agents.envelope import shown
-from ringfence_kafka import hop, wire
-from ringfence_kafka.hop import Hop, Source
+from ringfence_kafka.protocol import hop, wire_names
+from ringfence_kafka.protocol.hop import Hop, Source
 from tables.codec import Way
 from tables.hops import Arrival
 
@@ -46,44 +46,44 @@ def _way(source: Source, place: bytes) -> Way:
 
 
 def read(record: Content) -> Crossing:
-    """The step of a record that has :data:`ringfence_kafka.wire.HEADER_HOP`. Of repeated headers the last wins, as in Kafka.
+    """The step of a record that has :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`. Of repeated headers the last wins, as in Kafka.
 
     Raises:
         MalformedHopError: no bridge wrote these headers. Nothing of them may be believed: what they say were confirmed would be dropped.
     """
     headers = dict(record.headers)
-    value = headers[wire.HEADER_HOP]
+    value = headers[wire_names.HEADER_HOP]
     found = hop.decode(value)
     if value is None or found is None:
         raise MalformedHopError(
-            f"{wire.HEADER_HOP} is {_quoted(value)}: a bridge writes <bridge>/<ID of its source topic>/<partition>/<offset>; "
+            f"{wire_names.HEADER_HOP} is {_quoted(value)}: a bridge writes <bridge>/<ID of its source topic>/<partition>/<offset>; "
             "no other producer may set it"
         )
     confirmed = _confirmed(headers, found.offset)
-    ignored = wire.HEADER_USER_IDS in headers
-    if ignored and headers[wire.HEADER_USER_IDS] != wire.USER_IDS_IGNORED:
+    ignored = wire_names.HEADER_USER_IDS in headers
+    if ignored and headers[wire_names.HEADER_USER_IDS] != wire_names.USER_IDS_IGNORED:
         raise MalformedHopError(
-            f"{wire.HEADER_USER_IDS} is {_quoted(headers[wire.HEADER_USER_IDS])}: this version knows "
-            f"{wire.USER_IDS_IGNORED.decode()}, and none where IDs are checked"
+            f"{wire_names.HEADER_USER_IDS} is {_quoted(headers[wire_names.HEADER_USER_IDS])}: this version knows "
+            f"{wire_names.USER_IDS_IGNORED.decode()}, and none where IDs are checked"
         )
     kept: Headers = ()
-    if wire.HEADER_HOPS in headers:
-        kept = ((wire.HEADER_HOPS, headers[wire.HEADER_HOPS]),)
+    if wire_names.HEADER_HOPS in headers:
+        kept = ((wire_names.HEADER_HOPS, headers[wire_names.HEADER_HOPS]),)
     return Crossing(found, b"\x00" + value, confirmed, ignored, kept)
 
 
 def _confirmed(headers: Mapping[str, bytes | None], offset: int) -> int:
-    if wire.HEADER_CONFIRMED not in headers:
+    if wire_names.HEADER_CONFIRMED not in headers:
         return 0  # nothing is: the memory is a ring
-    stated = headers[wire.HEADER_CONFIRMED]
+    stated = headers[wire_names.HEADER_CONFIRMED]
     confirmed = hop.decode_offset(stated)
     if confirmed is None:
         raise MalformedHopError(
-            f"{wire.HEADER_CONFIRMED} is {_quoted(stated)}: a bridge writes an offset; no other producer may set it"
+            f"{wire_names.HEADER_CONFIRMED} is {_quoted(stated)}: a bridge writes an offset; no other producer may set it"
         )
     if confirmed > offset:
         raise MalformedHopError(
-            f"{wire.HEADER_CONFIRMED} is {confirmed}, and {wire.HEADER_HOP} says that this is offset {offset}: a bridge confirms "
+            f"{wire_names.HEADER_CONFIRMED} is {confirmed}, and {wire_names.HEADER_HOP} says that this is offset {offset}: a bridge confirms "
             "only what comes before what it sends"
         )
     return confirmed
@@ -95,7 +95,7 @@ def _quoted(value: bytes | None) -> str:
 
 def readable(record: Content) -> bool:
     """Whether it came over a bridge, by headers that a bridge writes."""
-    if not any(name == wire.HEADER_HOP for name, _ in record.headers):
+    if not any(name == wire_names.HEADER_HOP for name, _ in record.headers):
         return False
     try:
         read(record)

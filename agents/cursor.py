@@ -10,9 +10,9 @@ from typing import Final
 from agents import raw
 from agents.batch import FetchedBatch, Record
 from agents.ownership import Ownership
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import require
-from ringfence_kafka.producer import FencedError
+from ringfence_kafka.producer.transactional import FencedError
 
 log: Final = logging.getLogger("ringfence.lane")
 

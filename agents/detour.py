@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agents.batch import Record
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 MALFORMED: Final = "a forwarded record that does not end in a valid _RF_SOURCE and _RF_TIMESTAMP"
 _TIMESTAMP: Final = struct.Struct(">q")
@@ -34,8 +34,8 @@ def headers_on_the_way(record: Record, source: bytes) -> list[tuple[str, bytes |
     """The record's own, then ours: always the last two, so that all before them is the producer's, whatever its name."""
     return [
         *record.headers,
-        (wire.HEADER_SOURCE, source),
-        (wire.HEADER_TIMESTAMP, _TIMESTAMP.pack(record.timestamp)),
+        (wire_names.HEADER_SOURCE, source),
+        (wire_names.HEADER_TIMESTAMP, _TIMESTAMP.pack(record.timestamp)),
     ]
 
 
@@ -50,7 +50,9 @@ def arrival(input_topic: str) -> Callable[[Record], tuple[Record, bytes] | None]
         try:
             (first, source), (last, packed) = headers[-2:]
             (timestamp,) = unpack(packed)
-            sound = first == wire.HEADER_SOURCE and last == wire.HEADER_TIMESTAMP and valid(source)
+            sound = (
+                first == wire_names.HEADER_SOURCE and last == wire_names.HEADER_TIMESTAMP and valid(source)
+            )
         except (ValueError, TypeError, struct.error):  # too few headers, a null, another length
             return None
         if not sound:

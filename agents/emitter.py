@@ -14,13 +14,13 @@ from agents.home import Home
 from agents.path import Outcome
 from agents.refusing import RESENT
 from agents.unit import Unit
-from ringfence_kafka import wire
+from ringfence_kafka.admin.topics import too_small
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
-from ringfence_kafka.producer import Builder, NewBuilder, Outgoing
-from ringfence_kafka.topics import too_small
-from ringfence_kafka.value_digest import stand_in_of
-from ringfence_kafka.wire import NO_TIMESTAMP
+from ringfence_kafka.producer.transactional import Builder, NewBuilder, Outgoing
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.value_digest import stand_in_of
+from ringfence_kafka.protocol.wire_names import NO_TIMESTAMP
 from tables.ring import Verdict
 
 Headers = list[tuple[str, bytes | None]]
@@ -31,12 +31,12 @@ REMEMBERED_PARTS_MAX: Final = 1_000
 """Of a transaction: the headers of more are not kept, producers choose how many there are."""
 OURS: Final = frozenset(
     {
-        wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_TRANSACTION, wire.HEADER_PART,
-        wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_HOPS, wire.HEADER_REDRIVEN,
+        wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART,
+        wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS, wire_names.HEADER_HOPS, wire_names.HEADER_REDRIVEN,
     }
 )  # fmt: skip
 """Replaced or left out on what is accepted, if they were there."""
-OURS_IN_A_CHAIN: Final = OURS - {wire.HEADER_HOPS}
+OURS_IN_A_CHAIN: Final = OURS - {wire_names.HEADER_HOPS}
 """The same where the input is another address's accepted topic: bridges behind the chain must see what a message has passed."""
 
 
@@ -48,7 +48,7 @@ class Outputs:
     bytes_max: dict[str, int]
     """``max.message.bytes`` of each topic."""
     aged_ms: dict[str, float]
-    """How old a record must be, by its timestamp, to be :attr:`ringfence_kafka.producer.Outgoing.aged`; absent = never is."""
+    """How old a record must be, by its timestamp, to be :attr:`ringfence_kafka.producer.transactional.Outgoing.aged`; absent = never is."""
 
 
 class TooLargeError(Exception):
@@ -250,11 +250,11 @@ class Emitter:
                 continue
             headers = [header for header in record.headers if header[0] not in replaced]
             if crossings and record.offset in crossings:
-                headers = [each for each in headers if each[0] != wire.HEADER_HOPS]
+                headers = [each for each in headers if each[0] != wire_names.HEADER_HOPS]
                 headers += crossings[record.offset].kept
-            headers.append((wire.HEADER_SOURCE, source))
+            headers.append((wire_names.HEADER_SOURCE, source))
             if record.key != group:
-                headers.append((wire.HEADER_KEY, record.key))
+                headers.append((wire_names.HEADER_KEY, record.key))
             batches.add(spread if group is None else home[group], record, group, record.value, headers)
 
     def _accept_parts(
@@ -267,7 +267,7 @@ class Emitter:
     ) -> None:
         """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside."""
         step = outcome.crossings.get(record.offset) if outcome.crossings else None
-        ours = (*(step.kept if step else ()), (wire.HEADER_SOURCE, source))
+        ours = (*(step.kept if step else ()), (wire_names.HEADER_SOURCE, source))
         targets, spread, places = self._targets, self._spread, _places(len(unit.groups))
         addresses, groups, keys, values, headers_of, _ = unit
         for address, group, key, value, theirs, place in zip(
@@ -276,7 +276,7 @@ class Emitter:
             target = targets[address]
             headers = [*theirs, *ours, place]
             if key is not group and key != group:
-                headers.append((wire.HEADER_KEY, key))
+                headers.append((wire_names.HEADER_KEY, key))
             partition = spread % target.count if group is None else target.home[group]
             accepted[address].add(partition, record, group, value, headers, None, place)
 
@@ -311,7 +311,9 @@ class Emitter:
             strict=True,
         ):
             if verdict is Verdict.DUPLICATE:
-                headers = _with(record, {wire.HEADER_SOURCE: source, wire.HEADER_ORIGINAL: original})
+                headers = _with(
+                    record, {wire_names.HEADER_SOURCE: source, wire_names.HEADER_ORIGINAL: original}
+                )
                 partition = self._spread % count if group is None else home[group]
                 batches.add(partition, record, record.key, record.value, headers)
         return batches.finish()
@@ -334,7 +336,7 @@ class Emitter:
         too_large: dict[int, str] = {}
         batches = _Batches(topic, bytes_max, new_builder, too_large, self.aged_before(topic, oldest))
         for record, source, reason in outcome.quarantined:
-            ours = {wire.HEADER_SOURCE: source, wire.HEADER_REASON: reason.encode()}
+            ours = {wire_names.HEADER_SOURCE: source, wire_names.HEADER_REASON: reason.encode()}
             partition = int(source.rsplit(b"/", 2)[1]) % count
             batches.add(partition, record, record.key, record.value, _with(record, ours))
             if not too_large:
@@ -360,7 +362,7 @@ def _places(count: int) -> Sequence[tuple[str, bytes]]:
 
 @functools.lru_cache(maxsize=64)
 def _few_places(count: int) -> Sequence[tuple[str, bytes]]:
-    return [(wire.HEADER_PART, b"%d/%d" % (number, count)) for number in range(1, count + 1)]
+    return [(wire_names.HEADER_PART, b"%d/%d" % (number, count)) for number in range(1, count + 1)]
 
 
 def _with(record: Record, ours: dict[str, bytes | None] | dict[str, bytes]) -> Headers:

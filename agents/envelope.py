@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from agents import usual_envelope
 from agents.usual_envelope import BASE64_UNIT, BareParts, Headers, Part
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 __all__ = ["PARTS_MAX", "MalformedEnvelopeError", "Part", "decode", "decode_any", "shown"]
 
-PARTS_MAX: Final = wire.TRANSACTION_PARTS_MAX
+PARTS_MAX: Final = wire_names.TRANSACTION_PARTS_MAX
 
 _PART: Final = frozenset({"address", "key", "key_base64", "value", "value_base64", "headers"})
 _HEADER: Final = frozenset({"name", "value", "value_base64"})
@@ -34,15 +34,15 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
     """The parts of an envelope, in order; at least one.
 
     Args:
-        form: The value of the header :data:`ringfence_kafka.wire.HEADER_TRANSACTION`.
+        form: The value of the header :data:`ringfence_kafka.protocol.wire_names.HEADER_TRANSACTION`.
         value: The record's.
 
     Raises:
         MalformedEnvelopeError: it is none.
     """
-    if form != wire.TRANSACTION_FORM:
+    if form != wire_names.TRANSACTION_FORM:
         _refuse(
-            f"{wire.HEADER_TRANSACTION} is {shown(form)}: this version reads {wire.TRANSACTION_FORM.decode()}"
+            f"{wire_names.HEADER_TRANSACTION} is {shown(form)}: this version reads {wire_names.TRANSACTION_FORM.decode()}"
         )
     usual = None if value is None else usual_envelope.read(value)
     return decode_any(value) if usual is None else usual
@@ -50,7 +50,7 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
 
 def decode_bare(form: bytes, value: bytes | None) -> BareParts | None:
     """Parts that have nothing but key, value and perhaps address; None = ask :func:`decode`. Never an error."""
-    return None if value is None or form != wire.TRANSACTION_FORM else usual_envelope.read_bare(value)
+    return None if value is None or form != wire_names.TRANSACTION_FORM else usual_envelope.read_bare(value)
 
 
 def decode_any(value: bytes | None) -> list[Part]:
@@ -129,8 +129,10 @@ def _headers(listed: Any) -> Headers:
         name = each.get("name")
         if type(name) is not str:
             _refuse('a header has no "name"' if name is None else 'the "name" of a header is not a string')
-        if name.startswith(wire.RESERVED_PREFIX):
-            _refuse(f"the header {shown(name)} begins with {wire.RESERVED_PREFIX}, which is Ringfence's own")
+        if name.startswith(wire_names.RESERVED_PREFIX):
+            _refuse(
+                f"the header {shown(name)} begins with {wire_names.RESERVED_PREFIX}, which is Ringfence's own"
+            )
         _utf8(name, "the name of a header")
         found.append((name, _bytes(each, "value", "value_base64")))
     return tuple(found)

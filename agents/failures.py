@@ -12,9 +12,9 @@ from agents.opening import ChangelogRecreatedError, LimitsAgreedError, Opening, 
 from agents.state_folder import FolderUsableError
 from agents.topic_faults import denied
 from ringfence_kafka.errors import RingfenceError, named
-from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.producer import FencedError
-from ringfence_kafka.tenure import NotOwnerError
+from ringfence_kafka.ownership.partition_state import NotOwnerError
+from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.readers.log_reader import LogStalledError
 from tables.store import DamagedStoreError
 
 log: Final = logging.getLogger("ringfence.lane")

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from ringfence_kafka import wire
-from ringfence_kafka.producer import Builder, Outgoing
+from ringfence_kafka.producer.transactional import Builder, Outgoing
+from ringfence_kafka.protocol import wire_names
 from tables.codec import Meta
 
 FORMAT: Final = 1
@@ -74,6 +74,6 @@ def outgoing(
         "next": dict(next_offsets),
         "topic_ids": {topic: each for topic, each in topic_ids.items() if topic in next_offsets},
     }
-    key = wire.lane_name(address, lane).encode()
+    key = wire_names.lane_name(address, lane).encode()
     builder.append(timestamp=None, key=key, value=json.dumps(told).encode(), headers=[])
-    return Outgoing(wire.journal_topic(app_id), PARTITION, builder)
+    return Outgoing(wire_names.journal_topic(app_id), PARTITION, builder)

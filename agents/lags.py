@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 
 from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ batches, already queued, would otherwise commit over the failed one.
 
 *State follows the commit.* See :mod:`agents.transactions`.
 
-What comes next is decided by :mod:`ringfence_kafka.tenure`, and done by :mod:`ringfence_kafka.tenant`. A rebalance does not close
+What comes next is decided by :mod:`ringfence_kafka.ownership.partition_state`, and done by :mod:`ringfence_kafka.ownership.partition_task`. A rebalance does not close
 a lane: it stands still until the group has decided, and a lane that stays goes on with ring, RocksDB and producer as they are.
 """
 
@@ -37,10 +37,10 @@ from agents.opening import (
 from agents.ownership import Ownership
 from agents.state_folder import FolderUsableError
 from agents.transactions import Observe, Took, Transactions
-from ringfence_kafka.producer import FencedError
-from ringfence_kafka.tenant import Tenant
-from ringfence_kafka.tenure import NotOwnerError, Step
-from ringfence_kafka.waiting import back_off, cancelled, set_within
+from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
+from ringfence_kafka.ownership.partition_state import NotOwnerError, Step
+from ringfence_kafka.ownership.partition_task import Tenant
+from ringfence_kafka.producer.transactional import FencedError
 from tables.store import StateFolderError
 
 log: Final = logging.getLogger("ringfence.lane")

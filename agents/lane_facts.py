@@ -6,10 +6,10 @@ from typing import Final
 
 from agents.emitter import Outputs
 from agents.topic_faults import missing_targets, missing_topics, target_faults, topic_faults
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.topics import TopicDescription
+from ringfence_kafka.protocol import wire_names
 
 _DAY_MS: Final = 24 * 3600 * 1000
 AGED_SHARE: Final = 0.05
@@ -78,8 +78,8 @@ async def ask(
         raise LaneRefusedError("; ".join(faults))
     known = [
         address.input_topic,
-        wire.forward_topic(app_id, address.name),
-        wire.changelog_topic(app_id, address.name),
+        wire_names.forward_topic(app_id, address.name),
+        wire_names.changelog_topic(app_id, address.name),
     ]
     topic_ids = await cluster.topic_ids(known)
     outputs = Outputs(
@@ -87,5 +87,5 @@ async def ask(
         {name: topic.message_bytes_max for name, topic in existing.items()},
         {each.name: max(AGED_MS_MIN, AGED_SHARE * each.retention_ms) for each in existing.values()},
     )
-    changelog = existing[wire.changelog_topic(app_id, address.name)]
+    changelog = existing[wire_names.changelog_topic(app_id, address.name)]
     return Facts(existing, outputs, changelog.number("delete.retention.ms", _DAY_MS) / 1000, topic_ids)

@@ -22,14 +22,14 @@ from agents.places import Places
 from agents.state_folder import StateFolder
 from agents.transactions import Took
 from agents.unreadable import Unreadable
-from ringfence_kafka import wire
-from ringfence_kafka.clients import ProducerClients
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.cooperative import Slices
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.group_watch import GroupWatch
-from ringfence_kafka.log_reader import Readers
-from ringfence_kafka.slices import Slices
+from ringfence_kafka.groups.group_watch import GroupWatch
+from ringfence_kafka.producer.shared_clients import ProducerClients
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import Readers
 from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -84,7 +84,7 @@ class Lanes:
         self._cluster = cluster
         self._addresses = {address.input_topic: address for address in settings.addresses}
         self._inputs = {
-            wire.forward_topic(settings.app.id, address.name): address.input_topic
+            wire_names.forward_topic(settings.app.id, address.name): address.input_topic
             for address in settings.addresses
         } | {topic: topic for topic in self._addresses}
         """Input and forward topics → the input topic, by which a lane is found."""
@@ -402,7 +402,7 @@ class Lanes:
         return [lane.name for lane in self._lanes.values()]
 
     def _name(self, partition: Partition) -> str:
-        return wire.lane_name(self._addresses[partition[0]].name, partition[1])
+        return wire_names.lane_name(self._addresses[partition[0]].name, partition[1])
 
     def _new(self, partition: Partition) -> Lane:
         address = self._addresses[partition[0]].name

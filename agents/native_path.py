@@ -15,9 +15,9 @@ from agents.batch import FetchedBatch, Record
 from agents.emitter import Emitter, Outputs
 from agents.path import Outcome
 from agents.raw_batch import Filled, RawBatch
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.producer import BatchForm, Outgoing
+from ringfence_kafka.producer.transactional import BatchForm, Outgoing
+from ringfence_kafka.protocol import wire_names
 from tables.codec import META_KEY, Chunk, digest_id, encode_id, encode_meta
 from tables.ring import Checked, Verdict
 from tables.table import Change, LaneTable
@@ -27,7 +27,7 @@ log: Final = logging.getLogger("ringfence.lane")
 _SOURCES: Final = {"header": 0, "key": 1, "value": 2}
 _PARTITIONERS: Final = {"murmur2": 0, "crc32": 1}
 _NAMES_MAX: Final = 16
-_LEFT_TO_PYTHON: Final = (wire.HEADER_TRANSACTION, wire.HEADER_HOP)
+_LEFT_TO_PYTHON: Final = (wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP)
 
 
 class Plan(NamedTuple):
@@ -69,9 +69,9 @@ class NativePath:
             address.default_group.encode(),
             _encoded(sorted(emitter.replaced)),
             _encoded(_LEFT_TO_PYTHON),
-            wire.HEADER_SOURCE.encode(),
-            wire.HEADER_KEY.encode(),
-            wire.source(address.input_topic, partition),
+            wire_names.HEADER_SOURCE.encode(),
+            wire_names.HEADER_KEY.encode(),
+            wire_names.source(address.input_topic, partition),
             partition,
             partition_counts[address.input_topic],
             _PARTITIONERS[address.partitioner],

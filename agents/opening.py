@@ -34,18 +34,18 @@ from agents.topic_faults import (
     BEGIN_ANEW,
     count_faults,
 )
-from ringfence_kafka import wire
-from ringfence_kafka.clients import ProducerClients
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.cooperative import Slices
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
-from ringfence_kafka.failpoints import reach
-from ringfence_kafka.group_offsets import Committed
-from ringfence_kafka.group_watch import GroupWatch
-from ringfence_kafka.log_reader import Readers
-from ringfence_kafka.producer import FENCE_LIMIT_S, TransactionalProducer
-from ringfence_kafka.slices import Slices
-from ringfence_kafka.tenure import NotOwnerError
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.groups.group_watch import GroupWatch
+from ringfence_kafka.ownership.partition_state import NotOwnerError
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.producer.shared_clients import ProducerClients
+from ringfence_kafka.producer.transactional import FENCE_LIMIT_S, TransactionalProducer
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import Readers
 from tables.codec import FormatError, Meta
 from tables.restore import ChangelogBounds, require_own
 from tables.store import StateFolderError
@@ -152,12 +152,12 @@ class Opening:
         app_id = settings.app.id
         self._doubtful = doubtful
         self._denied = denied
-        self.name = wire.lane_name(address.name, partition)
+        self.name = wire_names.lane_name(address.name, partition)
         self.address = address
         self.partition = partition
         self.group_id = app_id
-        self.changelog = wire.changelog_topic(app_id, address.name)
-        self.forward_topic = wire.forward_topic(app_id, address.name)
+        self.changelog = wire_names.changelog_topic(app_id, address.name)
+        self.forward_topic = wire_names.forward_topic(app_id, address.name)
         self._targets = settings.transaction_targets(address)
         """Other addresses that parts of its transactions may go to."""
         self.chained = settings.feeder(address) is not None
@@ -180,7 +180,7 @@ class Opening:
         self._places = places or Places()
         self._clients = clients
         self._readers = readers or settings.kafka
-        self._transactional_id = wire.transactional_id(app_id, address.name, partition)
+        self._transactional_id = wire_names.transactional_id(app_id, address.name, partition)
 
     def _new_table(self, limits: Limits) -> LaneTable:
         options = TableOptions(

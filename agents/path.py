@@ -13,8 +13,8 @@ from agents.home import Home
 from agents.refusing import Quarantined
 from agents.unit import PARTS_MAX, Unit, Units
 from agents.verdict import Reader
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
 from tables.codec import Origin
 from tables.hops import NOTHING, Judged
 from tables.ring import Checked, Verdict
@@ -146,7 +146,7 @@ class Path:
         if batch.topic == self._forward_topic:
             records, sources = self._arrived(records, refused)
         else:
-            prefix = wire.source(batch.topic, batch.partition)
+            prefix = wire_names.source(batch.topic, batch.partition)
             sources = [prefix + b"%d" % record.offset for record in records]
         if not refused:
             return records, sources, []
@@ -265,7 +265,7 @@ class Path:
                 result.append(
                     None
                     if slot is None
-                    else wire.source(topic, slot.origin.partition) + b"%d" % slot.origin.offset
+                    else wire_names.source(topic, slot.origin.partition) + b"%d" % slot.origin.offset
                 )
         return result
 
@@ -280,7 +280,10 @@ class Path:
             arrived = arrive(record)
             if arrived is None:
                 refused[record.offset] = detour.MALFORMED
-                arrived = record, wire.source(self._forward_topic, self._partition) + b"%d" % record.offset
+                arrived = (
+                    record,
+                    wire_names.source(self._forward_topic, self._partition) + b"%d" % record.offset,
+                )
             restored.append(arrived[0])
             sources.append(arrived[1])
         return restored, sources

@@ -8,8 +8,8 @@ from aiokafka import codec
 from aiokafka.record.util import encode_varint
 
 import native
-from ringfence_kafka.producer import BatchForm
-from ringfence_kafka.record_batch import BATCH_HEADER_BYTES
+from ringfence_kafka.producer.transactional import BatchForm
+from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES
 
 _TRANSACTIONAL: Final = 0x10
 _NULL: Final = b"\x01"

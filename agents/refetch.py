@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from agents.batch import FetchedBatch
-from ringfence_kafka import log_reader
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.readers import log_reader
 
 READ_LIMIT_S: Final = 15.0
 

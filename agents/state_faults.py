@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from agents import topic_faults
-from ringfence_kafka import log_reader, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
-from ringfence_kafka.topics import TopicDescription
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import log_reader
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.restore import require_own
 
@@ -29,7 +30,7 @@ async def state_faults(
     A partition that nobody tells of says nothing: its lane will find out, and the others are not to wait for it.
     """
     app_id = cluster.group_id
-    changelogs = [wire.changelog_topic(app_id, each.name) for each in addresses]
+    changelogs = [wire_names.changelog_topic(app_id, each.name) for each in addresses]
     places = [(each, p) for each in changelogs if each in existing for p in range(existing[each].partitions)]
     starts, ends = await asyncio.gather(
         cluster.known_starts(places, TOLD_LIMIT_S), cluster.known_stable_ends(places, TOLD_LIMIT_S)
@@ -81,7 +82,7 @@ def meta_faults(
 
     ``targets``: the other addresses that its transactions have parts for, whose accepted topics count as its own.
     """
-    changelog_topic = wire.changelog_topic(app_id, address.name)
+    changelog_topic = wire_names.changelog_topic(app_id, address.name)
     own = {number: meta for (topic, number), meta in metas.items() if topic == changelog_topic}
     for number, meta in own.items():
         try:

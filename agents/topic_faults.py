@@ -9,9 +9,7 @@ from typing import Final
 
 from aiokafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthorizationFailed
 
-from ringfence_kafka import wire
-from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.topics import (
+from ringfence_kafka.admin.topics import (
     LONG_MAX,
     RECORD_ROOM_BYTES,
     Described,
@@ -23,6 +21,8 @@ from ringfence_kafka.topics import (
     too_small,
     untold,
 )
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
 from tables.codec import Meta
 
 RETENTION_MIN_MS: Final = 24 * 3600 * 1000
@@ -75,7 +75,7 @@ def _absent(described: Described, role: str, address: str, name: str) -> str:
 
 def missing_journal(app_id: str) -> str:
     """What is said where there is no journal, in which all lanes write down what their rings forget by order."""
-    return missing("journal of rings", "all addresses", wire.journal_topic(app_id))
+    return missing("journal of rings", "all addresses", wire_names.journal_topic(app_id))
 
 
 def journal_notes(journal: TopicDescription) -> list[str]:
@@ -220,13 +220,13 @@ def _short_lived(address: AddressSettings, source: TopicDescription) -> Iterable
 
 def _refuses_late(role: str, owner: str, topic: TopicDescription, source: TopicDescription) -> Iterable[str]:
     """Where a topic takes what is as old as the input takes, but not what then waits in the input."""
-    oldest, waits = source.timestamps.get(wire.TIMESTAMP_BEFORE), source.retention_ms
-    taken = topic.timestamps.get(wire.TIMESTAMP_BEFORE)
+    oldest, waits = source.timestamps.get(wire_names.TIMESTAMP_BEFORE), source.retention_ms
+    taken = topic.timestamps.get(wire_names.TIMESTAMP_BEFORE)
     if oldest is not None and taken is not None and oldest <= taken < min(oldest + waits, LONG_MAX):
         yield (
-            f"{topic.name} ({role} of {owner}) has {wire.TIMESTAMP_BEFORE}={taken}, from when a message is written there; {source.name} "
+            f"{topic.name} ({role} of {owner}) has {wire_names.TIMESTAMP_BEFORE}={taken}, from when a message is written there; {source.name} "
             f"has {oldest} and keeps messages for {span(waits)}: one that waits for so long would stop its lane: "
-            f"{alter(topic.name, wire.TIMESTAMP_BEFORE, LONG_MAX)}"
+            f"{alter(topic.name, wire_names.TIMESTAMP_BEFORE, LONG_MAX)}"
         )
 
 
@@ -261,8 +261,8 @@ def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicD
     records say (:func:`count_faults`).
     """
     source = existing.get(address.input_topic)
-    changelog = existing.get(wire.changelog_topic(app_id, address.name))
-    forward = existing.get(wire.forward_topic(app_id, address.name))
+    changelog = existing.get(wire_names.changelog_topic(app_id, address.name))
+    forward = existing.get(wire_names.forward_topic(app_id, address.name))
     if source is None:
         return
     fits = forward is not None and forward.partitions == source.partitions

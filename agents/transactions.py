@@ -28,9 +28,9 @@ from agents.ownership import Ownership
 from agents.path import Outcome
 from agents.tracing import batch_span
 from agents.verdict import is_envelope
-from ringfence_kafka.failpoints import reach
-from ringfence_kafka.producer import FencedError, Outgoing
-from ringfence_kafka.tenure import NotOwnerError
+from ringfence_kafka.ownership.partition_state import NotOwnerError
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.producer.transactional import FencedError, Outgoing
 from tables.codec import Meta
 from tables.ring import Verdict
 from tables.table import Change

@@ -12,8 +12,8 @@ from agents.batch import Record
 from agents.envelope import MalformedEnvelopeError, Part
 from agents.usual_envelope import Headers
 from agents.verdict import Reader, last_header
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
 from tables.codec import foreign_id, of_address
 
 PARTS_MAX: Final = 20_000
@@ -67,7 +67,7 @@ class Units:
             MalformedEnvelopeError: it cannot be read, or a part goes where it may not; the text names the part as ``i/N``.
         """
         own = self._own
-        form = last_header(record.headers, wire.HEADER_TRANSACTION) or b""
+        form = last_header(record.headers, wire_names.HEADER_TRANSACTION) or b""
         if own in self._plain and (bare := envelope.decode_bare(form, record.value)) is not None:
             keys, values, named = bare
             addresses = [own if each is None else each for each in named] if named else [own] * len(keys)

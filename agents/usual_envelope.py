@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 Headers = Sequence[tuple[str, bytes | None]]
 _Text = str | UnsetType | None
@@ -77,7 +77,7 @@ def read(value: bytes) -> list[Part] | None:
     quotes = _quotes(value)
     try:
         parts = _decode(value).parts
-        if not 0 < len(parts) <= wire.TRANSACTION_PARTS_MAX:
+        if not 0 < len(parts) <= wire_names.TRANSACTION_PARTS_MAX:
             return None
         found: list[Part] = []
         strings = 1  # "parts"
@@ -128,7 +128,7 @@ def read_bare(value: bytes) -> BareParts | None:
     # Names that stand twice, and marks that are escaped, only add to what is counted first.
     if value.count(b'"') != quotes and _quotes(value) != quotes:
         return None
-    if not 0 < count <= wire.TRANSACTION_PARTS_MAX:
+    if not 0 < count <= wire_names.TRANSACTION_PARTS_MAX:
         return None
     addresses = [part.address for part in parts] if named else []
     return None if "" in addresses else (keys, values, addresses)
@@ -149,7 +149,7 @@ def _list(headers: Iterable[_Header]) -> tuple[int, Headers]:
     strings = 0
     listed = []
     for each in headers:
-        if each.name.startswith(wire.RESERVED_PREFIX):
+        if each.name.startswith(wire_names.RESERVED_PREFIX):
             raise _DoubtError
         values, value = _content(each.value, each.value_base64)
         strings += 2 + values

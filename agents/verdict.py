@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from agents.batch import Content
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
 from tables.codec import ID_BYTES_MAX, digest_id, encode_id
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -24,7 +24,7 @@ def last_header(headers: Headers, name: str) -> bytes | None:
 
 def is_envelope(record: Content) -> bool:
     """Whether its value lists the parts of a transaction."""
-    return any(name == wire.HEADER_TRANSACTION for name, _ in record.headers)
+    return any(name == wire_names.HEADER_TRANSACTION for name, _ in record.headers)
 
 
 def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
@@ -38,7 +38,7 @@ def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
     crossed: list[int] = []
     add = ids.append
     first, *others = names
-    envelope, hop = wire.HEADER_TRANSACTION, wire.HEADER_HOP
+    envelope, hop = wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP
     for record in records:
         if not record.headers:
             add(None)
@@ -102,8 +102,8 @@ def _marked(records: Sequence[Content]) -> tuple[list[int], list[int]]:
     for number, record in enumerate(records):
         if record.headers:
             headers = dict(record.headers)
-            if wire.HEADER_TRANSACTION in headers:
+            if wire_names.HEADER_TRANSACTION in headers:
                 envelopes.append(number)
-            if wire.HEADER_HOP in headers:
+            if wire_names.HEADER_HOP in headers:
                 crossed.append(number)
     return envelopes, crossed

@@ -5,8 +5,14 @@ from typing import Any, Final
 
 import click
 
-from ringfence_kafka.log_options import log_options
-from ringfence_kafka.program import CONNECTION_OPTIONS, PORT, config_option, settings_of, silence_clients
+from ringfence_kafka.process.command_line import (
+    CONNECTION_OPTIONS,
+    PORT,
+    config_option,
+    settings_of,
+    silence_clients,
+)
+from ringfence_kafka.process.log_options import log_options
 
 _WITH_VALUE: Final = frozenset({"--config", "--web-port", "--log-level", "--log-format", *CONNECTION_OPTIONS})
 _STATUS: Final = "status"

@@ -23,8 +23,7 @@ from app.verbs.plan import plan
 from app.verbs.reconcile import reconcile
 from app.verbs.spark import require_spark
 from ringfence_kafka.config.addresses import MAX_PARTITIONS
-from ringfence_kafka.log_options import log_options
-from ringfence_kafka.program import (
+from ringfence_kafka.process.command_line import (
     PORT,
     config_option,
     refuse_connection,
@@ -33,10 +32,11 @@ from ringfence_kafka.program import (
     settings_with_addresses,
     silence_clients,
 )
+from ringfence_kafka.process.log_options import log_options
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a verb and exit (:func:`ringfence_kafka.program.run`)."""
+    """Run a verb and exit (:func:`ringfence_kafka.process.command_line.run`)."""
     run(cli, arguments, "ringfence")
 
 

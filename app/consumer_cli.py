@@ -4,7 +4,12 @@ from pathlib import Path
 
 import click
 
-from ringfence_kafka.program import CONSUMER_GROUP, config_option, settings_with_addresses, silence_clients
+from ringfence_kafka.process.command_line import (
+    CONSUMER_GROUP,
+    config_option,
+    settings_with_addresses,
+    silence_clients,
+)
 
 
 @click.group()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from app.cli import cli
 from ringfence_client.__main__ import consume
-from ringfence_kafka.program import CONNECTION_OPTIONS
+from ringfence_kafka.process.command_line import CONNECTION_OPTIONS
 
 FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 SIZING: Final = FILE.with_name("sizing.md")

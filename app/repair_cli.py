@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from ringfence_kafka.program import (
+from ringfence_kafka.process.command_line import (
     CONSUMER_GROUP,
     NumberRange,
     config_option,

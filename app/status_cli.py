@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ringfence_kafka.program import (
+from ringfence_kafka.process.command_line import (
     CONSUMER_GROUP,
     config_option,
     settings_of,

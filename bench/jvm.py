@@ -9,7 +9,7 @@ from app.embedded import jars
 from app.embedded.jars import KAFKA_VERSION, LOGGING, Bundle
 from bench.errors import BenchError
 from bench.measure import ROOT
-from conf import java
+from ringfence_kafka.process import java
 
 STREAMS: Final = Bundle(
     f"Kafka Streams {KAFKA_VERSION}",

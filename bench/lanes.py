@@ -21,7 +21,7 @@ from bench.clusters import RESULTS, temporary_broker
 from bench.errors import EXIT_NOT_WELL, BenchError
 from bench.lanes_results import Found, Idle, Opened, Shape, save
 from bench.traffic import Message, publish
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 APP_ID: Final = "bench-lanes"
 HOST: Final = "127.0.0.1"
@@ -112,9 +112,9 @@ class Bench:
         for name in self._shape.names:
             for topic in (
                 name,
-                wire.changelog_topic(APP_ID, name),
-                wire.accepted_topic(name),
-                wire.quarantine_topic(name),
+                wire_names.changelog_topic(APP_ID, name),
+                wire_names.accepted_topic(name),
+                wire_names.quarantine_topic(name),
             ):
                 while True:
                     try:
@@ -201,7 +201,7 @@ class Bench:
         expected = self._rounds * self._shape.partitions * ORIGINALS
         found = {
             name: topics.count(
-                self._broker.bootstrap_servers, wire.accepted_topic(name), self._shape.partitions
+                self._broker.bootstrap_servers, wire_names.accepted_topic(name), self._shape.partitions
             )
             for name in self._shape.names
         }

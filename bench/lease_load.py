@@ -24,9 +24,9 @@ from ringfence_client.memory import Memory
 from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic
 from ringfence_client.window import Window
 from ringfence_client.writer import ProgressWriter
-from ringfence_kafka import log_reader
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.readers import log_reader
 
 HOUR_S: Final = 3_600
 WRITES: Final = 4 * 10 * HOUR_S

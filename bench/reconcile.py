@@ -26,7 +26,7 @@ from bench.clusters import RESULTS, temporary_broker
 from bench.errors import BenchError
 from bench.measure import ROOT, environment, read
 from bench.table import machine
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 SIZES: Final = (1_000_000, 3_000_000, 10_000_000)
 PARTITIONS: Final = 4
@@ -84,8 +84,8 @@ def _topics(name: str) -> list[str]:
         name,
         f"{name}.accepted",
         f"{name}.quarantine",
-        wire.forward_topic(name, name),
-        wire.journal_topic(name),
+        wire_names.forward_topic(name, name),
+        wire_names.journal_topic(name),
     ]
 
 
@@ -114,13 +114,13 @@ def _write(bootstrap: str, name: str, records: int) -> int:
         if not resend:
             known.append(message)
             del known[: -2 * RECENT if len(known) > 4 * RECENT else 0]
-            place = wire.source(name, partition) + b"%d" % ends[partition]
+            place = wire_names.source(name, partition) + b"%d" % ends[partition]
             _put(
                 target,
                 f"{name}.accepted",
                 partition,
                 message[1],
-                [*headers, (wire.HEADER_SOURCE, place)],
+                [*headers, (wire_names.HEADER_SOURCE, place)],
                 at_ms,
             )
             accepted += 1

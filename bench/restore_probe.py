@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import REPORT
-from ringfence_kafka import collector, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load
+from ringfence_kafka.process import gc_settings
+from ringfence_kafka.protocol import wire_names
 from tables.restore import ChangelogBounds
 from tables.table import LaneTable, TableOptions
 
@@ -23,7 +24,7 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
     """Open the table of partition 0 of the first address, with its RocksDB in this folder."""
     settings = load(config)
     address = settings.addresses[0]
-    changelog = wire.changelog_topic(settings.app.id, address.name)
+    changelog = wire_names.changelog_topic(settings.app.id, address.name)
     table = LaneTable(
         folder,
         TableOptions(
@@ -55,7 +56,7 @@ def main() -> None:
     """Read the command line and measure."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*collector.THRESHOLDS)
+    gc.set_threshold(*gc_settings.THRESHOLDS)
     print(REPORT.decode() + json.dumps(asyncio.run(probe(Path(sys.argv[1]), Path(sys.argv[2])))))
 
 

@@ -23,7 +23,7 @@ from bench.job import Job, perform
 from bench.measure import REPORT, ROOT
 from bench.table import machine
 from bench.traffic import FLUSH_LIMIT_S, LOG_LEVEL, Plan, generate, publish
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tables import codec
 from tables.codec import Meta, Origin
 
@@ -116,7 +116,7 @@ def run(
         worker = ringfence.prepare(
             folder / address, broker.bootstrap_servers, APP_ID, address, ids, partitions=1
         )
-        changelog = wire.changelog_topic(APP_ID, address)
+        changelog = wire_names.changelog_topic(APP_ID, address)
         fill(broker.bootstrap_servers, changelog, address, ids)
         logged = sum(each.stat().st_size for each in folder.rglob(f"{changelog}-0/*.log"))
         say(f"{kind}: a changelog of {ids:,} IDs, {logged / ids:.1f} bytes each")

@@ -15,9 +15,11 @@ from typing import Any, Final
 
 from bench.measure import REPORT
 from bench.rings import identity
-from ringfence_kafka import collector, records, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.aiokafka_patches import lenient_records
 from ringfence_kafka.config.load import load
+from ringfence_kafka.process import gc_settings
+from ringfence_kafka.protocol import wire_names
 from tables.codec import encode_id
 from tables.restore import ChangelogBounds
 from tables.table import LaneTable, TableOptions
@@ -75,7 +77,7 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
     """Open the table of partition 0 of the first address, with its RocksDB in this folder."""
     settings = load(config)
     address = settings.addresses[0]
-    changelog = wire.changelog_topic(settings.app.id, address.name)
+    changelog = wire_names.changelog_topic(settings.app.id, address.name)
     options = TableOptions(
         address.id_cache_size, settings.app.resident_ids_max, app=settings.app.id, address=address.name
     )
@@ -119,10 +121,10 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Read the command line and measure."""
-    records.install()
+    lenient_records.install()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*collector.THRESHOLDS)
+    gc.set_threshold(*gc_settings.THRESHOLDS)
     print(REPORT.decode() + json.dumps(asyncio.run(probe(Path(sys.argv[1]), Path(sys.argv[2])))))
 
 

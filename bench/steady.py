@@ -15,7 +15,7 @@ from confluent_kafka import Message as Delivered
 from bench.errors import BenchError
 from bench.topics import LIMIT_S, Header
 from bench.traffic import LOG_LEVEL, Message, Plan, generate, produce
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 LINGER_MS: Final = 1
 _TICK_S: Final = 0.002
@@ -171,7 +171,7 @@ class Reader:
 
 def _as_seen(moment: float, message: Delivered) -> Seen:
     headers: dict[str, Header] = dict(message.headers() or ())
-    source = headers.get(wire.HEADER_SOURCE)
+    source = headers.get(wire_names.HEADER_SOURCE)
     partition, offset = message.partition() or 0, message.offset() or 0
     if isinstance(source, bytes):
         _, *place = source.rsplit(b"/", 2)

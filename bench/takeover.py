@@ -19,7 +19,7 @@ from bench.steady import Reader, Seen, Traffic
 from bench.topics import Progress
 from bench.traffic import Plan, generate, publish
 from bench.worker_log import Event
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 INPUT: Final = "bench-takeover"
 APP_ID: Final = "bench-takeover"
@@ -196,7 +196,7 @@ def run(
     rng = random.Random(seed)
     topics.create(bootstrap, INPUT, PARTITIONS)
     publish(bootstrap, INPUT, generate(Plan(HISTORY, PARTITIONS, ring=RING, seed=seed)))
-    output = wire.accepted_topic(INPUT)
+    output = wire_names.accepted_topic(INPUT)
     takeovers: list[Takeover] = []
     with contextlib.ExitStack() as resources:
         pair = Pair(bootstrap, folder, resources)

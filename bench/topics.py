@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.errors import BenchError
 from bench.traffic import ID_HEADER, LOG_LEVEL
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 LIMIT_S: Final = 30.0
 """For one answer of the broker."""
@@ -192,8 +192,8 @@ def count(bootstrap: str, topic: str, partitions: int) -> Counted:
     for message in _read(bootstrap, topic, [0] * partitions):
         records += 1
         headers: dict[str, Header] = dict(message.headers() or ())
-        source, part = headers.get(wire.HEADER_SOURCE), headers.get(wire.HEADER_PART)
-        source = headers.get(wire.HEADER_HOP) if source is None else source
+        source, part = headers.get(wire_names.HEADER_SOURCE), headers.get(wire_names.HEADER_PART)
+        source = headers.get(wire_names.HEADER_HOP) if source is None else source
         distinct.add(headers.get(ID_HEADER) if part is None else f"{source!r} {part!r}")
         if isinstance(source, bytes):
             place, _, offset = source.rpartition(b"/")

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as Delivered
 
 from bench.errors import BenchError
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 ID_HEADER: Final = "_AMQ_DUPL_ID"
 FLUSH_LIMIT_S: Final = 120.0
@@ -122,7 +122,9 @@ def transactions(plan: Plan) -> Iterator[Message]:
         text = message.value.hex()[: plan.value_bytes]
         parts = [{"key": group, "value": text} for group in groups]
         value = json.dumps({"parts": parts}).encode()
-        yield message._replace(value=value, headers=((wire.HEADER_TRANSACTION, wire.TRANSACTION_FORM),))
+        yield message._replace(
+            value=value, headers=((wire_names.HEADER_TRANSACTION, wire_names.TRANSACTION_FORM),)
+        )
 
 
 def publish(bootstrap: str, topic: str, messages: Iterable[Message]) -> Expected:

@@ -20,7 +20,6 @@ if __package__ in {None, ""}:  # spark-submit puts this file's folder first
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from conf.progress import counted, steps
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
 from reconcile.night import (
@@ -47,10 +46,11 @@ from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.session import FEW, fit_to, local_dir, required, session, submitted
 from reconcile.spark.source_options import kafka_options, refuse_callback
 from reconcile.stopping import Stop, StoppedError, stoppable
-from ringfence_kafka import wire
 from ringfence_kafka.config.load import load
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
+from ringfence_kafka.process.step_progress import counted, steps
+from ringfence_kafka.protocol import wire_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def judge(
         ).judge(
             base,
             nights.chain(base),
-            frames.events(wire.journal_topic(settings.app.id), survey.journal, events_from),
+            frames.events(wire_names.journal_topic(settings.app.id), survey.journal, events_from),
             cut.backlog([each.input for each in cuts.values()], survey.stable),
             handing_on.complete(settings, base, cuts),
         )  # fmt: skip

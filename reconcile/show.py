@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from conf.terminal import tell
 from reconcile.night import acknowledging
 from reconcile.night.nights import RESULTS, Night, Nights, results_folder
 from reconcile.page.figures import FINDINGS_MAX, Figures, Finding
@@ -19,6 +18,7 @@ from reconcile.spark.files import Files, LocalFiles, is_local, readable
 from reconcile.stopping import StoppedError
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
+from ringfence_kafka.process.terminal import tell
 
 FIGURES = "figures.json"
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from conf.progress import BRIEF_S, counted, steps
 from reconcile.night.nights import results_folder
 from reconcile.page.figures import FINDINGS_MAX
 from reconcile.page.morning import finding
@@ -16,6 +15,7 @@ from reconcile.spark.files import Files
 from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.session import local_dir, required, session
 from reconcile.stopping import stoppable
+from ringfence_kafka.process.step_progress import BRIEF_S, counted, steps
 
 _ORDER = ("address", "anomaly", "partition", "offset", "out_partition", "out_offset")
 

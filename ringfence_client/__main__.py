@@ -6,8 +6,7 @@ from typing import Literal, NoReturn
 import click
 
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.log_options import log_options
-from ringfence_kafka.program import (
+from ringfence_kafka.process.command_line import (
     CONSUMER_GROUP,
     PORT,
     SECONDS,
@@ -16,6 +15,7 @@ from ringfence_kafka.program import (
     run,
     settings_with_addresses,
 )
+from ringfence_kafka.process.log_options import log_options
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

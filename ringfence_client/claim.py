@@ -1,6 +1,6 @@
 """What a consumer does about one partition: its lease is acquired, goes on over rebalances, is drained and released, or is lost.
 
-What comes next is decided by :mod:`ringfence_kafka.tenure`, as for a lane.
+What comes next is decided by :mod:`ringfence_kafka.ownership.partition_state`, as for a lane.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from aiokafka import TopicPartition
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
 from ringfence_kafka.errors import said
-from ringfence_kafka.tenant import Tenant
-from ringfence_kafka.tenure import NotOwnerError, Step
+from ringfence_kafka.ownership.partition_state import NotOwnerError, Step
+from ringfence_kafka.ownership.partition_task import Tenant
 
 if TYPE_CHECKING:
     from ringfence_client.held_partitions import HeldPartitions

@@ -16,11 +16,11 @@ from typing import Any, Final
 import click
 
 from ringfence_client import ConsumerOptions, GroupConsumer, web
-from ringfence_client.guard import Guard, guard_of
 from ringfence_client.handler import check
-from ringfence_kafka import collector, failpoints, logs, signals
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
+from ringfence_kafka.http.auth import Guard, guard_of
+from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -33,7 +33,7 @@ def run(
     Raises:
         RingfenceError: it cannot start; the text names the fault and the way out.
     """
-    logs.configure()
+    log_setup.configure()
     failpoints.install_from_environment()
     found = settings.configured(address)
     call = load_handler(handler)
@@ -42,7 +42,7 @@ def run(
     name = settings.app.web_name
     url = "" if listener is None else web.advertised(*listener.getsockname()[:2], name=name, guard=guard)
     consumer = GroupConsumer(settings, found, group, call, options, web=url)
-    collector.collect_rarely()
+    gc_settings.collect_rarely()
     with asyncio.Runner() as runner:  # its end waits without limit for coroutines that are cancelled
         try:
             runner.run(_consume(consumer, listener, guard, url))

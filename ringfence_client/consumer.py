@@ -37,16 +37,17 @@ from ringfence_client.parked import ParkedReader
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.start_position import begin_at_end
 from ringfence_client.topic_watch import TopicWatch
-from ringfence_kafka import insides, wire
-from ringfence_kafka.access import client_options, refusal
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches.metadata_refresh import on_doubt
+from ringfence_kafka.auth.access_errors import nobody
+from ringfence_kafka.auth.client_options import client_options, refusal
+from ringfence_kafka.concurrency.timeouts import cancelled
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.doubt import on_doubt
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
-from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
-from ringfence_kafka.refusals import nobody
-from ringfence_kafka.waiting import cancelled
+from ringfence_kafka.protocol import wire_names
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -114,7 +115,7 @@ class GroupConsumer:
         )
         self._consumer: AIOKafkaConsumer
         self._watch = TopicWatch(self.cluster)
-        self.group_watch = watch_of(self.cluster, self._topic, lambda: insides.member_id(self._consumer))
+        self.group_watch = watch_of(self.cluster, self._topic, lambda: internals.member_id(self._consumer))
         self._looking: asyncio.Task[None] | None = None
         self._foreign = ""
         """Why we may not be in our group."""
@@ -202,15 +203,15 @@ class GroupConsumer:
             self._watch.tell(self._topic, self._compare)
             self._watch.tell(progress.name, self._compare_with(progress))
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
-            insides.never_create(self._consumer)
+            internals.never_create(self._consumer)
             on_doubt(self._consumer, self._doubt)
             self.held_partitions.begin(self._consumer, opening)
             self._intake.begin(self._consumer)
             held = self.held_partitions
-            insides.subscribe(self._consumer, self._topic, held.revoked, self._given)
+            internals.subscribe(self._consumer, self._topic, held.revoked, self._given)
             # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
             stack.push_async_callback(self.held_partitions.end)
-            stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
+            stack.push_async_callback(internals.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.held_partitions.close)
             stack.push_async_callback(self._stop_looking)
             for watch, name in ((self._watch, "topic watch"), (self.group_watch, "group watch")):
@@ -372,6 +373,6 @@ class GroupConsumer:
         policy = self.options.policy
         log.info(
             "a message that fails is tried up to %d times within %g s, then it is a dead letter in %s; only its own group waits",
-            policy.max_attempts, policy.retry_time, wire.dead_letter_topic(self.address.name),
+            policy.max_attempts, policy.retry_time, wire_names.dead_letter_topic(self.address.name),
         )  # fmt: skip
         await self._intake.run()

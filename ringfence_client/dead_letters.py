@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka.partitioner import murmur2
 
-from ringfence_kafka import wire
 from ringfence_kafka.errors import named
-from ringfence_kafka.producer import Builder, Outgoing, TransactionalProducer
-from ringfence_kafka.value_digest import stand_in_of
+from ringfence_kafka.producer.transactional import Builder, Outgoing, TransactionalProducer
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.value_digest import stand_in_of
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -128,18 +128,18 @@ class DeadLetters:
         record = letter.record
         reason = letter.reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
         own: list[tuple[str, bytes | None]] = [
-            (wire.HEADER_REASON, reason),
-            (wire.HEADER_CONSUMER_GROUP, self._group.encode()),
-            (wire.HEADER_ATTEMPTS, b"%d" % letter.attempts),
-            (wire.DEAD_LETTER_TOPIC, record.topic.encode()),
-            (wire.DEAD_LETTER_PARTITION, b"%d" % record.partition),
-            (wire.DEAD_LETTER_OFFSET, b"%d" % record.offset),
-            (wire.DEAD_LETTER_GROUP, self._group.encode()),
-            (wire.DEAD_LETTER_DELIVERIES, b"%d" % letter.attempts),
-            (wire.DEAD_LETTER_MESSAGE, reason),
+            (wire_names.HEADER_REASON, reason),
+            (wire_names.HEADER_CONSUMER_GROUP, self._group.encode()),
+            (wire_names.HEADER_ATTEMPTS, b"%d" % letter.attempts),
+            (wire_names.DEAD_LETTER_TOPIC, record.topic.encode()),
+            (wire_names.DEAD_LETTER_PARTITION, b"%d" % record.partition),
+            (wire_names.DEAD_LETTER_OFFSET, b"%d" % record.offset),
+            (wire_names.DEAD_LETTER_GROUP, self._group.encode()),
+            (wire_names.DEAD_LETTER_DELIVERIES, b"%d" % letter.attempts),
+            (wire_names.DEAD_LETTER_MESSAGE, reason),
         ]
         if letter.redriven:
-            own.append((wire.HEADER_REDRIVEN, b"%d" % letter.redriven))
+            own.append((wire_names.HEADER_REDRIVEN, b"%d" % letter.redriven))
         partition = record.partition if record.key is None else murmur2(record.key) & 0x7FFFFFFF
         headers = [*record.headers, *own]
         digest = stand_in_of(record.value or b"")

@@ -18,7 +18,7 @@ from ringfence_client.lease import LostError
 from ringfence_client.message import MessageFactory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.turns import RestingTurns, Turn
-from ringfence_kafka.waiting import set_within
+from ringfence_kafka.concurrency.timeouts import set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
 

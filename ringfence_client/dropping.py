@@ -13,7 +13,7 @@ from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.whose import groups_of
 from ringfence_client.window import Window
-from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 
 WRITE_LIMIT_S: Final = 20.0

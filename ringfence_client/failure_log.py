@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final
 
 import ringfence_client
-from ringfence_kafka.logs import TRACE
+from ringfence_kafka.process.log_setup import TRACE
 
 log: Final = logging.getLogger("ringfence.consumer")
 

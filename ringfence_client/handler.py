@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ringfence_client.message import Message
+from ringfence_kafka.concurrency.timeouts import is_cancelled
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.waiting import is_cancelled
 
 Handler = Callable[[Message], Any]
 Log = tuple[str, int, str]

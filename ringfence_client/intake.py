@@ -20,9 +20,9 @@ from ringfence_client.held_partitions import HeldPartitions
 from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
-from ringfence_kafka import insides
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches.adaptive_fetch import FetchPortion
 from ringfence_kafka.errors import named
-from ringfence_kafka.portion import FetchPortion
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -95,8 +95,8 @@ class Intake:
     async def run(self) -> None:
         """Until cancelled; the consumer has joined its group."""
         while True:
-            insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
-            insides.keep_member(self._consumer)
+            internals.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+            internals.keep_member(self._consumer)
             timeout_ms = MOVING_POLL_MS if self._moving() else POLL_MS
             try:
                 brought = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=self._fetch_max)
@@ -162,13 +162,13 @@ class Intake:
                 self._dispatcher.wake(held.window.feed(records))
         now = asyncio.get_running_loop().time()
         paused = self._consumer.paused()  # it looks at all partitions: once for all of them
-        fetched = insides.fetched(self._consumer)
+        fetched = internals.fetched(self._consumer)
         self._memory.fetched = sum(fetched.values())
         self._fetches.limit(self._memory.partition_bytes_max)
         crowded = self._memory.crowded
         for number, held in partitions.items():
             tp = TopicPartition(self._topic, number)
-            reached = insides.position(self._consumer, tp)
+            reached = internals.position(self._consumer, tp)
             before = held.window.next
             if reached is not None:
                 held.window.reached(reached)
@@ -205,6 +205,6 @@ class Intake:
         if self.doubted or rests or not wants or (crowded and not there):
             self._consumer.pause(tp)
             if there:
-                insides.drop_fetched(self._consumer, [tp])
+                internals.drop_fetched(self._consumer, [tp])
         elif tp in paused:
             self._consumer.resume(tp)

@@ -21,15 +21,16 @@ from ringfence_client.resuming import Log, Resumption, resume
 from ringfence_client.topic_faults import small
 from ringfence_client.window import Window
 from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
-from ringfence_kafka import clock, wire
-from ringfence_kafka.clients import ProducerClients
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka import clock
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError, require
-from ringfence_kafka.failpoints import reach
-from ringfence_kafka.group_watch import GroupWatch
-from ringfence_kafka.producer import RefusedError, TransactionalProducer, refusing_topics
-from ringfence_kafka.tenure import NotOwnerError
+from ringfence_kafka.groups.group_watch import GroupWatch
+from ringfence_kafka.ownership.partition_state import NotOwnerError
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.producer.shared_clients import ProducerClients
+from ringfence_kafka.producer.transactional import RefusedError, TransactionalProducer, refusing_topics
+from ringfence_kafka.protocol import wire_names
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -227,7 +228,7 @@ class LeaseAcquisition:
             await reach("before-fence", _lane(lease))
             producer = TransactionalProducer(
                 self._kafka,
-                wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition),
+                wire_names.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition),
                 _lane(lease),
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 clients=self._clients,

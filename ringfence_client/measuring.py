@@ -8,9 +8,9 @@ from typing import Final, Self
 from aiokafka.errors import KafkaError
 
 from ringfence_client.consumer import GroupConsumer
+from ringfence_kafka.concurrency.broker_watch import BrokerWatch
+from ringfence_kafka.concurrency.timeouts import cancelled
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.waiting import cancelled
-from ringfence_kafka.watch import BrokerWatch
 
 log: Final = logging.getLogger("ringfence.consumer")
 

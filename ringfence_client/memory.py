@@ -7,7 +7,7 @@ three quarters of all, and many that are read from their beginning, one after th
 
 from typing import Any, Final, Protocol
 
-from ringfence_kafka.batch_parts import HEADER_BYTES
+from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 
 FETCHING_PART: Final = 4
 """This part of the memory is for what was fetched and not taken yet; the rest for what is kept."""

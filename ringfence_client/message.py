@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NoReturn
 
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import named
+from ringfence_kafka.protocol import wire_names
 
-_OWN_HEADERS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_PART})
+_OWN_HEADERS: Final = frozenset({wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_PART})
 _PART_NUMBER: Final = re.compile(rb"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 
 
@@ -160,8 +160,8 @@ class MessageFactory:
         headers = (
             [each for each in record.headers if each[0] not in _OWN_HEADERS] if own else list(record.headers)
         )
-        key = own.get(wire.HEADER_KEY, record.key)
-        source = own.get(wire.HEADER_SOURCE)
+        key = own.get(wire_names.HEADER_KEY, record.key)
+        source = own.get(wire_names.HEADER_SOURCE)
         return Message(
             self._address,
             record.key,
@@ -177,7 +177,7 @@ class MessageFactory:
             record.offset,
             attempt,
             fence,
-            _part_number(own.get(wire.HEADER_PART)) if own else None,
+            _part_number(own.get(wire_names.HEADER_PART)) if own else None,
             redriven,
         )  # fmt: skip
 

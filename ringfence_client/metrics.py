@@ -13,7 +13,7 @@ from ringfence_client.consumer import GroupConsumer
 from ringfence_client.foreign_members import foreign_metric
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.measuring import Measuring
-from ringfence_kafka.throttling import throttle_metric
+from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 
 _LABELS: Final = ("consumer_group", "address")
 _OUTCOMES: Final = ("finished", "failed", "released")

@@ -1,6 +1,6 @@
 """The consumers of one group must have one ``app.id``.
 
-Lease, fencing token and transactional ID of a partition go by it (:mod:`ringfence_kafka.wire`), and Kafka's group does not: two who share
+Lease, fencing token and transactional ID of a partition go by it (:mod:`ringfence_kafka.protocol.wire_names`), and Kafka's group does not: two who share
 partitions, and not leases, would run one message at once under one token. Members say their ``app.id`` as they join. Who comes looks at the
 members first, and whoever shares out gives nothing to those of another ``app.id``: that is for newcomers that looked at the same moment.
 """
@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from ringfence_client import terms
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
 
 APP_KEY: Final = "app.id of the consumer"

@@ -11,9 +11,9 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.memory import size
-from ringfence_kafka import insides
-from ringfence_kafka.access import client_options
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.auth.client_options import client_options
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import named
 
@@ -179,7 +179,7 @@ class ParkedReader:
     async def _disconnect(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await insides.end(consumer, STOP_LIMIT_S)
+            await internals.end(consumer, STOP_LIMIT_S)
 
     async def _is_there(self, tp: TopicPartition, offset: int) -> bool:
         """Whether the log, as its leader has it, holds this offset."""
@@ -203,7 +203,7 @@ class ParkedReader:
                 auto_offset_reset="none",
                 fetch_max_wait_ms=POLL_MS,
             )
-            insides.never_create(consumer)
+            internals.never_create(consumer)
             try:
                 await consumer.start()
             except BaseException:
@@ -237,7 +237,7 @@ class ParkedReader:
             # Else it would fetch on at once, and the next reading would wait for that fetch, up to the poll time.
             consumer.pause(tp)
             # The rest of a fetch, a megabyte, is of no use to the next reading. aiokafka would leave it to Python's collector.
-            insides.drop_fetched(consumer, insides.fetched(consumer))
+            internals.drop_fetched(consumer, internals.fetched(consumer))
         if not records:
             self._silent[tp] = asyncio.get_running_loop().time() + SILENT_S
         return None if records and records[0].offset > offset else records

@@ -14,12 +14,13 @@ from aiokafka.partitioner import murmur2
 
 from ringfence_client import progress_parts, record
 from ringfence_client.record import MissingPartsError, Progress, ProgressFormatError
-from ringfence_kafka import log_reader, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_ids import TopicIdentity
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.identities import TopicIdentity
-from ringfence_kafka.latest import LatestValues, Look
-from ringfence_kafka.producer import Builder, NewBuilder
+from ringfence_kafka.producer.transactional import Builder, NewBuilder
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.compacted_topic import LatestValues, Look
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -50,7 +51,7 @@ class ProgressTopic:
     """
 
     def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster) -> None:
-        self.name = wire.progress_topic(app_id)
+        self.name = wire_names.progress_topic(app_id)
         self._kafka = kafka
         self._cluster = cluster
         self._identity: TopicIdentity

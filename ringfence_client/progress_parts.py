@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ringfence_client.retries import Failures
-from ringfence_kafka import runs
-from ringfence_kafka.runs import Run
+from ringfence_kafka.protocol import offset_ranges
+from ringfence_kafka.protocol.offset_ranges import Run
 
 WHOLE_MAX: Final = 1_000
 """Entries of a record that is written whole. An entry is a run of finished offsets, or a message that the record names."""
@@ -222,7 +222,7 @@ def join(
     redriven: dict[int, int] = {}
     for each in sorted(documents, key=lambda document: int(document["begin"])):
         begin, since = int(each["begin"]), int(each["since"])
-        for start, stop in runs.decode(begin, base64.b64decode(each["finished"], validate=True)):
+        for start, stop in offset_ranges.decode(begin, base64.b64decode(each["finished"], validate=True)):
             if finished and finished[-1][1] >= start:
                 finished[-1] = finished[-1][0], stop
             elif stop > floor:
@@ -263,7 +263,7 @@ def _encode(
     document = {
         "begin": begin,
         "end": None if end == math.inf else end,
-        "finished": base64.b64encode(runs.encode(begin, part.finished)).decode(),
+        "finished": base64.b64encode(offset_ranges.encode(begin, part.finished)).decode(),
         "since": since,
         "messages": messages,
         "again": [each - begin for each in offsets if each in again],

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ringfence_client import progress_parts
 from ringfence_client.progress_parts import ByOffset, Change
 from ringfence_client.retries import Failures
-from ringfence_kafka import runs
+from ringfence_kafka.protocol import offset_ranges
 
 FORMAT: Final = 2
 """Of a record that is whole."""
@@ -71,7 +71,7 @@ class Progress:
     reserved: int = 0
     holder: str = ""
     web: str = ""
-    purged: Mapping[bytes, runs.Run] = field(default_factory=dict)
+    purged: Mapping[bytes, offset_ranges.Run] = field(default_factory=dict)
     state: str = RELEASED
     token: int = 0
     delivered: int = 0
@@ -157,7 +157,7 @@ def records(key: bytes, progress: Progress, change: Change) -> list[tuple[bytes,
 def _encoded(progress: Progress) -> dict[str, Any]:
     """What is known by offset, in a record that is whole."""
     document: dict[str, Any] = {
-        "finished": base64.b64encode(runs.encode(progress.next, progress.finished)).decode(),
+        "finished": base64.b64encode(offset_ranges.encode(progress.next, progress.finished)).decode(),
         "attempts": {str(offset): count for offset, count in progress.attempts.items()},
         "failures": {str(offset): each for offset, each in progress.failures.items()},
     }
@@ -260,7 +260,7 @@ def _progress(
 def _by_offset(following: int, document: dict[str, Any]) -> ByOffset:
     """What a whole record knows by offset."""
     return ByOffset(
-        finished=runs.decode(following, base64.b64decode(document["finished"], validate=True)),
+        finished=offset_ranges.decode(following, base64.b64decode(document["finished"], validate=True)),
         attempts={int(offset): int(count) for offset, count in document["attempts"].items()},
         failures={
             int(offset): Failures(int(count), int(since))

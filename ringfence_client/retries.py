@@ -3,7 +3,7 @@
 import random
 from typing import Final, NamedTuple
 
-from ringfence_kafka.waiting import back_off
+from ringfence_kafka.concurrency.timeouts import back_off
 
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 60.0

@@ -7,9 +7,9 @@ from aiokafka.errors import KafkaError
 
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import encode_key
-from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.errors import named
-from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.groups.committed_offsets import Committed
 
 log: Final = logging.getLogger("ringfence.consumer")
 

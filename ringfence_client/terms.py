@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 
 log: Final = logging.getLogger("ringfence.consumer")
 

@@ -6,8 +6,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ringfence_kafka.admin.topics import TopicDescription, alter, untold
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.topics import TopicDescription, alter, untold
 
 PROGRESS_BYTES_MAX: Final = 1_048_588
 """Kafka's own default of ``max.message.bytes``: a record of progress grows with what is finished out of order."""

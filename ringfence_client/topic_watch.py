@@ -12,10 +12,10 @@ from typing import Final
 
 from aiokafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
+from ringfence_kafka.concurrency.timeouts import set_within
 from ringfence_kafka.errors import named
-from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
-from ringfence_kafka.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
 

@@ -6,12 +6,12 @@ from typing import Final
 from ringfence_client import progress
 from ringfence_client.dead_letters import DeadLetterTopic
 from ringfence_client.topic_faults import letter_faults, progress_faults
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import ADDED_BYTES, BROKER_TIME, MESSAGE_BYTES_DEFAULT
+from ringfence_kafka.admin.topics import missing as absent
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, TopicError
-from ringfence_kafka.topics import ADDED_BYTES, BROKER_TIME, MESSAGE_BYTES_DEFAULT
-from ringfence_kafka.topics import missing as absent
+from ringfence_kafka.protocol import wire_names
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -28,7 +28,7 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
         MissingTopicError: the accepted topic is missing.
         TopicError: another cannot be made, or is not as it must be.
     """
-    letters, kept = wire.dead_letter_topic(address.name), wire.progress_topic(settings.app.id)
+    letters, kept = wire_names.dead_letter_topic(address.name), wire_names.progress_topic(settings.app.id)
     counts = await cluster.partition_counts([address.accepted_topic, letters, kept])
     if address.accepted_topic not in counts:
         raise MissingTopicError(absent("accepted topic", address.name, address.accepted_topic))

@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 DUPLICATE_ID_HEADER: Final = "_AMQ_DUPL_ID"
 """The header that addresses look for unless they are configured otherwise."""
@@ -43,7 +43,7 @@ def envelope(
     Send both under a key, and resend the same ones under the same key: the key says where the transaction is judged.
 
     Args:
-        parts: At least one, at most :data:`ringfence_kafka.wire.TRANSACTION_PARTS_MAX`.
+        parts: At least one, at most :data:`ringfence_kafka.protocol.wire_names.TRANSACTION_PARTS_MAX`.
         duplicate_id: ID of the whole transaction; one is enough. None or empty = only parts have IDs, in their headers. A
             transaction without any ID is accepted each time that it is sent.
         id_header: The header that the address looks for (``duplicate_id_headers``).
@@ -55,9 +55,9 @@ def envelope(
     listed = list(parts)
     if not listed:
         raise ValueError("no parts: a transaction has at least one")
-    if len(listed) > wire.TRANSACTION_PARTS_MAX:
+    if len(listed) > wire_names.TRANSACTION_PARTS_MAX:
         raise ValueError(
-            f"{len(listed):,} parts: at most {wire.TRANSACTION_PARTS_MAX:,}; make several transactions of them"
+            f"{len(listed):,} parts: at most {wire_names.TRANSACTION_PARTS_MAX:,}; make several transactions of them"
         )
     written = []
     for number, part in enumerate(listed, 1):
@@ -65,7 +65,7 @@ def envelope(
             written.append(_part(part))
         except (TypeError, ValueError) as error:
             raise type(error)(f"part {number}/{len(listed)}: {error}") from None
-    headers = [(wire.HEADER_TRANSACTION, wire.TRANSACTION_FORM)]
+    headers = [(wire_names.HEADER_TRANSACTION, wire_names.TRANSACTION_FORM)]
     if duplicate_id is not None:
         _check_name(id_header, "id_header")
         if identity := _bytes(duplicate_id, "duplicate_id"):
@@ -115,9 +115,9 @@ def _check_name(name: object, what: str) -> None:
     if not isinstance(name, str):
         raise TypeError(f"{what} is of type {type(name).__name__}: give a string")
     _bytes(name, what)
-    if name.startswith(wire.RESERVED_PREFIX):
+    if name.startswith(wire_names.RESERVED_PREFIX):
         raise ValueError(
-            f"the header {name!r} begins with {wire.RESERVED_PREFIX}, which is Ringfence's own: rename it"
+            f"the header {name!r} begins with {wire_names.RESERVED_PREFIX}, which is Ringfence's own: rename it"
         )
 
 

@@ -8,7 +8,7 @@ Offsets have gaps (control records, compaction, retention), so the watermark is 
 delivered offsets does not exist and counts as finished; that makes runs few. Kept are the delivered offsets that are not
 finished, in order: a delivery, a finish and the floor cost O(1), the runs what lists them.
 
-How the runs are written, :mod:`ringfence_kafka.runs` says.
+How the runs are written, :mod:`ringfence_kafka.protocol.offset_ranges` says.
 """
 
 import copy
@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
-from ringfence_kafka.runs import Run, check
+from ringfence_kafka.protocol.offset_ranges import Run, check
 
 
 class Watermark:

@@ -15,16 +15,16 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from ringfence_client import group_names, whose
 from ringfence_client.attempts import shown
 from ringfence_client.consumer import GroupConsumer
-from ringfence_client.guard import OPEN, Guard
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
-from ringfence_client.listening import server_socket
 from ringfence_client.measuring import Measuring
 from ringfence_client.metrics import ConsumerMetrics
-from ringfence_kafka import runs
+from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
 from ringfence_kafka.errors import PrerequisiteError, named
-from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.throttling import THROTTLED
+from ringfence_kafka.http.auth import OPEN, Guard
+from ringfence_kafka.http.sockets import server_socket
+from ringfence_kafka.protocol import offset_ranges
+from ringfence_kafka.readers.log_reader import LogStalledError
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -173,7 +173,7 @@ class _Pages:
             except OverflowError:
                 full += 1
         if redriven:
-            log.warning("%s: an operator redrives %s", held, runs.shown(redriven))
+            log.warning("%s: an operator redrives %s", held, offset_ranges.shown(redriven))
         return await self._written(held, {"redriven": redriven, "full": full})
 
     async def drop(self, request: web.Request) -> web.Response:
@@ -185,7 +185,7 @@ class _Pages:
         blocked = [offset for offset, _ in letters if offset in held.window.blocked]
         dropped = [each for each in blocked if self._consumer.dispatcher.drop_blocked(held, each)]
         if dropped:
-            log.warning("%s: an operator drops %s", held, runs.shown(dropped))
+            log.warning("%s: an operator drops %s", held, offset_ranges.shown(dropped))
         busy = [each for each in blocked if each not in dropped]
         return await self._written(held, {"dropped": dropped, "busy": busy})
 
@@ -265,7 +265,9 @@ class _Pages:
         acquired = next((each.acquired for each in held.window.groups() if each.group == group), 0)
         gone = sorted({*early, *set(before).difference(held.window.of(group))})
         if gone:
-            log.warning("%s: an operator drops %s, of group %s", held, runs.shown(gone), shown(group))
+            log.warning(
+                "%s: an operator drops %s, of group %s", held, offset_ranges.shown(gone), shown(group)
+            )
         return await self._written(held, {"dropped": dropped, "acquired": acquired, "offsets": gone})
 
     async def _named(self, held: HeldPartition, below: int) -> dict[int, bytes | None] | web.Response:
@@ -283,7 +285,7 @@ class _Pages:
             log.warning(
                 "%s: an operator sends %s to the dead letters, of group %s",
                 held,
-                runs.shown(chosen),
+                offset_ranges.shown(chosen),
                 shown(group),
             )
         deadline = asyncio.get_running_loop().time() + WRITE_LIMIT_S

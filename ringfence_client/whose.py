@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ringfence_client.held_partition import HeldPartition
-from ringfence_kafka import log_reader, runs
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.protocol import offset_ranges
+from ringfence_kafka.readers import log_reader
 
 APART_MAX: Final = 2_000
 """Messages that lie no further apart are read together."""
@@ -19,7 +20,7 @@ async def groups_of(
 
     Raises:
         KafkaError: they cannot be read.
-        LogStalledError: as :func:`ringfence_kafka.log_reader.read`.
+        LogStalledError: as :func:`ringfence_kafka.readers.log_reader.read`.
     """
     groups: dict[int, bytes | None] = {}
     those = frozenset(offsets)
@@ -27,7 +28,7 @@ async def groups_of(
     async def consume(records: Sequence[Any]) -> None:
         groups.update((each.offset, each.key) for each in records if each.offset in those)
 
-    for first, last in runs.near(offsets, APART_MAX):
+    for first, last in offset_ranges.near(offsets, APART_MAX):
         await log_reader.read(kafka, topic, partition, first, last + 1, consume)
     return groups
 

@@ -20,9 +20,9 @@ from ringfence_client.progress_parts import PartLayout
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
 from ringfence_kafka import clock
+from ringfence_kafka.concurrency.timeouts import back_off, set_within
 from ringfence_kafka.errors import named, require
-from ringfence_kafka.producer import Outgoing, TransactionalProducer, refusing_topics
-from ringfence_kafka.waiting import back_off, set_within
+from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer, refusing_topics
 
 log: Final = logging.getLogger("ringfence.consumer")
 

@@ -13,7 +13,7 @@ ring     ``01`` capacity:u32 slot:u32             version:u8 sequence:u64 partit
                                                   timestamp:i64 id (kind byte, bytes; see :func:`encode_id`,
                                                   :func:`foreign_id`)
 hops     ``03`` arrived:u32 source                version:u8 floor:u64 runs of offsets above it, as
-                                                  :mod:`ringfence_kafka.runs` writes them
+                                                  :mod:`ringfence_kafka.protocol.offset_ranges` writes them
 ======== ======================================== =====================================================
 
 The capacity is part of a ring record's key: after a change of size, slots of the old and of the new size
@@ -27,9 +27,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self
 
-from ringfence_kafka import hop, runs
-from ringfence_kafka.hop import Source
-from ringfence_kafka.runs import Run
+from ringfence_kafka.protocol import hop, offset_ranges
+from ringfence_kafka.protocol.hop import Source
+from ringfence_kafka.protocol.offset_ranges import Run
 
 FORMAT_VERSION: Final = 1
 FORMAT_BRIDGED: Final = 2
@@ -320,7 +320,7 @@ def hops_key(way: Way) -> bytes:
 
 def hops_value(floor: int, offsets: Sequence[int]) -> bytes:
     """Value of a hops record; the offsets in rising order, none below the floor."""
-    return _HOPS_VALUE.pack(FORMAT_VERSION, floor) + runs.encode_offsets(floor, offsets)
+    return _HOPS_VALUE.pack(FORMAT_VERSION, floor) + offset_ranges.encode_offsets(floor, offsets)
 
 
 def check_hops(key: bytes, value: bytes) -> None:
@@ -345,7 +345,7 @@ def decode_hops(key: bytes, value: bytes) -> tuple[Way, int, list[Run]]:
     try:
         _, arrived = _HOPS_KEY.unpack_from(key)
         _, floor = _HOPS_VALUE.unpack_from(value)
-        above = runs.decode(floor, value[_HOPS_VALUE.size :])
+        above = offset_ranges.decode(floor, value[_HOPS_VALUE.size :])
     except (struct.error, ValueError) as error:
         raise FormatError(f"hops record with key {key.hex()} is damaged: {error}") from error
     source = hop.decode_source(key[_HOPS_KEY.size :])

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
 import native
-from ringfence_kafka.slices import Steps
+from ringfence_kafka.concurrency.cooperative import Steps
 from tables import chunks, codec
 from tables.codec import Chunk, Meta
 from tables.ring import STEP

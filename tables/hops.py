@@ -17,8 +17,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
-from ringfence_kafka.hop import Source
-from ringfence_kafka.runs import Run
+from ringfence_kafka.protocol.hop import Source
+from ringfence_kafka.protocol.offset_ranges import Run
 from tables import codec
 from tables.codec import Way
 

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import native
-from ringfence_kafka.slices import Steps
+from ringfence_kafka.concurrency.cooperative import Steps
 from tables.ring import STEP, ResidentIndex
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
 import native
 from native.records import RawRecords
-from ringfence_kafka import fetched
-from ringfence_kafka.fetched import LargeBatch
-from ringfence_kafka.records import TolerantRecords
+from ringfence_kafka.aiokafka_patches import fetch_buffer
+from ringfence_kafka.aiokafka_patches.fetch_buffer import LargeBatch
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
 
 log: Final = logging.getLogger("ringfence.table")
 
@@ -56,7 +56,7 @@ class _Unread:
             return None
         if self.large is None:
             found = core.parse(
-                data, self.begin, self.end, self.aborted, True, fetched.decompress, RECORDS_AT_ONCE, BYTES_AT_ONCE
+                data, self.begin, self.end, self.aborted, True, fetch_buffer.decompress, RECORDS_AT_ONCE, BYTES_AT_ONCE
             )  # fmt: skip
             if found is None or found[3] < 0:
                 if found is not None:
@@ -81,7 +81,7 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
     Returns:
         None = nothing is there, or it is for aiokafka to read.
     """
-    there = None if native.core is None else fetched.readable(fetcher, tp)
+    there = None if native.core is None else fetch_buffer.readable(fetcher, tp)
     if native.core is None or there is None:
         return None
     result, parsed = there
@@ -99,12 +99,12 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
         if unread.end == unread.begin:
             parsed.raw = False
         else:  # aiokafka reads a fetch from its beginning: what is left comes again in one of its own
-            fetched.drop(fetcher, tp)
+            fetch_buffer.drop(fetcher, tp)
         return None
     # Nobody runs it to its end, which is where aiokafka breaks this cycle.
     parsed._records_iterator = None  # noqa: SLF001
     parsed.next_fetch_offset = unread.end
     result._update_position()  # noqa: SLF001
     if not unread.more:
-        fetched.drop(fetcher, tp)
+        fetch_buffer.drop(fetcher, tp)
     return RawRecords(core)

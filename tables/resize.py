@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from ringfence_kafka.slices import Steps
+from ringfence_kafka.concurrency.cooperative import Steps
 from tables import codec
 from tables.codec import Meta
 from tables.native_index import NativeIndex, empty_index, rebuilding_index

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, cast
 
 from native.records import RawRecords
+from ringfence_kafka.concurrency.cooperative import Steps
 from ringfence_kafka.errors import ForeignChangelogError
-from ringfence_kafka.slices import Steps
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
 from tables.gathering import Gathering

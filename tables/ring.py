@@ -20,8 +20,8 @@ from enum import IntEnum
 from itertools import islice, repeat
 from typing import Final, NamedTuple, Protocol, cast
 
+from ringfence_kafka.concurrency.cooperative import Steps, emptying
 from ringfence_kafka.errors import require
-from ringfence_kafka.slices import Steps, emptying
 
 STEP: Final = 1_000
 """IDs that are worked on at once where a million of them would hold up others."""

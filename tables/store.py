@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from rocksdict import AccessType, Rdict, WriteBatch
 
+from ringfence_kafka.concurrency.cooperative import Steps
 from ringfence_kafka.errors import PrerequisiteError
-from ringfence_kafka.slices import Steps
 from tables import chunks, codec, store_options
 from tables.chunks import ChunkKeys
 from tables.codec import Chunk, FormatError, Meta, Slot

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import native
-from ringfence_kafka import log_reader
+from ringfence_kafka.concurrency.cooperative import Slices, emptying
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import PrerequisiteError, require
-from ringfence_kafka.failpoints import reach
-from ringfence_kafka.log_reader import Readers
-from ringfence_kafka.slices import Slices, emptying
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import Readers
 from tables import chunks, codec, raw_log
 from tables.codec import Chunk, FormatError, Meta, Origin, Slot
 from tables.gathering import Gathering, IrregularError

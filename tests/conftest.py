@@ -9,7 +9,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka.transaction import feature, requests
+from ringfence_kafka.producer import transaction_v2_requests, transaction_version
 from tests.support import features, kafka
 
 
@@ -45,8 +45,8 @@ def bootstrap(broker: EmbeddedBroker) -> str:
 def transactions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How producers write their transactions, for tests that hold of both: each runs once with either that the cluster has."""
     if request.param == "on":
-        features.require(request.getfixturevalue("bootstrap"), requests.FEATURE)
-    monkeypatch.setenv(feature.VARIABLE, request.param)
+        features.require(request.getfixturevalue("bootstrap"), transaction_v2_requests.FEATURE)
+    monkeypatch.setenv(transaction_version.VARIABLE, request.param)
     return str(request.param)
 
 

@@ -24,12 +24,12 @@ from agents.bridge.upkeep import keep, measure
 from ringfence_client import terms
 from ringfence_client.assignor import is_ours
 from ringfence_client.topic_watch import TopicWatch
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
+from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, said
-from ringfence_kafka.group_offsets import Committed
-from ringfence_kafka.group_watch import GroupWatch
-from ringfence_kafka.identities import NO_TOPIC, TopicIdentity
-from ringfence_kafka.waiting import back_off, cancelled, set_within
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.groups.group_watch import GroupWatch
 
 log: Final = logging.getLogger("ringfence.bridge")
 

@@ -12,8 +12,8 @@ from agents.bridge.source import SourceConsumer
 from agents.bridge.state import COMMIT, BridgeState
 from agents.bridge.window import Place, Window
 from ringfence_kafka.errors import said
-from ringfence_kafka.failpoints import reach
-from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.process.failpoints import reach
 
 EVERY_S: Final = 1.0
 LIMIT_S: Final = 5.0

@@ -14,10 +14,10 @@ from agents.bridge.source import DRAIN_LIMIT_S, RESPONSE_BYTES_MAX, Read
 from agents.bridge.state import REFUSED, BridgeState
 from agents.bridge.window import CYCLE_RECORDS_MAX, CYCLES_MAX, Cycle, Place, Window
 from ringfence_kafka import clock
-from ringfence_kafka.access import REQUEST_TIMEOUT_MS
-from ringfence_kafka.failpoints import reach
-from ringfence_kafka.portion import Portion
-from ringfence_kafka.waiting import set_within
+from ringfence_kafka.aiokafka_patches.adaptive_fetch import Portion
+from ringfence_kafka.auth.client_options import REQUEST_TIMEOUT_MS
+from ringfence_kafka.concurrency.timeouts import set_within
+from ringfence_kafka.process.failpoints import reach
 
 log: Final = logging.getLogger("ringfence.bridge")
 

@@ -9,10 +9,10 @@ from confluent_kafka.admin import AdminClient
 
 from agents.bridge.plan import Plan
 from agents.bridge.targeting import look
-from ringfence_kafka import refusals
-from ringfence_kafka.access import refusal
+from ringfence_kafka.auth import access_errors
+from ringfence_kafka.auth.client_options import refusal
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
-from ringfence_kafka.security import confluent_options
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -75,7 +75,7 @@ def _source_faults(plan: Plan) -> list[str]:
         else:
             log.warning(
                 "bridge %s: source: %s: nothing is forwarded until it is back",
-                plan.name, refusals.nobody(plan.source, f" ({error.args[0].str()})"),
+                plan.name, access_errors.nobody(plan.source, f" ({error.args[0].str()})"),
             )  # fmt: skip
         return found
     if _lacks(described, "READ"):

@@ -11,10 +11,10 @@ from aiokafka.errors import KafkaError, UnknownMemberIdError
 from agents.bridge.maps import Adopt, Refuse, Run, Stand, Standing, decide, former
 from agents.bridge.note import AT_REST, NOT_BEGUN, Map, Note, decode, encode
 from agents.bridge.plan import Plan, Share
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, said
-from ringfence_kafka.group_offsets import Committed
-from ringfence_kafka.hop import as_printed
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.protocol.hop import as_printed
 
 log: Final = logging.getLogger("ringfence.bridge")
 

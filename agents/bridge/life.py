@@ -25,8 +25,8 @@ from aiokafka.errors import (
 
 from agents.bridge.load import Batch
 from ringfence_kafka.errors import said
-from ringfence_kafka.failpoints import reach
-from ringfence_kafka.idempotent import IdempotentProducer
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.producer.idempotent import IdempotentProducer
 
 
 class InvalidRecordError(BrokerResponseError):  # type: ignore[misc]

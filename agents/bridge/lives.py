@@ -18,9 +18,9 @@ from agents.bridge.source import Read
 from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
 from agents.bridge.stopping import StoppingError, unless
 from agents.bridge.targeting import look
+from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
 from ringfence_kafka.errors import RingfenceError, said
-from ringfence_kafka.idempotent import IdempotentProducer
-from ringfence_kafka.waiting import back_off, cancelled, set_within
+from ringfence_kafka.producer.idempotent import IdempotentProducer
 
 log: Final = logging.getLogger("ringfence.bridge")
 

@@ -13,11 +13,12 @@ from agents.bridge.translation import Header, Traced
 from agents.bridge.window import Cycle, Place
 from agents.home import Home
 from agents.verdict import Reader, is_envelope
-from ringfence_kafka import clock, wire
-from ringfence_kafka.hop import NO_IDS, OFFSET_MAX, Source, encode_at, encode_source
-from ringfence_kafka.producer import Builder, NewBuilder
-from ringfence_kafka.value_digest import stand_in_of
-from ringfence_kafka.wire import NO_TIMESTAMP
+from ringfence_kafka import clock
+from ringfence_kafka.producer.transactional import Builder, NewBuilder
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.hop import NO_IDS, OFFSET_MAX, Source, encode_at, encode_source
+from ringfence_kafka.protocol.value_digest import stand_in_of
+from ringfence_kafka.protocol.wire_names import NO_TIMESTAMP
 
 QUARANTINE_PARTITION: Final = 0
 
@@ -34,7 +35,7 @@ class Target:
     quarantine_bytes_max: int
     """Of the quarantine topic; 0 = there is none."""
     topics: frozenset[bytes] = frozenset()
-    """Those that a message which comes here is in, as far as this user may see them: by :func:`ringfence_kafka.passed.topic`."""
+    """Those that a message which comes here is in, as far as this user may see them: by :func:`ringfence_kafka.protocol.hop_trace.topic`."""
     settings: str = ""
     """All that was asked of both topics: what a topic has refused it may take when it is another one."""
 
@@ -161,7 +162,9 @@ class Loader:
         for each, group in zip(translated, self._groups(translated), strict=True):
             hop = encode_at(source, each.offset)
             partition = home[self._key(each, hop) if group is None else group]
-            headers = [*each.headers, (wire.HEADER_HOP, hop), *ours] if detection else list(each.headers)
+            headers = (
+                [*each.headers, (wire_names.HEADER_HOP, hop), *ours] if detection else list(each.headers)
+            )
             if first is not None and type(each) is not Traced:
                 headers.append(first)
             batch = open_batches.get(partition)
@@ -191,8 +194,12 @@ class Loader:
 
     def _ours(self, place: Place) -> list[Header]:
         """What stands behind the hop."""
-        confirmed: list[Header] = [(wire.HEADER_CONFIRMED, b"%d" % place.confirmed)]
-        return confirmed if self._ids_count else [*confirmed, (wire.HEADER_USER_IDS, wire.USER_IDS_IGNORED)]
+        confirmed: list[Header] = [(wire_names.HEADER_CONFIRMED, b"%d" % place.confirmed)]
+        return (
+            confirmed
+            if self._ids_count
+            else [*confirmed, (wire_names.HEADER_USER_IDS, wire_names.USER_IDS_IGNORED)]
+        )
 
     def _groups(self, translated: Sequence[Record]) -> list[bytes | None]:
         """As the target reads them: an envelope's is its key in any case."""
@@ -281,15 +288,15 @@ class Loader:
             why = self._refused.by_all[place, record.offset]
             raise RefusedError(record.offset, f"{refused} ({why}): let one of the two topics take it")
         ours = [
-            (wire.HEADER_REASON, reason.encode()),
-            (wire.HEADER_SOURCE, f"{where}/{record.offset}".encode()),
-            (wire.HEADER_BRIDGE_APP, self._plan.app_id.encode()),
+            (wire_names.HEADER_REASON, reason.encode()),
+            (wire_names.HEADER_SOURCE, f"{where}/{record.offset}".encode()),
+            (wire_names.HEADER_BRIDGE_APP, self._plan.app_id.encode()),
         ]
         whole = [*headers, *ours]
         forms: Sequence[tuple[bytes | None, bytes | None, list[Header]]] = (
             (record.key, record.value, whole),
             (record.key, stand_in_of(record.value or b""), whole),
-            (None, stand_in_of(record.value or b""), [*ours, (wire.HEADER_HOP, hop)]),
+            (None, stand_in_of(record.value or b""), [*ours, (wire_names.HEADER_HOP, hop)]),
         )
         for key, value, carried in forms:
             builder = self._new()

@@ -16,14 +16,14 @@ from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import LOST, REFUSED, UNREADABLE, BridgeState, PartitionState
 from agents.bridge.window import Window
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_ids import TopicIdentity
+from ringfence_kafka.concurrency.coalesce import StoppedError
+from ringfence_kafka.concurrency.timeouts import back_off
 from ringfence_kafka.errors import RingfenceError, said, unforeseen
-from ringfence_kafka.group_offsets import Committed
-from ringfence_kafka.group_watch import GroupWatch
-from ringfence_kafka.hop import as_printed
-from ringfence_kafka.identities import TopicIdentity
-from ringfence_kafka.together import StoppedError
-from ringfence_kafka.waiting import back_off
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.groups.group_watch import GroupWatch
+from ringfence_kafka.protocol.hop import as_printed
 
 log: Final = logging.getLogger("ringfence.bridge")
 

@@ -6,10 +6,10 @@ from typing import Any, Final, Literal
 
 from agents.bridge.translation import Translator
 from agents.lane_rules import rules_of
-from ringfence_kafka import wire
 from ringfence_kafka.config.bridges import WINDOW, BridgeSettings, ConnectionSettings, window_of
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol import wire_names
 
 AGAIN_FIRST_S: Final = 0.1
 AGAIN_MOST_S: Final = 5.0
@@ -84,7 +84,7 @@ class Plan:
     @property
     def quarantine_topic(self) -> str:
         """At the target, for what it refuses for good."""
-        return wire.bridge_quarantine_topic(self.name)
+        return wire_names.bridge_quarantine_topic(self.name)
 
 
 def plans(settings: Settings, names: Sequence[str] = ()) -> list[Plan]:
@@ -117,7 +117,7 @@ def _of_bridge(settings: Settings, bridge: BridgeSettings) -> Plan:
     address = settings.target(bridge.target_address)
     return Plan(
         name=bridge.name,
-        group=wire.bridge_group(settings.app.id, bridge.name),
+        group=wire_names.bridge_group(settings.app.id, bridge.name),
         source=bridge.source or settings.kafka,
         source_topic=bridge.source_topic,
         target=bridge.target or settings.kafka,
@@ -145,7 +145,7 @@ def _of_connection(settings: Settings, connection: ConnectionSettings) -> list[P
             found.append(
                 Plan(
                     name=bridge,
-                    group=wire.bridge_group(settings.app.id, bridge),
+                    group=wire_names.bridge_group(settings.app.id, bridge),
                     source=connection.member(connection.this).kafka() or settings.kafka,
                     source_topic=here.accepted_topic,
                     target=connection.member(member).kafka() or settings.kafka,
@@ -174,7 +174,9 @@ def _share(
     settings: Settings, connection: ConnectionSettings, members: tuple[str, ...], member: str, address: str
 ) -> Share:
     mark = "\0"
-    before, after = wire.bridge_group(settings.app.id, connection.bridge_name(mark, address)).split(mark)
+    before, after = wire_names.bridge_group(settings.app.id, connection.bridge_name(mark, address)).split(
+        mark
+    )
     return Share(connection.name, members, member, before, after)
 
 

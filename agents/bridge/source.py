@@ -21,12 +21,12 @@ from agents.bridge.plan import Plan
 from agents.bridge.window import in_turn
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_client.terms import Terms
-from ringfence_kafka import insides
-from ringfence_kafka.access import client_options
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches.adaptive_fetch import FetchPortion
+from ringfence_kafka.aiokafka_patches.metadata_refresh import on_doubt
+from ringfence_kafka.auth.client_options import client_options
 from ringfence_kafka.broker_limits import BRIDGE_SESSION_TIMEOUT_MS
-from ringfence_kafka.doubt import on_doubt
 from ringfence_kafka.errors import said
-from ringfence_kafka.portion import FetchPortion
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -108,7 +108,7 @@ class SourceConsumer:
             ],
         )
         self.portion: Final = FetchPortion(self._consumer)
-        insides.never_create(self._consumer)
+        internals.never_create(self._consumer)
         on_doubt(self._consumer, doubt)
         self._revoked, self._assigned = revoked, assigned
 
@@ -118,17 +118,17 @@ class SourceConsumer:
         Raises:
             KafkaError: nobody answers, or it is refused.
         """
-        insides.subscribe(self._consumer, self._topic, self._revoke, self._give)
+        internals.subscribe(self._consumer, self._topic, self._revoke, self._give)
         await self._consumer.start()
 
     @property
     def member_id(self) -> str:
         """The ID that the group gave this process; empty = it is not a member now."""
-        return insides.member_id(self._consumer)
+        return internals.member_id(self._consumer)
 
     async def stop(self) -> None:
         """Leave the group and disconnect. Never raises."""
-        await insides.end(self._consumer, LEAVE_LIMIT_S)
+        await internals.end(self._consumer, LEAVE_LIMIT_S)
 
     async def _revoke(self, _: list[TopicPartition]) -> None:
         """It takes all."""
@@ -136,13 +136,13 @@ class SourceConsumer:
             await self._revoked()
 
     def _give(self, tps: list[TopicPartition]) -> None:
-        insides.keep_offsets(self._consumer)  # its coordinator does not exist before the first assignment
+        internals.keep_offsets(self._consumer)  # its coordinator does not exist before the first assignment
         self._consumer.pause(*tps)
         for tp in tps:
             self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself
         self._resting.clear()
         # Of two that say they had it the later one did; no generation is 0, which would be taken for "not held yet".
-        self._had = {tp.partition: max(1, insides.generation(self._consumer)) for tp in tps}
+        self._had = {tp.partition: max(1, internals.generation(self._consumer)) for tp in tps}
         self._assigned([tp.partition for tp in tps])
 
     def pause(self, partition: int) -> None:
@@ -161,7 +161,7 @@ class SourceConsumer:
 
     def _seek(self, tp: TopicPartition, offset: int) -> None:
         """What was fetched before is dropped; aiokafka itself would keep an error, which is of another offset."""
-        insides.drop_fetched(self._consumer, [tp])
+        internals.drop_fetched(self._consumer, [tp])
         self._consumer.seek(tp, offset)
 
     def keep(self) -> None:
@@ -170,9 +170,9 @@ class SourceConsumer:
         Raises:
             KafkaError: what was in the way of the membership; it is tried again.
         """
-        insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
-        insides.keep_member(self._consumer)
-        insides.keep_asking(self._consumer)
+        internals.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+        internals.keep_member(self._consumer)
+        internals.keep_asking(self._consumer)
 
     async def read(self, partitions: Mapping[int, int], share: int, records_max: int, limit_s: float) -> Read:
         """What has come of these partitions; waits for some for so long.
@@ -188,7 +188,7 @@ class SourceConsumer:
         """
         found = await self._take(partitions, share, records_max)
         if not (found.records or found.reached or found.lost or found.unreadable):
-            await insides.await_fetched(self._consumer, limit_s)
+            await internals.await_fetched(self._consumer, limit_s)
             found = await self._take(partitions, share, records_max)
         return found
 
@@ -201,12 +201,12 @@ class SourceConsumer:
             tp = TopicPartition(self._topic, number)
             if (
                 not left
-                or insides.position(self._consumer, tp) is None
+                or internals.position(self._consumer, tp) is None
                 or self._resting.get(number, 0.0) > now
             ):
                 continue
             try:
-                records, malformed = await insides.take_fetched(self._consumer, tp, min(left, share))
+                records, malformed = await internals.take_fetched(self._consumer, tp, min(left, share))
             except OffsetOutOfRangeError as error:
                 found.lost[number] = error.args[0].get(tp, begun)
                 continue
@@ -215,7 +215,7 @@ class SourceConsumer:
                 self._seek(tp, begun)
                 found.unreadable[number] = said(error)
                 continue
-            after = insides.position(self._consumer, tp)
+            after = internals.position(self._consumer, tp)
             if after is not None and after > begun:  # markers alone move it before anything is taken
                 found.reached[number] = after
             if records:

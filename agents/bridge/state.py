@@ -9,8 +9,8 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from agents.bridge.note import Note
+from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.errors import RingfenceError, said, unforeseen
-from ringfence_kafka.together import StoppedError
 
 log: Final = logging.getLogger("ringfence.bridge")
 

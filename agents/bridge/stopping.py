@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from ringfence_kafka.waiting import cancelled
+from ringfence_kafka.concurrency.timeouts import cancelled
 
 T = TypeVar("T")
 

@@ -10,14 +10,15 @@ from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExists
 
 from agents.bridge.load import Target
 from agents.bridge.plan import Plan
-from ringfence_kafka import insides, passed
-from ringfence_kafka.access import client_options, refusal
-from ringfence_kafka.describe import appeared, describe
+from ringfence_kafka.admin.topic_descriptions import appeared, describe
+from ringfence_kafka.admin.topic_ids import Identities, IdentityQuestions, TopicIdentity
+from ringfence_kafka.admin.topics import OUTPUT_CONFIG, TopicDescription, untold
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.auth.access_errors import nobody
+from ringfence_kafka.auth.client_options import client_options, refusal
 from ringfence_kafka.errors import PrerequisiteError, TopicError, said
-from ringfence_kafka.hop import NO_IDS, as_printed
-from ringfence_kafka.identities import Identities, IdentityQuestions, TopicIdentity
-from ringfence_kafka.refusals import nobody
-from ringfence_kafka.topics import OUTPUT_CONFIG, TopicDescription, untold
+from ringfence_kafka.protocol import hop_trace
+from ringfence_kafka.protocol.hop import NO_IDS, as_printed
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -47,7 +48,7 @@ async def look(plan: Plan) -> Target:
 
 async def _look(plan: Plan) -> Target:
     admin = AIOKafkaAdminClient(**client_options(plan.target))
-    insides.never_create(admin)
+    internals.never_create(admin)
     try:
         await admin.start()
         topic, quarantine = plan.target_topic, plan.quarantine_topic
@@ -93,7 +94,7 @@ async def _topics(admin: AIOKafkaAdminClient, plan: Plan) -> frozenset[bytes]:
     except (KafkaConnectionError, TimeoutError) as error:
         log.debug("bridge %s: the IDs of its target's topics are not told: %r", plan.name, error)
     found = {as_printed(each.topic_id) for each in answers.values() if isinstance(each, TopicIdentity)}
-    return frozenset(map(passed.topic, found - NO_IDS))
+    return frozenset(map(hop_trace.topic, found - NO_IDS))
 
 
 async def _create(

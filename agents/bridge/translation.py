@@ -9,27 +9,27 @@ from typing import Final, NamedTuple
 
 from agents.batch import Record
 from agents.bridge.returning import Passing
-from ringfence_kafka import wire
-from ringfence_kafka.passed import entries, reached
-from ringfence_kafka.passed import members as members_of
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.hop_trace import entries, reached
+from ringfence_kafka.protocol.hop_trace import members as members_of
 
 Header = tuple[str, bytes | None]
 
 _GOES: Final = frozenset(
     {
-        wire.HEADER_SOURCE,
-        wire.HEADER_KEY,
-        wire.HEADER_HOP,
-        wire.HEADER_CONFIRMED,
-        wire.HEADER_USER_IDS,
-        wire.HEADER_HOPS,
-        wire.HEADER_BRIDGE_APP,
-        wire.HEADER_REDRIVEN,
+        wire_names.HEADER_SOURCE,
+        wire_names.HEADER_KEY,
+        wire_names.HEADER_HOP,
+        wire_names.HEADER_CONFIRMED,
+        wire_names.HEADER_USER_IDS,
+        wire_names.HEADER_HOPS,
+        wire_names.HEADER_BRIDGE_APP,
+        wire_names.HEADER_REDRIVEN,
     }
 )
-_RESERVED: Final = wire.RESERVED_PREFIX
+_RESERVED: Final = wire_names.RESERVED_PREFIX
 _RESERVED_LENGTH: Final = len(_RESERVED)
-_GOES_OF_ACCEPTED: Final = _GOES | {wire.HEADER_PART}
+_GOES_OF_ACCEPTED: Final = _GOES | {wire_names.HEADER_PART}
 
 
 class Forwarded(NamedTuple):
@@ -111,7 +111,7 @@ class Translator:
             else:
                 found.append(record)
                 continue
-            if name == wire.HEADER_SOURCE and at == len(headers):
+            if name == wire_names.HEADER_SOURCE and at == len(headers):
                 found.append(
                     Forwarded(record.offset, record.key, record.value, headers[:-1], record.timestamp)
                 )
@@ -137,22 +137,22 @@ class Translator:
         key, kept = record.key, []
         ours: dict[str, bytes | None] = {}
         for header in record.headers:
-            if header[0].startswith(wire.RESERVED_PREFIX):
+            if header[0].startswith(wire_names.RESERVED_PREFIX):
                 ours[header[0]] = header[1]
             elif header[0] not in self._replaced:
                 kept.append(header)
-        accepted = wire.HEADER_SOURCE in ours
+        accepted = wire_names.HEADER_SOURCE in ours
         if ours:
             if accepted:
-                key = ours.get(wire.HEADER_KEY, key)
+                key = ours.get(wire_names.HEADER_KEY, key)
             goes = _GOES_OF_ACCEPTED if accepted else _GOES
             kept += [each for each in ours.items() if each[0] not in goes]
         kept += self._added
         # Without one of these nobody but a client can have written it.
-        passed = ours.get(wire.HEADER_HOPS) if accepted or wire.HEADER_HOP in ours else None
+        passed = ours.get(wire_names.HEADER_HOPS) if accepted or wire_names.HEADER_HOP in ours else None
         hops = self._beyond(passed, record.offset, passing)
         if hops is not None:
-            kept.append((wire.HEADER_HOPS, hops))
+            kept.append((wire_names.HEADER_HOPS, hops))
         elif self._this or passed is not None:
             return None
         made = Forwarded if hops is None or passing is None else Traced

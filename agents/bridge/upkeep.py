@@ -10,10 +10,10 @@ from agents.bridge.source import SourceConsumer
 from agents.bridge.state import MEMBERSHIP, BridgeState
 from agents.bridge.window import Window
 from ringfence_client.topic_watch import TopicWatch
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.errors import said
-from ringfence_kafka.group_watch import GroupWatch
-from ringfence_kafka.together import StoppedError
+from ringfence_kafka.groups.group_watch import GroupWatch
 
 log: Final = logging.getLogger("ringfence.bridge")
 

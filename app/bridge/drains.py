@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError
 
 from agents.bridge.note import decode
 from agents.bridge.plan import Plan
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, TopicError, said
 
 log: Final = logging.getLogger("ringfence.bridge")

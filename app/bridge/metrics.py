@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from agents.bridge.bridge import Bridge
 from ringfence_client.foreign_members import foreign_metric
-from ringfence_kafka.throttling import throttle_metric
+from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 
 _LABELS: Final = ("bridge", "partition")
 _COUNTERS: Final = {

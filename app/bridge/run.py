@@ -15,12 +15,13 @@ from agents.bridge.plan import Plan, plans
 from agents.bridge.stopping import StoppingError, unless
 from app.bridge import drains, web
 from app.bridge.connections import permitted
-from ringfence_client.guard import Guard, guard_of
 from ringfence_client.web import advertised, listen
-from ringfence_kafka import collector, failpoints, insides, logs, records, signals
+from ringfence_kafka.aiokafka_patches import internals, lenient_records
+from ringfence_kafka.concurrency.timeouts import set_within
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
-from ringfence_kafka.waiting import set_within
+from ringfence_kafka.http.auth import Guard, guard_of
+from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -36,10 +37,10 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
     Raises:
         RingfenceError: it cannot start; the text names the fault and the way out.
     """
-    logs.configure()
+    log_setup.configure()
     failpoints.install_from_environment()
-    insides.create_no_topics()
-    records.install()
+    internals.create_no_topics()
+    lenient_records.install()
     found = plans(settings, names)
     guard = guard_of(settings.app)
     listener = None if web_port == 0 else listen(settings.app.web_host, web_port)
@@ -48,7 +49,7 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
     with contextlib.ExitStack() as stack:
         if listener is not None:
             stack.callback(listener.close)
-        collector.collect_rarely()
+        gc_settings.collect_rarely()
         asyncio.run(_run(found, listener, guard, url, drain=drain))
     log.info("stopped")
     return 0

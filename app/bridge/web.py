@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from agents.bridge.bridge import Bridge
 from app.bridge.metrics import BridgeMetrics
-from ringfence_client.guard import OPEN, Guard
+from ringfence_kafka.http.auth import OPEN, Guard
 
 
 @asynccontextmanager

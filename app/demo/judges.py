@@ -10,7 +10,7 @@ from typing import Final
 from app.demo.stage import CHECK_LIMIT_S, Stage
 from app.demo.traffic import ADDRESSES
 from app.demo.watch import Positions
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 RECONCILE_LIMIT_S: Final = 600.0
 """The first time it fetches Spark's Kafka connector."""
@@ -35,7 +35,7 @@ class Judges:
         """
         arguments = ["app.check", "--bootstrap", self.bootstrap, "--seconds", f"{seconds:.1f}"]
         for each in ADDRESSES:
-            arguments += ["--topics", f"{each}={wire.accepted_topic(each)}"]
+            arguments += ["--topics", f"{each}={wire_names.accepted_topic(each)}"]
         if killed is not None:
             kept = self.stage.directory / "killed.json"
             kept.write_text(json.dumps(killed), "utf-8")

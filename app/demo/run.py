@@ -14,8 +14,8 @@ from app.demo.traffic import ADDRESSES, PLAIN, Plan
 from app.demo.watch import Positions, Watch
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka import wire
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.protocol import wire_names
 
 MESSAGES: Final = 100_000
 SEED: Final = 1
@@ -120,7 +120,9 @@ class Demo:
     def _traffic(self) -> float:
         """Send everything, kill the worker on the way, wait until all is consumed; returns the seconds it took."""
         bootstrap = self._broker.bootstrap_servers
-        watch = Watch(bootstrap, APP_ID, {each: wire.accepted_topic(each) for each in ADDRESSES}, PARTITIONS)
+        watch = Watch(
+            bootstrap, APP_ID, {each: wire_names.accepted_topic(each) for each in ADDRESSES}, PARTITIONS
+        )
         self._stack.callback(watch.close)
         publisher = Publisher(bootstrap, self._plan)
         self._stack.callback(publisher.stop)

@@ -7,8 +7,8 @@ import click
 
 from app.embedded import classes, jars
 from app.embedded.broker import EmbeddedBroker
-from conf import java
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.process import java
 
 
 def archive_classes(version: str) -> None:

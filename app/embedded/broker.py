@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from app.embedded import broker_log, child, classes, data_folder, jars, ports, server_files
-from conf import java
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.process import java
 
 HOST: Final = "127.0.0.1"
 

@@ -19,8 +19,8 @@ from typing import Final
 import click
 
 from app.embedded import digests
-from conf import java
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.process import java
 
 KAFKA_VERSION: Final = "4.1.0"
 """The version that runs where nobody chooses another one."""

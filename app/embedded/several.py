@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient
 
 from app.embedded import child, classes, data_folder, jars, ports, server_files
 from app.embedded.broker import HOST
-from conf import java
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.process import java
 
 COUNT: Final = 3
 LIMIT_S: Final = 90.0

@@ -15,10 +15,10 @@ from app.repair.refused import Place, Refused
 from app.repair.result import Result
 from app.repair.scanning import Act, Wanted
 from app.repair.selection import Selection
-from ringfence_kafka import wire
+from ringfence_kafka.admin.topics import missing
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, TopicError
-from ringfence_kafka.topics import missing
+from ringfence_kafka.protocol import wire_names
 
 WHAT: Final = "dead letters"
 
@@ -34,25 +34,29 @@ def list_(settings: Settings, name: str, selection: Selection, *, all_: bool, as
     wanted = Wanted(selection, _group_of, settled_too=all_)
 
     async def read() -> tuple[list[tuple[Refused, bool]], dict[Place, bool | None]]:
-        async with verbs.opened(settings.kafka, settings.app.id, wire.dead_letter_topic(name)) as opened:
+        async with verbs.opened(
+            settings.kafka, settings.app.id, wire_names.dead_letter_topic(name)
+        ) as opened:
             rows = await verbs.listed(opened, wanted)
             return rows, await _waiting(settings, address, rows)
 
     rows, waits = asyncio.run(read())
-    return verbs.show_rows(wire.dead_letter_topic(name), rows, wanted, WHAT, as_json=as_json, waits=waits)
+    return verbs.show_rows(
+        wire_names.dead_letter_topic(name), rows, wanted, WHAT, as_json=as_json, waits=waits
+    )
 
 
 def show(settings: Settings, name: str, at: tuple[int, int], *, as_json: bool) -> int:
     """Print all of one record. Returns 1 if it is not there. Raises as :func:`list_` does."""
     wanted = Wanted(Selection(at=[at]), _group_of, settled_too=True)
-    topic = wire.dead_letter_topic(settings.configured(name).name)
+    topic = wire_names.dead_letter_topic(settings.configured(name).name)
 
     async def read() -> list[tuple[Refused, bool]]:
         async with verbs.opened(settings.kafka, settings.app.id, topic) as opened:
             return await verbs.listed(opened, wanted, whole=True)
 
     rows = asyncio.run(read())
-    return verbs.show_one(wire.dead_letter_topic(name), at, rows, _group_of, as_json=as_json)
+    return verbs.show_one(wire_names.dead_letter_topic(name), at, rows, _group_of, as_json=as_json)
 
 
 async def _waiting(
@@ -128,7 +132,7 @@ async def _redrive(
     most: int,
     force: bool,
 ) -> int:
-    topic = wire.dead_letter_topic(address.name)
+    topic = wire_names.dead_letter_topic(address.name)
     writes = None if dry_run else address.replication_factor
     async with verbs.opened(settings.kafka, settings.app.id, topic, writes=writes) as opened:
         if opened.partitions:
@@ -155,7 +159,7 @@ def drop(settings: Settings, name: str, selection: Selection, *, dry_run: bool, 
     """
     address = settings.configured(name)
     wanted = Wanted(selection, _group_of)
-    topic = wire.dead_letter_topic(name)
+    topic = wire_names.dead_letter_topic(name)
 
     async def run() -> Result:
         writes = None if dry_run else address.replication_factor

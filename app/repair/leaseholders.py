@@ -9,9 +9,9 @@ from ringfence_client import dropping
 from ringfence_client.lease import LostError
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
-from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.tenure import NotOwnerError
+from ringfence_kafka.ownership.partition_state import NotOwnerError
 
 
 class Told(NamedTuple):

@@ -11,9 +11,10 @@ from app.repair.result import Result
 from app.repair.settled import RepairError, SettledPartition
 from ringfence_client.whose import APART_MAX
 from ringfence_client.window import Window
-from ringfence_kafka import log_reader, runs, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings
+from ringfence_kafka.protocol import offset_ranges, wire_names
+from ringfence_kafka.readers import log_reader
 
 
 class LetterRedrive:
@@ -129,7 +130,7 @@ class LetterRedrive:
                     (Place(topic, number, each.offset), each) for each in records if each.offset in wanted
                 )
 
-            for first, last in runs.near(sorted(wanted), APART_MAX):
+            for first, last in offset_ranges.near(sorted(wanted), APART_MAX):
                 await log_reader.read(self._kafka, topic, number, first, last + 1, consume)
         return found
 
@@ -165,7 +166,7 @@ def _difference(letter: Refused, message: Any | None) -> str:
     if message is None:
         return "its message is gone from the accepted topic: publish it anew, or drop it"
     headers = dict(message.headers)
-    source = (headers.get(wire.HEADER_SOURCE) or b"").decode(errors="backslashreplace")
+    source = (headers.get(wire_names.HEADER_SOURCE) or b"").decode(errors="backslashreplace")
     bare = letter.digest is not None and not letter.source
     same_value = letter.value == message.value or (
         letter.digest is not None and letter.digest.of(message.value)

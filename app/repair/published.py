@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from app.repair.refused import Header, Refused
-from ringfence_kafka.producer import Builder, Outgoing
+from ringfence_kafka.producer.transactional import Builder, Outgoing
 
 
 class Published(NamedTuple):

@@ -16,16 +16,17 @@ from app.repair.refused import Place, Refused, place_of
 from app.repair.result import Result
 from app.repair.room import Room
 from app.repair.settled import SettledPartition
-from ringfence_kafka import log_reader, passed, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.producer import Builder, NewBuilder, empty_batch
+from ringfence_kafka.producer.transactional import Builder, NewBuilder, empty_batch
+from ringfence_kafka.protocol import hop_trace, wire_names
+from ringfence_kafka.readers import log_reader
 
 _GOES: Final = frozenset(
     {
-        wire.HEADER_REASON, wire.HEADER_SOURCE, wire.HEADER_REDRIVEN, wire.HEADER_HOPS,
-        wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_BRIDGE_APP,
+        wire_names.HEADER_REASON, wire_names.HEADER_SOURCE, wire_names.HEADER_REDRIVEN, wire_names.HEADER_HOPS,
+        wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS, wire_names.HEADER_BRIDGE_APP,
     }
 )  # fmt: skip
 _NOT_UTF_8: Final = "is not UTF-8"
@@ -109,7 +110,7 @@ class Publisher:
             return (
                 "its header names are not here as they came: have it sent again by its producer, or --force"
             )
-        if passed.members(passed.entries(dict(refused.headers).get(wire.HEADER_HOPS))):
+        if hop_trace.members(hop_trace.entries(dict(refused.headers).get(wire_names.HEADER_HOPS))):
             return (
                 "it came over a cluster connection, and without its hop would be forwarded back: have it sent again where it came "
                 "from, or --force"
@@ -119,7 +120,7 @@ class Publisher:
     def published(self, refused: Refused) -> Published:
         """Key, value and headers as they were."""
         headers = [each for each in refused.headers if each[0] not in _GOES]
-        headers.append((wire.HEADER_REDRIVEN, b"%d" % (refused.redriven + 1)))
+        headers.append((wire_names.HEADER_REDRIVEN, b"%d" % (refused.redriven + 1)))
         return Published(self._partition(refused), refused.key, refused.value, headers)
 
     def _partition(self, refused: Refused) -> int:
@@ -245,7 +246,7 @@ class Redrive:
     def _hop(self, refused: Refused) -> bytes | None:
         if not self._quarantine.bridged and not crossing.readable(as_read(refused)):
             return None  # of two that no bridge has written nothing says that they are the same
-        return dict(refused.headers).get(wire.HEADER_HOP)
+        return dict(refused.headers).get(wire_names.HEADER_HOP)
 
     async def whole(self, refused: Refused) -> Refused:
         """As it came: what did not fit here is taken from the input, if it is still there and the same."""

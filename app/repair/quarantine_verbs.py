@@ -15,10 +15,10 @@ from app.repair.result import Result
 from app.repair.room import Input, Room, outputs
 from app.repair.scanning import Act, Wanted
 from app.repair.selection import Selection
+from ringfence_kafka.admin.topics import TopicDescription, missing, untold
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError
-from ringfence_kafka.printing import printable
-from ringfence_kafka.topics import TopicDescription, missing, untold
+from ringfence_kafka.escaping import printable
 
 WHAT = "quarantined records"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 Header = tuple[str, bytes | None]
 
@@ -80,12 +80,12 @@ def read(topic: str, record: Any) -> Refused:
         value=record.value,
         headers=tuple(record.headers),
         timestamp=record.timestamp,
-        reason=_text(known.get(wire.HEADER_REASON)),
-        source=_text(known.get(wire.HEADER_SOURCE)),
-        redriven=_number(known.get(wire.HEADER_REDRIVEN)) or 0,
-        app_id=_text(known.get(wire.HEADER_BRIDGE_APP)),
-        consumer_group=_text(known.get(wire.HEADER_CONSUMER_GROUP)),
-        attempts=_number(known.get(wire.HEADER_ATTEMPTS)) or 0,
+        reason=_text(known.get(wire_names.HEADER_REASON)),
+        source=_text(known.get(wire_names.HEADER_SOURCE)),
+        redriven=_number(known.get(wire_names.HEADER_REDRIVEN)) or 0,
+        app_id=_text(known.get(wire_names.HEADER_BRIDGE_APP)),
+        consumer_group=_text(known.get(wire_names.HEADER_CONSUMER_GROUP)),
+        attempts=_number(known.get(wire_names.HEADER_ATTEMPTS)) or 0,
         accepted=_accepted(known),
         digest=_digest(record.value),
     )
@@ -101,9 +101,9 @@ def place_of(text: str) -> Place | None:
 
 
 def _accepted(headers: dict[str, bytes | None]) -> Place | None:
-    topic = _text(headers.get(wire.DEAD_LETTER_TOPIC))
-    partition = _number(headers.get(wire.DEAD_LETTER_PARTITION))
-    offset = _number(headers.get(wire.DEAD_LETTER_OFFSET))
+    topic = _text(headers.get(wire_names.DEAD_LETTER_TOPIC))
+    partition = _number(headers.get(wire_names.DEAD_LETTER_PARTITION))
+    offset = _number(headers.get(wire_names.DEAD_LETTER_OFFSET))
     if not topic or partition is None or offset is None:
         return None
     return Place(topic, partition, offset)

@@ -14,10 +14,10 @@ from agents.path import Outcome
 from agents.unit import Unit, Units
 from agents.verdict import Reader, is_envelope
 from app.repair.published import Published, as_read_again
-from ringfence_kafka import wire
+from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.producer import empty_batch
-from ringfence_kafka.topics import TopicDescription
+from ringfence_kafka.producer.transactional import empty_batch
+from ringfence_kafka.protocol import wire_names
 from tables.ring import Checked, Verdict
 
 _ANYTHING: Final = 2**31 - 1
@@ -66,7 +66,7 @@ class Room:
         }
         counts = dict.fromkeys(names, 1) | {name: each.partitions for name, each in config.items()}
         self._emitter = Emitter(
-            address, wire.forward_topic(app_id, address.name), Outputs(counts, sizes, {}), others
+            address, wire_names.forward_topic(app_id, address.name), Outputs(counts, sizes, {}), others
         )
         self._input = published_to
         self._bridged = bridged
@@ -77,7 +77,7 @@ class Room:
     def refusal(self, published: Published) -> str:
         """Why it is not published; empty = it is."""
         record = as_read_again(published, self._input.end, round(time.time() * 1000))
-        source = wire.source(self._input.topic, published.partition) + b"%d" % record.offset
+        source = wire_names.source(self._input.topic, published.partition) + b"%d" % record.offset
         units: dict[int, Unit] = {}
         (own_id,), _, _ = self._reader.ids([record])
         (group,) = self._reader.groups([record])
@@ -122,5 +122,5 @@ def outputs(
     return [
         address.accepted_topic,
         *(each.accepted_topic for each in others),
-        wire.forward_topic(app_id, address.name),
+        wire_names.forward_topic(app_id, address.name),
     ]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from app.repair.refused import Refused, read
 from app.repair.selection import Passed, Selection
 from app.repair.settled import SettledPartition, SettledTopic
-from ringfence_kafka import log_reader
+from ringfence_kafka.readers import log_reader
 
 
 @dataclass(frozen=True, slots=True)

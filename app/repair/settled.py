@@ -16,17 +16,17 @@ from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic, r
 from ringfence_client.progress_parts import PartLayout
 from ringfence_client.record import Progress
 from ringfence_client.watermark import Watermark
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError, named
-from ringfence_kafka.producer import (
+from ringfence_kafka.producer.transactional import (
     BATCH_BYTES_MAX,
     Builder,
     FencedError,
     Outgoing,
     TransactionalProducer,
 )
+from ringfence_kafka.protocol import wire_names
 
 LIMIT_S: Final = 30.0
 """For a fence, and for a transaction."""
@@ -42,7 +42,7 @@ class SettledTopic:
     """One quarantine or dead-letter topic, and the progress topic beside it."""
 
     def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster, topic: str) -> None:
-        """``cluster``: where the topic is, connected, as :func:`ringfence_kafka.wire.repair_group`."""
+        """``cluster``: where the topic is, connected, as :func:`ringfence_kafka.protocol.wire_names.repair_group`."""
         self.kafka = kafka
         self.app_id = app_id
         self.cluster = cluster
@@ -63,7 +63,7 @@ class SettledTopic:
             TopicError: it cannot be made.
             KafkaError: the cluster does not answer.
         """
-        kept = wire.progress_topic(self.app_id)
+        kept = wire_names.progress_topic(self.app_id)
         counts = await self.cluster.partition_counts([self.topic, kept])
         if self.topic not in counts:
             return 0
@@ -93,7 +93,7 @@ class SettledPartition:
     def __init__(self, topic: SettledTopic, number: int) -> None:
         self._topic = topic
         self.number = number
-        self._key = record.encode_key(wire.repair_group(topic.app_id), topic.topic, number)
+        self._key = record.encode_key(wire_names.repair_group(topic.app_id), topic.topic, number)
         self._watermark = Watermark()
         self._beat = 0
         self._parts = PartLayout()
@@ -111,8 +111,8 @@ class SettledPartition:
             RepairError: the transaction coordinator does not answer.
         """
         topic = self._topic
-        identity = wire.consumer_transactional_id(
-            topic.app_id, wire.repair_group(topic.app_id), topic.topic, self.number
+        identity = wire_names.consumer_transactional_id(
+            topic.app_id, wire_names.repair_group(topic.app_id), topic.topic, self.number
         )
         self._producer = TransactionalProducer(
             topic.kafka, identity, f"repair/{self}", batch_bytes_max=topic.batch_bytes_max

@@ -16,13 +16,13 @@ from app.repair.refused import Place, Refused
 from app.repair.result import NOTHING, Result, none_open
 from app.repair.scanning import Act, Wanted, scan
 from app.repair.settled import SettledPartition, SettledTopic
-from conf.progress import counted, reading, steps
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, named
-from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.read_counts import observed
+from ringfence_kafka.process.step_progress import counted, reading, steps
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogStalledError
+from ringfence_kafka.readers.read_counts import observed
 
 
 class Opened(NamedTuple):
@@ -44,7 +44,7 @@ async def opened(
     Raises:
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
-    async with Cluster(kafka, wire.repair_group(app_id)) as cluster:
+    async with Cluster(kafka, wire_names.repair_group(app_id)) as cluster:
         topic = SettledTopic(kafka, app_id, cluster, name)
         try:
             yield Opened(topic, cluster, await topic.open(writes))

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from app.status.model import Finding
 from app.status.wording import waiting
-from ringfence_kafka.throttling import quotas
+from ringfence_kafka.aiokafka_patches.throttling import quotas
 
 PASSES_S: Final = 60.0
 """Rebalances, openings, leases that run out and first attempts are over by then."""

@@ -6,7 +6,7 @@ from typing import Final
 from app.status.causes import PASSES_S, Problem, merged, quota
 from app.status.model import Consumers, Finding, Share
 from app.status.wording import age, count, quoted, waiting
-from ringfence_kafka.foreign_members import WAY_OUT
+from ringfence_kafka.groups.foreign_members import WAY_OUT
 
 HANGS_S: Final = 300.0
 """A handler that runs one message for longer is taken for one that hangs."""

@@ -16,11 +16,12 @@ from app.verbs.topic_rules import existing_letters
 from ringfence_client import group_names
 from ringfence_client.record import RELEASED
 from ringfence_client.topic_faults import progress_deleted
-from ringfence_client.unheard import Unheard
-from ringfence_kafka import heads, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import first_records
 
 Answer = dict[str, Any] | Unheard | None
 LIMIT_S: Final = 8.0
@@ -35,7 +36,7 @@ async def read(
         async with asyncio.timeout(LIMIT_S):
             found = await leases.read(settings, partial=True)
     except TimeoutError:
-        topic = wire.progress_topic(settings.app.id)
+        topic = wire_names.progress_topic(settings.app.id)
         return [], [
             (
                 f"consumers are not known: {topic} cannot be read to its end within {LIMIT_S:.0f} s; a consumer that was killed leaves a "
@@ -73,8 +74,8 @@ async def read(
 
 async def deleted(settings: Settings, cluster: Cluster) -> list[str]:
     """Return a line for a progress topic that is missing although consumers have run. It keeps all consumers from their work."""
-    kept = wire.progress_topic(settings.app.id)
-    letters = [wire.dead_letter_topic(each.name) for each in settings.addresses]
+    kept = wire_names.progress_topic(settings.app.id)
+    letters = [wire_names.dead_letter_topic(each.name) for each in settings.addresses]
     try:
         counts = await cluster.partition_counts([kept, *letters])
     except TopicAuthorizationFailedError:
@@ -93,7 +94,7 @@ async def _heads(
     left, found = set(waiting), {}
     while left:
         now = {(topic, partition): offset for topic, partition, offset in sorted(left, reverse=True)}
-        records = await heads.first(
+        records = await first_records.first(
             settings.kafka, {place: (at, waiting[*place, at]) for place, at in now.items()}
         )
         for place, at in now.items():

@@ -12,8 +12,8 @@ from app.status import consumer_findings, model
 from app.status.causes import PASSES_S, Problem, merged, named, quota
 from app.status.model import Address, Bridge, Finding, Lane, Status, Worker
 from app.status.wording import age, quoted, waiting
-from ringfence_kafka.foreign_members import WAY_OUT
-from ringfence_kafka.transaction import feature
+from ringfence_kafka.groups.foreign_members import WAY_OUT
+from ringfence_kafka.producer import transaction_version
 
 COVERS_LITTLE_S: Final = 60.0
 """A full ring that reaches back no further than this is worth a note: resends come later."""
@@ -184,9 +184,11 @@ def _retries(status: Status, lane: Lane) -> Iterator[_Told]:
             # Its worker names all such lanes together as soon as one has tried to open again.
             what = "its folder cannot be written, and its worker opens it again"
             yield _Told(what, "look at the disk of its worker", "", stands=True)
-    elif feature.LOWERED in reason:
-        command = f"kafka-features.sh --bootstrap-server {status.bootstrap_servers} {feature.RAISE}"
-        yield _Told(feature.LOWERED, feature.WAY_OUT, command, stands=True)
+    elif transaction_version.LOWERED in reason:
+        command = (
+            f"kafka-features.sh --bootstrap-server {status.bootstrap_servers} {transaction_version.RAISE}"
+        )
+        yield _Told(transaction_version.LOWERED, transaction_version.WAY_OUT, command, stands=True)
     else:
         yield _Told(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
 

@@ -14,14 +14,15 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from agents.statements import is_worker
 from app.status import model
 from app.status.model import Address, Lane, Worker
-from ringfence_client import unheard
-from ringfence_client.unheard import Unheard
-from ringfence_kafka import heads, log_reader, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, AppSettings, Settings
-from ringfence_kafka.foreign_members import fault
-from ringfence_kafka.members import Member, Members
-from ringfence_kafka.trusted_offsets import own_commit
+from ringfence_kafka.groups.foreign_members import fault
+from ringfence_kafka.groups.members import Member, Members
+from ringfence_kafka.groups.trusted_offsets import own_commit
+from ringfence_kafka.http import probe_errors
+from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import first_records, log_reader
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.store import StateFolderError
 
@@ -37,7 +38,7 @@ async def ask(
     session: aiohttp.ClientSession, app: AppSettings, web: str, path: str = "/health"
 ) -> dict[str, Any] | Unheard | None:
     """A document of a web server, or why it was not heard; None = it does not answer, or with something else."""
-    return await unheard.get(session, app, web.rstrip("/") + path) if web else None
+    return await probe_errors.get(session, app, web.rstrip("/") + path) if web else None
 
 
 async def workers(
@@ -147,12 +148,12 @@ async def _address(
     for place in places:
         meta, start = metas.get(place[1]), starts[place] or 0
         done[place] = max(committed[place] or 0, meta.next_offsets.get(topic, 0) if meta else 0, start)
-        state = (told.get(wire.lane_name(address.name, place[1])) or {}).get("state")
+        state = (told.get(wire_names.lane_name(address.name, place[1])) or {}).get("state")
         if state != model.OPEN and done[place] > (ends[place] or 0):
             done[place] = start  # of another topic of that name: nothing of this one is processed
     oldest, undecided = await asyncio.gather(
-        heads.first(settings.kafka, {each: (done[each], stable[each] or 0) for each in places}),
-        heads.first(
+        first_records.first(settings.kafka, {each: (done[each], stable[each] or 0) for each in places}),
+        first_records.first(
             settings.kafka,
             {each: (max(done[each], stable[each] or 0), ends[each] or 0) for each in places if stable[each] is not None},
             committed=False,
@@ -164,7 +165,7 @@ async def _address(
         topic,
         [
             _lane(
-                wire.lane_name(address.name, place[1]), place[1], owners.get(place), told, metas.get(place[1]),
+                wire_names.lane_name(address.name, place[1]), place[1], owners.get(place), told, metas.get(place[1]),
                 lag=None if ends[place] is None else max(0, (ends[place] or 0) - done[place]),
                 nothing=place in oldest and oldest[place] is None and stable[place] == ends[place],
                 head=_age(oldest.get(place)),
@@ -213,7 +214,7 @@ async def _metas(
     settings: Settings, address: AddressSettings, cluster: Cluster, numbers: Iterable[int]
 ) -> dict[int, Meta]:
     """The newest meta record of each lane, as far as the end of its changelog tells it."""
-    topic = wire.changelog_topic(settings.app.id, address.name)
+    topic = wire_names.changelog_topic(settings.app.id, address.name)
     found: dict[int, Meta] = {}
     with contextlib.suppress(TopicAuthorizationFailedError):
         count = (await cluster.partition_counts([topic])).get(topic, 0)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ringfence_client.unheard import Unheard
+from ringfence_kafka.http.probe_errors import Unheard
 
 OPEN = "open"
 NOBODY = "nobody"

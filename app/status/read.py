@@ -10,11 +10,11 @@ from agents.bridge.plan import plans
 from app.status import consuming, lanes
 from app.status.model import Bridge, LeftBridge, Status
 from app.verbs import bridges, left_bridges
-from ringfence_client import guard
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, said
-from ringfence_kafka.members import Members
+from ringfence_kafka.groups.members import Members
+from ringfence_kafka.http import auth
 
 
 async def read(settings: Settings, ignored: Collection[str] = ()) -> Status:
@@ -43,7 +43,7 @@ async def read(settings: Settings, ignored: Collection[str] = ()) -> Status:
 async def _read(settings: Settings, ignored: Collection[str]) -> Status:
     async with (
         Cluster(settings.kafka, settings.app.id) as cluster,
-        guard.session(settings.app, lanes.ANSWER_LIMIT_S) as session,
+        auth.session(settings.app, lanes.ANSWER_LIMIT_S) as session,
     ):
         await cluster.await_coordinator()
         group, workers, told = (

@@ -11,7 +11,7 @@ from rich.text import Text
 from app.status import model
 from app.status.model import Address, Consumers, Finding, Lane, Status, Worker
 from app.status.wording import age, count, lanes_open, memory, number, rate, share
-from ringfence_kafka.printing import printable, shortened
+from ringfence_kafka.escaping import printable, shortened
 
 LANES_MAX: Final = 8
 """Of lanes that do well; those that do not are all shown."""

@@ -16,9 +16,9 @@ from app.status.findings import findings
 from app.status.model import Finding, Status
 from app.status.read import read
 from app.status.show import document, show
-from conf.progress import reading
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
+from ringfence_kafka.process.step_progress import reading
 
 EVERY_S: Final = 2.0
 NOT_OK: Final = 1

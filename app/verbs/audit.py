@@ -8,10 +8,10 @@ import click
 from pydantic import BaseModel, ValidationError
 
 from app.verbs.spark import require_spark
+from ringfence_kafka.auth.reachability import require_listener
 from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.program import NumberRange, config_option, settings_if_any, silence_clients
-from ringfence_kafka.reachable import require_listener
+from ringfence_kafka.process.command_line import NumberRange, config_option, settings_if_any, silence_clients
 
 Section = TypeVar("Section", bound=BaseModel)
 _OPTIONS: Final = {

@@ -18,17 +18,17 @@ from agents.bridge.begin import lost_end
 from agents.bridge.note import Note, decode
 from agents.bridge.plan import Plan, plans
 from app.verbs import left_bridges
-from conf import terminal
-from conf.progress import reading
 from ringfence_client.assignor import is_ours
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
-from ringfence_kafka.foreign_members import WAY_OUT, fault
-from ringfence_kafka.group_descriptions import GroupDescription
-from ringfence_kafka.hop import as_printed
-from ringfence_kafka.printing import printable, shortened
-from ringfence_kafka.trusted_offsets import own_commit
+from ringfence_kafka.escaping import printable, shortened
+from ringfence_kafka.groups.descriptions import GroupDescription
+from ringfence_kafka.groups.foreign_members import WAY_OUT, fault
+from ringfence_kafka.groups.trusted_offsets import own_commit
+from ringfence_kafka.process import terminal
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol.hop import as_printed
 
 NOT_WELL: Final = 1
 TOLD_LIMIT_S: Final = 5.0

@@ -16,17 +16,17 @@ import click
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.table import Table
 
-from conf import terminal
-from conf.progress import reading
 from ringfence_client import progress, progress_parts, record
 from ringfence_client.assignor import is_ours
 from ringfence_client.record import RELEASED, Progress, ProgressFormatError
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
-from ringfence_kafka.foreign_members import fault
-from ringfence_kafka.group_descriptions import GroupDescription
+from ringfence_kafka.groups.descriptions import GroupDescription
+from ringfence_kafka.groups.foreign_members import fault
+from ringfence_kafka.process import terminal
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol import wire_names
 
 NONE: Final = "none"
 """Nobody ever held it."""
@@ -117,12 +117,12 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
     """
     topic = None if address is None else settings.configured(address).accepted_topic
     try:
-        with reading(wire.progress_topic(settings.app.id)):
+        with reading(wire_names.progress_topic(settings.app.id)):
             found = asyncio.run(read(settings, topic, group))
     except TopicAuthorizationFailedError as error:
         raise PrerequisiteError(
             f"topic {error.args[0]}: this user may not see it: allow Describe on it, and Read on "
-            f"{wire.progress_topic(settings.app.id)}"
+            f"{wire_names.progress_topic(settings.app.id)}"
         ) from error
     if as_json:
         document = {
@@ -161,12 +161,12 @@ async def read(
     ``partial``: a consumer group that this user may not see is a fault, and the others are told; else it is an error.
     """
     async with Cluster(settings.kafka, group or settings.app.id) as cluster:
-        kept = wire.progress_topic(settings.app.id)
+        kept = wire_names.progress_topic(settings.app.id)
         counts = await cluster.partition_counts([kept] if topic is None else [kept, topic])
         if topic is not None and topic not in counts:
             raise MissingTopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
         stored, faults = await _stored(settings, cluster, kept, counts.get(kept, 0))
-        repair = wire.repair_group(
+        repair = wire_names.repair_group(
             settings.app.id
         )  # nobody's lease: what `dlq` and `quarantine` have settled
         stored = {

@@ -14,13 +14,13 @@ from app.asking import confirmed
 from app.verbs import group_inventory
 from app.verbs.send import client_options
 from app.verbs.sender import DELIVERY_LIMIT_S, producer_options
-from conf.progress import reading
 from ringfence_client import progress, record
 from ringfence_client.record import ProgressFormatError
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol import wire_names
 
 NOTHING_KEPT = 1
 
@@ -61,9 +61,9 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
         BrokerUnavailableError: the cluster does not answer, or refuses.
         DeclinedError: somebody was asked, and said no.
     """
-    if group in {settings.app.id, wire.repair_group(settings.app.id)}:
+    if group in {settings.app.id, wire_names.repair_group(settings.app.id)}:
         raise ConfigurationError(f"{group} is a group of Ringfence's own: name a group of consumers")
-    with reading(wire.progress_topic(settings.app.id)):
+    with reading(wire_names.progress_topic(settings.app.id)):
         kept, redriven = asyncio.run(_kept(settings, group))
     if redriven and not discard_redriven:
         where = ", ".join(
@@ -97,7 +97,7 @@ async def _kept(settings: Settings, group: str) -> KeptProgress:
     Raises:
         GroupInUseError: it has members.
     """
-    topic = wire.progress_topic(settings.app.id)
+    topic = wire_names.progress_topic(settings.app.id)
     async with Cluster(settings.kafka, group) as cluster:
         if (state := await cluster.group_state()) not in NO_MEMBERS:
             raise GroupInUseError(
@@ -136,7 +136,7 @@ def _write_tombstones(settings: Settings, kept: Sequence[tuple[int, bytes]]) -> 
     producer = Producer(producer_options(settings.kafka, "murmur2"))
     for partition, key in kept:
         producer.produce(
-            wire.progress_topic(settings.app.id),
+            wire_names.progress_topic(settings.app.id),
             None,
             key,
             partition,

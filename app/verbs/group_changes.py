@@ -10,15 +10,15 @@ from aiokafka.errors import KafkaError
 
 from app.asking import can_ask, confirmed
 from app.verbs import groups, holders
-from conf.progress import reading
 from ringfence_client import dropping, group_names
 from ringfence_client.lease import LostError
 from ringfence_client.record import Progress
-from ringfence_kafka import runs
-from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, named
-from ringfence_kafka.tenure import NotOwnerError
+from ringfence_kafka.ownership.partition_state import NotOwnerError
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol import offset_ranges
 
 FETCH_LIMIT_S: Final = 5.0
 """For a holder to fetch more of a group that goes to the dead letters."""
@@ -84,7 +84,7 @@ def drop(
         ) from error
     for partition, (count, those) in ((number, each) for number, each in places.items() if each[0]):
         to = " to the dead letters" if letters else ""
-        which = f": {runs.shown(those)}" if those else ""
+        which = f": {offset_ranges.shown(those)}" if those else ""
         click.echo(f"dropped  {found.accepted_topic}/{partition}  {_messages(count)} of {name}{to}{which}")
     if any(count for count, _ in places.values()):
         return 0

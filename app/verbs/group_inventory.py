@@ -14,10 +14,10 @@ from app.repair.selection import Selection
 from app.repair.settled import SettledPartition
 from app.verbs import consumers
 from ringfence_client import group_names
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.printing import printable
+from ringfence_kafka.escaping import printable
+from ringfence_kafka.protocol import wire_names
 
 SHOWN_MAX = 5
 
@@ -55,7 +55,7 @@ async def read(settings: Settings, group: str) -> Inventory:
     try:
         rows = (await consumers.read(settings, group=group, partial=True)).rows
     except (KafkaError, RingfenceError, OSError, TimeoutError):
-        found.unread.append(wire.progress_topic(settings.app.id))
+        found.unread.append(wire_names.progress_topic(settings.app.id))
         return found
     found.lag = sum(each.lag or 0 for each in rows)
     for address in settings.addresses:
@@ -63,7 +63,7 @@ async def read(settings: Settings, group: str) -> Inventory:
             try:
                 await _letters(settings, address, group, found)
             except (KafkaError, RingfenceError, OSError, TimeoutError):
-                found.unread.append(wire.dead_letter_topic(address.name))
+                found.unread.append(wire_names.dead_letter_topic(address.name))
     return found
 
 
@@ -81,7 +81,7 @@ async def _letters(settings: Settings, address: AddressSettings, group: str, fou
             }
 
         async with verbs.opened(
-            settings.kafka, settings.app.id, wire.dead_letter_topic(address.name)
+            settings.kafka, settings.app.id, wire_names.dead_letter_topic(address.name)
         ) as opened:
             await scan(opened.topic, opened.partitions, wanted, Act(count))
     finally:

@@ -14,20 +14,22 @@ from typing import Any, Final, NamedTuple
 import click
 from rich.table import Table
 
-from conf import terminal
-from conf.progress import reading
-from ringfence_client import group_names, record, unheard
-from ringfence_client.guard import session
+from ringfence_client import group_names, record
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
 from ringfence_client.resuming import Log, resume
-from ringfence_client.unheard import Unheard
 from ringfence_client.watermark import Watermark
-from ringfence_kafka import log_reader, wire
-from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
-from ringfence_kafka.trusted_offsets import own_commit
+from ringfence_kafka.groups.trusted_offsets import own_commit
+from ringfence_kafka.http import probe_errors
+from ringfence_kafka.http.auth import session
+from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.process import terminal
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import log_reader
 
 ASK_LIMIT_S: Final = 5.0
 """For a holder's web server."""
@@ -135,7 +137,7 @@ async def progresses(settings: Settings, address: AddressSettings, cluster: Clus
     Raises:
         MissingTopicError: the accepted topic does not exist.
     """
-    name = wire.progress_topic(settings.app.id)
+    name = wire_names.progress_topic(settings.app.id)
     counts = await cluster.partition_counts([address.accepted_topic, name])
     if address.accepted_topic not in counts:
         raise MissingTopicError(
@@ -241,7 +243,7 @@ async def unfinished(
 async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | Unheard | None:
     """The holder's own list, or why it was not heard; None = it does not answer."""
     async with session(settings.app, ASK_LIMIT_S) as asking:
-        answer = await unheard.get(asking, settings.app, f"{web}/groups")
+        answer = await probe_errors.get(asking, settings.app, f"{web}/groups")
     if not isinstance(answer, dict):
         return answer
     return list(answer["groups"]) if "groups" in answer else None

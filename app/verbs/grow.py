@@ -25,16 +25,17 @@ from app.verbs.growth import Growth, GrowthError, Work, document, foretell, name
 from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.rings import LaneView
 from app.verbs.unread import anything, first_unjudged
-from conf.progress import Steps, counted, steps
-from ringfence_kafka import failpoints, wire
-from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.topics import missing
 from ringfence_kafka.config import chains
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, named
-from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.producer import FencedError
-from ringfence_kafka.read_counts import observed
-from ringfence_kafka.topics import missing
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.process.step_progress import Steps, counted, steps
+from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogStalledError
+from ringfence_kafka.readers.read_counts import observed
 from tables import codec
 from tables.codec import Meta
 from tables.restore import Restore
@@ -154,8 +155,8 @@ async def _grow(
 
 
 async def _work(settings: Settings, address: AddressSettings, cluster: Cluster, wanted: int) -> Work:
-    changelog = wire.changelog_topic(settings.app.id, address.name)
-    forward = wire.forward_topic(settings.app.id, address.name)
+    changelog = wire_names.changelog_topic(settings.app.id, address.name)
+    forward = wire_names.forward_topic(settings.app.id, address.name)
     topics = {"changelog": changelog, "forward topic": forward, "input topic": address.input_topic}
     counts = await cluster.partition_counts([*topics.values()])
     for role, each in topics.items():
@@ -193,11 +194,11 @@ async def _unjudged(
 ) -> AsyncIterator[str]:
     """A lane each that has not judged all that stands in its inputs."""
     for lane in range(work.growth.began):
-        for topic in (address.input_topic, wire.forward_topic(settings.app.id, address.name)):
+        for topic in (address.input_topic, wire_names.forward_topic(settings.app.id, address.name)):
             begin = await first_unjudged(cluster, topic, lane, work.metas.get(lane))
             end = await cluster.high_watermark(topic, lane)
             if begin < end and await anything(settings, topic, lane, begin, end):
-                yield f"{wire.lane_name(address.name, lane)} has judged {topic}/{lane} up to {begin} of {end}"
+                yield f"{wire_names.lane_name(address.name, lane)} has judged {topic}/{lane} up to {begin} of {end}"
                 break
 
 
@@ -278,10 +279,13 @@ async def _note(
     say: Callable[[str], object],
 ) -> None:
     """Have a lane and the journal say, in one transaction, how many there are, and from where on."""
-    name = wire.lane_name(address.name, lane)
+    name = wire_names.lane_name(address.name, lane)
     meta = _counted(address, known, growth)
     async with OwnedLane(settings, address, lane) as owned:
-        if await newest_meta(cluster, wire.changelog_topic(settings.app.id, address.name), lane) != known:
+        if (
+            await newest_meta(cluster, wire_names.changelog_topic(settings.app.id, address.name), lane)
+            != known
+        ):
             raise _come(settings)
         told = owned.told(RingEvent.GROWN, address.name, growth, meta)
         await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [told])

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.protocol import wire_names
 from tables.codec import Meta
 
 NAMES_MAX: Final = 16
@@ -93,7 +93,7 @@ def multiples(began: int, least: int) -> Iterator[int]:
 def named_heirs(address: AddressSettings, growth: Growth, lane: int) -> str:
     """The heirs of a lane, for a line that is not to have thousands of names; a document has all."""
     heirs = growth.heirs(lane)
-    shown = ", ".join(wire.lane_name(address.name, each) for each in heirs[:NAMES_MAX])
+    shown = ", ".join(wire_names.lane_name(address.name, each) for each in heirs[:NAMES_MAX])
     return shown if len(heirs) <= NAMES_MAX else f"{shown}, {len(heirs) - NAMES_MAX:,} more"
 
 
@@ -106,7 +106,7 @@ def foretell(
             say(f"would give  {topic}  {count} partitions, then {work.growth.wanted}")
     for lane in work.parents:
         heirs = named_heirs(address, work.growth, lane)
-        say(f"would tell  {heirs}  what {wire.lane_name(address.name, lane)} knows")
+        say(f"would tell  {heirs}  what {wire_names.lane_name(address.name, lane)} knows")
     for each in obstacles:
         say(f"in the way  {each}")
 
@@ -124,8 +124,8 @@ def document(address: AddressSettings, work: Work, obstacles: list[str], *, dry_
         ],
         "lanes": [
             {
-                "lane": wire.lane_name(address.name, lane),
-                "heirs": [wire.lane_name(address.name, heir) for heir in growth.heirs(lane)],
+                "lane": wire_names.lane_name(address.name, lane),
+                "heirs": [wire_names.lane_name(address.name, heir) for heir in growth.heirs(lane)],
             }
             for lane in work.parents
         ],

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import aiohttp
 
-from ringfence_client import unheard
-from ringfence_client.guard import session
-from ringfence_client.unheard import Unheard
 from ringfence_kafka.config.settings import AppSettings
+from ringfence_kafka.http import probe_errors
+from ringfence_kafka.http.auth import session
+from ringfence_kafka.http.probe_errors import Unheard
 
 ANSWER_LIMIT_S: Final = 30.0
 """For a holder to write it down."""
@@ -21,11 +21,11 @@ async def ask(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> di
     try:
         async with session(app, ANSWER_LIMIT_S) as asking, asking.post(f"{web}/{path}", json=body) as answer:
             if answer.status == HTTPStatus.UNAUTHORIZED:
-                return _silent(web, unheard.token(app))
+                return _silent(web, probe_errors.token(app))
             said = dict(await answer.json())
             return said if answer.ok else f"refuses ({said.get('error', answer.status)})"
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        return _silent(web, unheard.fault(app, error))
+        return _silent(web, probe_errors.fault(app, error))
 
 
 def _silent(web: str, why: Unheard | None) -> str:

@@ -8,13 +8,13 @@ import click
 from rich.table import Table
 
 from app.verbs import rings
-from conf.progress import reading
-from conf.terminal import tell
-from ringfence_kafka import hop, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
-from ringfence_kafka.hop import Hop
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.process.terminal import tell
+from ringfence_kafka.protocol import hop, wire_names
+from ringfence_kafka.protocol.hop import Hop
 from tables.codec import Way
 from tables.hops import OFFSETS_MAX, Held, HopMemory
 from tables.restore import Restore
@@ -47,10 +47,10 @@ def address_of(settings: Settings, name: str) -> AddressSettings | None:
     Raises:
         ConfigurationError: there is no such address.
     """
-    if not name.startswith(wire.HOP_MEMORY) or any(each.name == name for each in settings.addresses):
+    if not name.startswith(wire_names.HOP_MEMORY) or any(each.name == name for each in settings.addresses):
         return None
     try:
-        return settings.configured(name.removeprefix(wire.HOP_MEMORY))
+        return settings.configured(name.removeprefix(wire_names.HOP_MEMORY))
     except ConfigurationError as error:
         raise ConfigurationError(f"{name}: {error}") from error
 
@@ -63,7 +63,7 @@ def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
         FormatError: the changelog is of a later version.
         BrokerUnavailableError: nobody answers.
     """
-    name = wire.HOP_MEMORY + address.name
+    name = wire_names.HOP_MEMORY + address.name
     with reading(name):
         found = [_remembered(address, *each) for each in asyncio.run(_ways(settings, address))]
     if as_json:
@@ -91,7 +91,7 @@ def find(settings: Settings, address: AddressSettings, text: str, as_json: bool)
         MissingTopicError: there is no changelog.
     """
     wanted = parse(text)
-    name = wire.HOP_MEMORY + address.name
+    name = wire_names.HOP_MEMORY + address.name
     found = []
     with reading(name):
         ways = asyncio.run(_ways(settings, address))
@@ -137,7 +137,7 @@ def parse(text: str) -> Hop:
     if found is None:
         raise HopFormatError(
             f"{text!r} is no hop: write <bridge>/<ID of its source topic>/<partition>/<offset>, as `rings show` names the source "
-            f"and {wire.HEADER_HOP} has it"
+            f"and {wire_names.HEADER_HOP} has it"
         )
     return found
 
@@ -147,7 +147,7 @@ async def _ways(settings: Settings, address: AddressSettings) -> list[tuple[str,
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         restored = await rings.snapshots(settings, address, cluster)
     return [
-        (wire.lane_name(address.name, number), *each)
+        (wire_names.lane_name(address.name, number), *each)
         for number, restore in enumerate(restored)
         for each in sorted(_memory(address, restore).ways.items())
     ]

@@ -15,12 +15,13 @@ from confluent_kafka.admin import AdminClient
 
 from agents.bridge.note import Note, decode
 from agents.bridge.plan import Plan, plans
-from ringfence_kafka import group_descriptions, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
-from ringfence_kafka.hop import as_printed
-from ringfence_kafka.security import confluent_options
+from ringfence_kafka.groups import descriptions
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.hop import as_printed
 
 ANSWER_LIMIT_S: Final = 5.0
 
@@ -97,7 +98,7 @@ def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[st
     names = [each.group_id for each in listed.valid if _is_left(each.group_id, app_id, known)]
     if not names:
         return {}
-    described = group_descriptions.describe(source, names, partial=True)
+    described = descriptions.describe(source, names, partial=True)
     found = {}
     for name in (each for each in names if each in described and not described[each].members):
         asked = admin.list_consumer_group_offsets(
@@ -110,7 +111,7 @@ def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[st
 
 def _is_left(group: str, app_id: str, known: Iterable[Plan]) -> bool:
     """Whether it is named as a bridge's, and of none that is known. Of a strict connection's former members its start tells."""
-    if not group.startswith(wire.bridge_group(app_id, "")):
+    if not group.startswith(wire_names.bridge_group(app_id, "")):
         return False
     return not any(
         group == plan.group
@@ -152,6 +153,6 @@ async def _left(cluster: Cluster, notes: Notes, settings: Settings, known: Itera
             start = starts[place]
             lag += max(0, ends[place] - (start if other else max(start, offset)))
         if lag:
-            name = group.removeprefix(wire.bridge_group(settings.app.id, ""))
+            name = group.removeprefix(wire_names.bridge_group(settings.app.id, ""))
             found.append(Left(name, group, source, topic, lag, readers.get(topic)))
     return found

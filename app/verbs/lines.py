@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, field_validator
 
-from ringfence_kafka import wire
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.protocol import wire_names
 
 
 class InputError(RingfenceError):
@@ -42,9 +42,9 @@ class _Headed(BaseModel):
                     raise ValueError(
                         f"{_shown(entry)} is no header: a name and a value are strings; null = no value"
                     )
-            if entry[0].startswith(wire.RESERVED_PREFIX):
+            if entry[0].startswith(wire_names.RESERVED_PREFIX):
                 raise ValueError(
-                    f"{entry[0]!r} begins with {wire.RESERVED_PREFIX}, which Ringfence itself writes: rename it"
+                    f"{entry[0]!r} begins with {wire_names.RESERVED_PREFIX}, which Ringfence itself writes: rename it"
                 )
         return tuple((name, content) for name, content in entries)
 

@@ -7,11 +7,11 @@ from typing import Final, Self
 from agents import journal
 from agents.changelog import batches_of
 from agents.topic_faults import missing_journal
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
-from ringfence_kafka.producer import Outgoing, TransactionalProducer
+from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
+from ringfence_kafka.protocol import wire_names
 from tables.codec import Meta
 
 WRITE_LIMIT_S: Final = 30.0
@@ -23,7 +23,7 @@ async def require_journal(settings: Settings, cluster: Cluster) -> None:
     Raises:
         MissingTopicError: there is none.
     """
-    name = wire.journal_topic(settings.app.id)
+    name = wire_names.journal_topic(settings.app.id)
     if name not in await cluster.partition_counts([name]):
         raise MissingTopicError(missing_journal(settings.app.id))
 
@@ -37,8 +37,8 @@ class OwnedLane:
         self._number = number
         self._producer = TransactionalProducer(
             settings.kafka,
-            wire.transactional_id(settings.app.id, address.name, number),
-            wire.lane_name(address.name, number),
+            wire_names.transactional_id(settings.app.id, address.name, number),
+            wire_names.lane_name(address.name, number),
         )
 
     async def __aenter__(self) -> Self:
@@ -78,7 +78,7 @@ class OwnedLane:
             KafkaError: refused; whether it is written is unknown.
             TimeoutError: the same, for want of an answer.
         """
-        changelog = wire.changelog_topic(self._app_id, self._address)
+        changelog = wire_names.changelog_topic(self._app_id, self._address)
         batches = batches_of(changelog, self._number, entries, self._producer.builder)
         async with asyncio.timeout(WRITE_LIMIT_S):
             await self._producer.transact([*batches, *told], {}, self._app_id)

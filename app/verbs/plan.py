@@ -15,7 +15,12 @@ from app.plan import plan as plan_of
 from app.repair.selection import span
 from app.status.wording import age, count
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.program import NumberRange, config_option, refuse_connection, settings_if_any
+from ringfence_kafka.process.command_line import (
+    NumberRange,
+    config_option,
+    refuse_connection,
+    settings_if_any,
+)
 
 DOES_NOT_FIT: Final = 1
 ROUGH: Final = 100
@@ -187,7 +192,7 @@ def show(demand: Demand, found: Plan) -> None:
     """Print both tables, the limits that are exceeded, and the weakest assumption."""
     from rich.table import Table  # noqa: PLC0415 - it takes its time
 
-    from conf.terminal import tell  # noqa: PLC0415
+    from ringfence_kafka.process.terminal import tell  # noqa: PLC0415
 
     needed, first = (
         Table("", "needed", "because"),

@@ -7,8 +7,8 @@ import click
 from click.core import ParameterSource
 
 from app.verbs.spark import require_spark
-from ringfence_kafka.program import config_option, settings_with_addresses, silence_clients
-from ringfence_kafka.reachable import require_listener
+from ringfence_kafka.auth.reachability import require_listener
+from ringfence_kafka.process.command_line import config_option, settings_with_addresses, silence_clients
 
 ANOMALIES: Final = (
     "LOST", "DOUBLED", "PHANTOM", "REORDERED", "FORGOTTEN", "OVERRUN", "CROSS-LANE", "WRONG-VERDICT", "CORRUPTED", "TORN",

@@ -9,10 +9,10 @@ from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFai
 from confluent_kafka.admin import AdminClient
 
 from agents.state_faults import newest_meta
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.security import confluent_options
+from ringfence_kafka.protocol import wire_names
 
 ANSWER_LIMIT_S = 5.0
 
@@ -55,7 +55,10 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
     found = []
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         for name in _names(settings, there):
-            own = [wire.changelog_topic(settings.app.id, name), wire.forward_topic(settings.app.id, name)]
+            own = [
+                wire_names.changelog_topic(settings.app.id, name),
+                wire_names.forward_topic(settings.app.id, name),
+            ]
             inputs: dict[str, int | None] = {}
             with contextlib.suppress(GroupAuthorizationFailedError, TopicAuthorizationFailedError):
                 for topic in await _inputs(cluster, own[0], there):
@@ -64,7 +67,7 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
             readers = "".join(
                 f"Address {each.name} reads {each.input_topic}, which nobody writes now. "
                 for each in settings.addresses
-                if each.input_topic == wire.accepted_topic(name)
+                if each.input_topic == wire_names.accepted_topic(name)
             )
             found.append(RemovedAddress(name, own, inputs, readers))
     return found
@@ -78,13 +81,13 @@ def _topics(settings: Settings) -> dict[str, int]:
 
 def _names(settings: Settings, there: Collection[str]) -> list[str]:
     """Return the names of addresses with a changelog and a forward topic of this application, of those that are not configured."""
-    begin, end = wire.changelog_topic(settings.app.id, "\0").split("\0")
+    begin, end = wire_names.changelog_topic(settings.app.id, "\0").split("\0")
     names = [each[len(begin) : -len(end)] for each in there if each.startswith(begin) and each.endswith(end)]
     known = {each.name for each in settings.addresses}
     return sorted(
         each
         for each in names
-        if each and each not in known and wire.forward_topic(settings.app.id, each) in there
+        if each and each not in known and wire_names.forward_topic(settings.app.id, each) in there
     )
 
 

@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 
 from agents.topic_faults import of_target, rights_on
 from app.verbs.topic_rules import Findings
+from ringfence_kafka.admin.topics import lacking
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.security import confluent_options
-from ringfence_kafka.topics import lacking
 
 ANSWER_LIMIT_S: Final = 5.0
 _OPTIONS: Final[dict[str, Any]] = {

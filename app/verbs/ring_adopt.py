@@ -16,14 +16,14 @@ from agents.lane_rules import as_written, differences, key_of, rules_of
 from app.asking import confirmed
 from app.verbs import rings
 from app.verbs.owned_lane import OwnedLane, require_journal
-from conf.progress import Steps, counted, steps
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError
-from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.producer import FencedError
-from ringfence_kafka.read_counts import observed
+from ringfence_kafka.process.step_progress import Steps, counted, steps
+from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogStalledError
+from ringfence_kafka.readers.read_counts import observed
 from tables import codec
 from tables.restore import Restore
 
@@ -94,7 +94,7 @@ async def _adopt(
         for view in views:
             if view.partition not in due:
                 say(
-                    f"kept     {wire.lane_name(address.name, view.partition)}  it goes by these rules, or has no record yet"
+                    f"kept     {wire_names.lane_name(address.name, view.partition)}  it goes by these rules, or has no record yet"
                 )
         if not due:
             return
@@ -139,7 +139,7 @@ async def _adopt_lane(
     settings: Settings, address: AddressSettings, cluster: Cluster, view: rings.LaneView, own: dict[str, Any]
 ) -> str:
     """Returns the line that says what was done."""
-    lane = wire.lane_name(address.name, view.partition)
+    lane = wire_names.lane_name(address.name, view.partition)
     try:
         async with OwnedLane(settings, address, view.partition) as owned:
             await _require_stopped(settings, cluster)

@@ -16,13 +16,13 @@ from app.asking import confirmed
 from app.verbs import hop_memory, rings
 from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.unread import await_judged
-from conf.progress import Steps, counted, steps
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, TopicError
-from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.producer import FencedError
+from ringfence_kafka.process.step_progress import Steps, counted, steps
+from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogStalledError
 from tables import codec
 from tables.restore import Restore
 
@@ -53,7 +53,7 @@ def clear(settings: Settings, name: str, *, despite_lag: bool = False, yes: bool
     bridged = hop_memory.address_of(settings, name)
     order = _IDS if bridged is None else _HOPS
     if despite_lag and bridged is None:
-        raise click.UsageError(f"--despite-lag is for {wire.HOP_MEMORY}ADDRESS: leave it out")
+        raise click.UsageError(f"--despite-lag is for {wire_names.HOP_MEMORY}ADDRESS: leave it out")
     order = order._replace(waits=order.waits and not despite_lag)
     address = bridged or settings.configured(name)
     confirmed(f"Forget all {order.what} of {name}? What is sent again from now on is accepted again", yes=yes)
@@ -91,7 +91,7 @@ _HOPS: Final = Forgetting(
     "sources of bridges",
     lambda restore: [(key, None) for key in restore.hops],
     lambda meta: meta,
-    lambda address: wire.HOP_MEMORY + address,
+    lambda address: wire_names.HOP_MEMORY + address,
     waits=True,
 )
 
@@ -121,7 +121,7 @@ async def _clear(
         progress.begin(f"clearing {order.name(address.name)}")
         progress.count(lambda: f"{done:,} of {counted(count, 'lane')}, {total:,} {order.what} forgotten")
         for view in views:
-            lane = wire.lane_name(address.name, view.partition)
+            lane = wire_names.lane_name(address.name, view.partition)
             try:
                 forgotten = await _clear_lane(settings, address, view, order)
             except TopicError as error:
@@ -161,7 +161,7 @@ async def _clear_lane(
         except FencedError:
             continue
     raise ContestedError(
-        f"{wire.lane_name(address.name, view.partition)} is not cleared: its worker took it back {TRIES} times before its "
+        f"{wire_names.lane_name(address.name, view.partition)} is not cleared: its worker took it back {TRIES} times before its "
         f"{order.what} were forgotten. Lanes named before it are; stop the workers of {address.name}, or its producers, and run "
         "it again"
     )

@@ -9,12 +9,12 @@ from dataclasses import asdict
 import click
 
 from app.verbs import rings
-from conf.progress import reading
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.printing import moment
+from ringfence_kafka.escaping import moment
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol import wire_names
 from tables import codec
 
 
@@ -107,5 +107,5 @@ async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes)
         known = [slot for slot in rings.live_slots(restore) if slot.id == encoded_id]
         latest = rings.entry(address, max(known, key=lambda slot: slot.sequence, default=None))
         if latest is not None:
-            found.append({"lane": wire.lane_name(address.name, number), **asdict(latest)})
+            found.append({"lane": wire_names.lane_name(address.name, number), **asdict(latest)})
     return found

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from conf.progress import counted, reading
-from conf.terminal import tell
-from ringfence_kafka import log_reader, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
-from ringfence_kafka.printing import moment
+from ringfence_kafka.escaping import moment
+from ringfence_kafka.process.step_progress import counted, reading
+from ringfence_kafka.process.terminal import tell
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import log_reader
 from tables import codec
 from tables.codec import Meta, Slot
 from tables.restore import Restore, require_own
@@ -76,7 +77,7 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
         _print_tables(reports)
         for name, lanes in reports.items():
             if any(each.bridged for each in lanes):
-                bridged = wire.HOP_MEMORY + name
+                bridged = wire_names.HOP_MEMORY + name
                 print(f"{bridged}: what came over bridges: ringfence rings show {bridged}")  # noqa: T201 - as above
     return 0
 
@@ -112,7 +113,7 @@ async def lanes(settings: Settings, address: AddressSettings, cluster: Cluster) 
     Raises:
         MissingTopicError: nobody knows.
     """
-    topic = wire.changelog_topic(settings.app.id, address.name)
+    topic = wire_names.changelog_topic(settings.app.id, address.name)
     counts = await cluster.partition_counts([topic])
     if topic not in counts:
         raise MissingTopicError(
@@ -129,7 +130,7 @@ class LaneView:
     ) -> None:
         self.partition = partition
         self._kafka = settings.kafka
-        self._topic = wire.changelog_topic(settings.app.id, address.name)
+        self._topic = wire_names.changelog_topic(settings.app.id, address.name)
         self._cluster = cluster
 
         def check(meta: Meta) -> None:
@@ -184,7 +185,7 @@ def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
     """A slot as it is shown."""
     if slot is None:
         return None
-    source = wire.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)
+    source = wire_names.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)
     of, _ = codec.of_address(slot.id)
     return Entry(codec.display_id(slot.id), source, slot.origin.timestamp, of)
 
@@ -194,7 +195,7 @@ def _print_tables(reports: dict[str, list[RingReport]]) -> None:
     for name, lanes in reports.items():
         for each in lanes:
             table.add_row(
-                wire.lane_name(name, each.partition),
+                wire_names.lane_name(name, each.partition),
                 f"{each.size:,}",
                 f"{each.capacity:,}",
                 *(_shown(entry) for entry in (each.oldest, each.newest)),

@@ -22,12 +22,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from app.verbs.lines import InputError, parse
 from app.verbs.outgoing import Composer
 from app.verbs.sender import AWAY, DELIVERY_LIMIT_S, Sender, ranges
-from conf.progress import counted, steps, watched
-from ringfence_kafka.access import refusal
+from ringfence_kafka.auth.access_errors import nobody
+from ringfence_kafka.auth.client_options import refusal
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError
-from ringfence_kafka.refusals import nobody
-from ringfence_kafka.security import confluent_options
+from ringfence_kafka.process.step_progress import counted, steps, watched
 
 ANSWER_LIMIT_S: Final = 5.0
 """How long a person waits for the first answer of a broker."""

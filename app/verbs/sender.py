@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from app.verbs.outgoing import Outgoing
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.security import confluent_options
 
 DELIVERY_LIMIT_S: Final = 20.0
 """How long a broker that went away in the middle may take to come back before a message counts as refused."""

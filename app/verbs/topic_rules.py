@@ -8,10 +8,7 @@ from typing import Final
 from agents import topic_faults
 from ringfence_client import progress
 from ringfence_client import topic_faults as consumer_faults
-from ringfence_kafka import wire
-from ringfence_kafka.config.chains import upstream_first
-from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.topics import (
+from ringfence_kafka.admin.topics import (
     ADDED_BYTES,
     BROKER_TIME,
     MESSAGE_BYTES_DEFAULT,
@@ -20,6 +17,9 @@ from ringfence_kafka.topics import (
     TopicDescription,
     alter,
 )
+from ringfence_kafka.config.chains import upstream_first
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.protocol import wire_names
 
 REPLICAS_MAX: Final = 3
 """With replication_factor = 0: what Kafka's own documentation runs in production, where there are brokers for it."""
@@ -104,7 +104,7 @@ def required(settings: Settings) -> list[str]:
     topics = dict.fromkeys(
         topic for address in settings.addresses for topic in address.topics(settings.app.id).values()
     )
-    return [*topics, wire.journal_topic(settings.app.id)] if topics else []
+    return [*topics, wire_names.journal_topic(settings.app.id)] if topics else []
 
 
 def missing(
@@ -150,11 +150,14 @@ def missing(
     if settings.addresses:
         defaults = settings.address_defaults.replication_factor
         replicas = defaults or min(REPLICAS_MAX, brokers)
-        plans.append(TopicPlan(wire.journal_topic(settings.app.id), 1, replicas, JOURNAL_CONFIG))
+        plans.append(TopicPlan(wire_names.journal_topic(settings.app.id), 1, replicas, JOURNAL_CONFIG))
         if existing_letters(settings, existing):
             plans.append(
                 TopicPlan(
-                    wire.progress_topic(settings.app.id), progress.PARTITIONS, replicas, progress.TOPIC_CONFIG
+                    wire_names.progress_topic(settings.app.id),
+                    progress.PARTITIONS,
+                    replicas,
+                    progress.TOPIC_CONFIG,
                 )
             )
     return [plan for plan in plans if plan.name not in existing]
@@ -217,7 +220,7 @@ def compare(settings: Settings, described: Described) -> Findings:
     """Hold the topics of all addresses against what Ringfence needs."""
     findings = Findings()
     app_id, existing = settings.app.id, described.topics
-    journal = existing.get(wire.journal_topic(app_id))
+    journal = existing.get(wire_names.journal_topic(app_id))
     if journal is None:
         findings.shared.append(topic_faults.missing_journal(app_id))
     else:
@@ -231,26 +234,28 @@ def compare(settings: Settings, described: Described) -> Findings:
             *topic_faults.target_faults(address, targets, existing),
         ]
         findings.notes += topic_faults.notes(app_id, address, existing, targets)
-    progress_topic = existing.get(wire.progress_topic(app_id))
+    progress_topic = existing.get(wire_names.progress_topic(app_id))
     if progress_topic is not None:  # which the first consumer makes
         findings.consumers += consumer_faults.progress_faults(progress_topic)
         findings.notes += _progress_notes(progress_topic)
         for address in settings.addresses:
             _compare_letters(findings, address, described)
-    elif wire.progress_topic(app_id) not in described.refused:
+    elif wire_names.progress_topic(app_id) not in described.refused:
         findings.consumers += consumer_faults.progress_deleted(
-            wire.progress_topic(app_id), existing_letters(settings, existing)
+            wire_names.progress_topic(app_id), existing_letters(settings, existing)
         )
     return findings
 
 
 def existing_letters(settings: Settings, existing: Iterable[str]) -> list[str]:
     """Return the names of the dead-letter topics that exist."""
-    return sorted({wire.dead_letter_topic(each.name) for each in settings.addresses}.intersection(existing))
+    return sorted(
+        {wire_names.dead_letter_topic(each.name) for each in settings.addresses}.intersection(existing)
+    )
 
 
 def _compare_letters(findings: Findings, address: AddressSettings, described: Described) -> None:
-    name = wire.dead_letter_topic(address.name)
+    name = wire_names.dead_letter_topic(address.name)
     letters = described.topics.get(name)
     if letters is not None:
         findings.consumers += consumer_faults.letter_faults(address, letters)

@@ -27,15 +27,17 @@ from agents.state_faults import newest_meta, state_faults
 from app.verbs import rights
 from app.verbs.removed_addresses import removed_addresses
 from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, replica_faults, required
-from conf.progress import BRIEF_S, counted, steps
-from ringfence_kafka import broker_limits, passing, wire
-from ringfence_kafka.access import client_options, refusal
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka import broker_limits
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_descriptions import appeared, broker_settings, describe
+from ringfence_kafka.admin.topics import MESSAGE_BYTES_DEFAULT, TopicDescription
+from ringfence_kafka.auth import client_properties
+from ringfence_kafka.auth.access_errors import nobody, readable
+from ringfence_kafka.auth.client_options import client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings, Settings
-from ringfence_kafka.describe import appeared, broker_settings, describe
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
-from ringfence_kafka.refusals import nobody, readable
-from ringfence_kafka.topics import MESSAGE_BYTES_DEFAULT, TopicDescription
+from ringfence_kafka.process.step_progress import BRIEF_S, counted, steps
+from ringfence_kafka.protocol import wire_names
 
 _APPEAR_LIMIT_S: Final = 10.0
 _REQUEST_TIMEOUT_MS: Final = 5_000
@@ -104,7 +106,7 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
     notes = [
         *(
             f"kafka.properties: workers, consumers and bridges do not know {name}: other clients do"
-            for name in passing.unheeded(settings.kafka)
+            for name in client_properties.unheeded(settings.kafka)
         ),
         *findings.notes,
         *(each for each in denied.faults if each not in faults),
@@ -160,8 +162,8 @@ async def examine(settings: Settings) -> Findings:
 
 def _of_consumers(settings: Settings) -> list[str]:
     """Return the names of the topics that consumers make."""
-    letters = (wire.dead_letter_topic(each.name) for each in settings.addresses)
-    return [wire.progress_topic(settings.app.id), *letters]
+    letters = (wire_names.dead_letter_topic(each.name) for each in settings.addresses)
+    return [wire_names.progress_topic(settings.app.id), *letters]
 
 
 async def _recorded(settings: Settings, existing: Mapping[str, TopicDescription]) -> dict[str, int]:
@@ -170,7 +172,7 @@ async def _recorded(settings: Settings, existing: Mapping[str, TopicDescription]
     counts: dict[str, int] = {}
     async with _answered(settings.kafka), Cluster(settings.kafka, app_id) as cluster:
         for address in settings.addresses:
-            changelog = wire.changelog_topic(app_id, address.name)
+            changelog = wire_names.changelog_topic(app_id, address.name)
             wanted = {address.input_topic, address.accepted_topic} - existing.keys()
             if not wanted or changelog not in existing:
                 continue

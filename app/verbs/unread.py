@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from app.verbs.rings import LaneView
-from ringfence_kafka import log_reader, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.trusted_offsets import own_commit
+from ringfence_kafka.groups.trusted_offsets import own_commit
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogStalledError
 from tables.codec import Meta
 
 WAIT_LIMIT_S: Final = 10.0
@@ -47,7 +48,7 @@ async def await_judged(
         UnreadError: lanes do not move on.
     """
     # What is forwarded is there before its place in the input is passed: asked in this order nothing slips through.
-    for topic in (address.input_topic, wire.forward_topic(settings.app.id, address.name)):
+    for topic in (address.input_topic, wire_names.forward_topic(settings.app.id, address.name)):
         ends = [await cluster.high_watermark(topic, each.partition) for each in views]
         await _await(settings, address, cluster, topic, dict(zip(views, ends, strict=True)))
 
@@ -70,7 +71,7 @@ async def _await(
         if time.monotonic() - moved_at > WAIT_LIMIT_S:
             (view, end), *_ = left.items()
             raise UnreadError(
-                f"{wire.HOP_MEMORY}{address.name} is not cleared: lane {wire.lane_name(address.name, view.partition)} has judged "
+                f"{wire_names.HOP_MEMORY}{address.name} is not cleared: lane {wire_names.lane_name(address.name, view.partition)} has judged "
                 f"{topic}/{view.partition} up to {reached[view.partition]} of {end}, and what a bridge has sent there would tell "
                 "it again what was confirmed; start the workers and wait until their lag is 0, or clear --despite-lag"
             )

@@ -14,7 +14,7 @@ from faust.assignor.partition_assignor import PartitionAssignor
 
 from agents.statements import KEY, decode
 from app.worker.sharing import Shared, share, units_of
-from ringfence_kafka.static import Member
+from ringfence_kafka.groups.static_members import Member
 
 _NEWCOMER: Final = ""
 """Stands for a member ID that the group is still to give."""

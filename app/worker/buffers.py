@@ -22,9 +22,9 @@ from agents.batch import Held as AnyHeld
 from app.worker import raw_fetch
 from app.worker.raw_fetch import Limits
 from ringfence_client.memory import FETCHING_PART, Memory
-from ringfence_kafka import insides
-from ringfence_kafka.batch_parts import HEADER_BYTES
-from ringfence_kafka.records import TolerantRecords
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
 
 RECORD_BYTES: Final = 900
 """Of a record with its verdict, its slot and what is made of it, beside the lengths of its parts. Measured, with CPython 3.11."""
@@ -264,7 +264,7 @@ class Buffers:
 
     def look_at(self, fetcher: Any) -> None:
         """What was fetched and not read is counted as it is now."""
-        self.memory.fetched = sum(insides.lying(fetcher).values())
+        self.memory.fetched = sum(internals.lying(fetcher).values())
 
     def settle(self) -> None:
         """Count what was noted."""

@@ -9,8 +9,8 @@ from aiokafka import TopicPartition
 
 from agents.opening import QUESTION_LIMIT_S
 from app.worker.transport import BatchConsumer, BatchConsumerThread
-from ringfence_kafka import insides
-from ringfence_kafka.together import Together
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.concurrency.coalesce import Together
 
 
 class GroupOwnership:
@@ -57,7 +57,7 @@ def member_id(app: faust.App) -> str:
     """Return the ID that the group gave this worker; empty = it is not a member now. In any thread."""
     thread = getattr(app.consumer, "thread", None)
     consumer = getattr(thread, "_consumer", None)
-    return "" if consumer is None else insides.member_id(consumer)
+    return "" if consumer is None else internals.member_id(consumer)
 
 
 def join_again(app: faust.App) -> None:

@@ -5,10 +5,10 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
+from ringfence_kafka.protocol import wire_names
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -25,7 +25,10 @@ def subscribed(settings: Settings) -> set[str]:
 
 def lanes(settings: Settings) -> list[tuple[str, str]]:
     """Topics whose partitions of one number make up a lane, of each address."""
-    return [(each.input_topic, wire.forward_topic(settings.app.id, each.name)) for each in settings.addresses]
+    return [
+        (each.input_topic, wire_names.forward_topic(settings.app.id, each.name))
+        for each in settings.addresses
+    ]
 
 
 def replaced(settings: Settings) -> str:

@@ -14,8 +14,8 @@ from agents.lanes import Lanes
 from app.worker.buffers import Buffers
 from app.worker.spacing import Spacing
 from ringfence_client.foreign_members import foreign_metric
-from ringfence_kafka.throttling import throttle_metric
-from ringfence_kafka.watch import BrokerWatch
+from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
+from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 
 _COUNTERS: Final = {
     "bridge_duplicates": "Of the duplicates, those that their bridge had sent before; their own IDs were not looked at.",

@@ -1,6 +1,6 @@
 """Takes what aiokafka has fetched of a partition as it lies in its bytes, where the core can read it.
 
-This knows aiokafka's fetcher as :mod:`ringfence_kafka.records` does. Positions move as in ``Fetcher.fetched_records``.
+This knows aiokafka's fetcher as :mod:`ringfence_kafka.aiokafka_patches.lenient_records` does. Positions move as in ``Fetcher.fetched_records``.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from agents import raw
 from agents.batch import Held
 from agents.raw import Part
 from native.records import RawRecords
-from ringfence_kafka import fetched
-from ringfence_kafka.fetched import LargeBatch
-from ringfence_kafka.records import TolerantRecords
+from ringfence_kafka.aiokafka_patches import fetch_buffer
+from ringfence_kafka.aiokafka_patches.fetch_buffer import LargeBatch
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
 
 
 class Limits(NamedTuple):
@@ -70,7 +70,7 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
     Returns:
         None = nothing is there, or it is for aiokafka to read.
     """
-    there = fetched.readable(fetcher, tp)
+    there = fetch_buffer.readable(fetcher, tp)
     if there is None:
         return None
     result, parsed = there
@@ -84,7 +84,7 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
                 parsed.raw = False
             else:  # aiokafka reads a fetch from its beginning: what is left comes again in one of its own
                 result._update_position()  # noqa: SLF001
-                fetched.drop(fetcher, tp)
+                fetch_buffer.drop(fetcher, tp)
             return None
         # Nobody will run it to its end, which is where aiokafka breaks this cycle: the bytes would stay until a collection.
         parsed._records_iterator = None  # noqa: SLF001
@@ -103,7 +103,7 @@ def _next(parsed: TolerantRecords, unread: _Unread, limits: Limits) -> Part | No
             parsed.data,
             unread.begin,
             unread.aborted,
-            fetched.decompress,
+            fetch_buffer.decompress,
             committed=parsed._isolation_level == READ_COMMITTED,  # noqa: SLF001
             start=start,
             records_max=limits.records_max,
@@ -155,6 +155,6 @@ def _taken(fetcher: Any, tp: TopicPartition, unread: _Unread, part: Part, limits
         if not left:
             unread.held = None
     else:
-        fetched.drop(fetcher, tp)
+        fetch_buffer.drop(fetcher, tp)
     assert held is not None  # noqa: S101 - each part has one
     return Taken(taken, content, headers, held)

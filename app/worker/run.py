@@ -37,21 +37,23 @@ from app.worker.progress import ProgressLine
 from app.worker.spacing import Spacing
 from app.worker.transport import BatchTransport
 from app.worker.unassigned import Unassigned
-from ringfence_client.guard import guard_of
-from ringfence_client.listening import server_socket
 from ringfence_client.web import advertised
-from ringfence_kafka import collector, failpoints, insides, logs, passing, signals
-from ringfence_kafka.access import Tokens
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.auth import client_properties
+from ringfence_kafka.auth.client_options import Tokens
+from ringfence_kafka.auth.tls import ssl_context
+from ringfence_kafka.concurrency.broker_watch import BrokerWatch
+from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
-from ringfence_kafka.group_watch import GroupWatch
-from ringfence_kafka.oversized import RECORD_BYTES_MAX
-from ringfence_kafka.records import TolerantRecords
-from ringfence_kafka.security import ssl_context
-from ringfence_kafka.together import StoppedError
-from ringfence_kafka.transaction import feature
-from ringfence_kafka.watch import BrokerWatch
+from ringfence_kafka.groups.group_watch import GroupWatch
+from ringfence_kafka.http.auth import guard_of
+from ringfence_kafka.http.sockets import server_socket
+from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
+from ringfence_kafka.producer import transaction_version
+from ringfence_kafka.protocol.oversized_records import RECORD_BYTES_MAX
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -179,8 +181,8 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.transport.buffers = Buffers(settings.app.buffer_bytes_max)
     TolerantRecords.record_bytes_max = max(RECORD_BYTES_MAX, settings.app.buffer_bytes_max // COPIES)
     app.transport.spacing = Spacing(settings.app.latency_target_ms / 1000)
-    app.transport.buffers.large = collector.give_back_large
-    app.transport.passed = passing.for_aiokafka(settings.kafka)
+    app.transport.buffers.large = gc_settings.give_back_large
+    app.transport.passed = client_properties.for_aiokafka(settings.kafka)
     faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
     metrics = Metrics()
     app.statement = encode(own_statement(settings))
@@ -279,12 +281,12 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     Raises:
         RingfenceError: it cannot start; the text names the fault and the way out.
     """
-    logs.configure()
+    log_setup.configure()
     if fault := native.fault():
         raise ConfigurationError(fault)
-    feature.wanted()  # a variable that is neither on nor off is told now, not by each lane
+    transaction_version.wanted()  # a variable that is neither on nor off is told now, not by each lane
     failpoints.install_from_environment()
-    insides.create_no_topics()
+    internals.create_no_topics()
     if web_port is not None:
         settings = settings.with_web_port(web_port)
     allow_files()
@@ -370,7 +372,7 @@ class SignalledWorker(faust.Worker):  # type: ignore[misc]
 
 
 def _execute(app: RingfenceApp) -> int:
-    collector.collect_rarely()
+    gc_settings.collect_rarely()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     worker = SignalledWorker(app, loop=loop, quiet=True, override_logging=False, loglevel=logging.WARNING)

@@ -1,6 +1,6 @@
 """Faust's aiokafka transport, changed in twelve points. This file and records.py know Faust's insides.
 
-What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/insides.py, producer.py, clients.py and cluster.py.
+What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/aiokafka_patches/internals.py, producer.py, clients.py and cluster.py.
 
 1. A fetch is one message: Faust moves an event at a time and pays some 23 callbacks for each; here the records of
    one fetch of one partition travel as one :class:`agents.batch.FetchedBatch`.
@@ -47,12 +47,13 @@ from app.worker.buffers import BoundedFetches, Buffers
 from app.worker.connecting import connected
 from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, Pace
 from app.worker.spacing import Spacing
-from ringfence_kafka import insides, rejoining, static
-from ringfence_kafka import records as lenient
+from ringfence_kafka.admin.topics import lacking
+from ringfence_kafka.aiokafka_patches import internals, late_revocation
+from ringfence_kafka.aiokafka_patches import lenient_records as lenient
+from ringfence_kafka.concurrency.timeouts import is_cancelled
 from ringfence_kafka.errors import named
-from ringfence_kafka.record_batch import OldFormatError
-from ringfence_kafka.topics import lacking
-from ringfence_kafka.waiting import is_cancelled
+from ringfence_kafka.groups import static_members
+from ringfence_kafka.protocol.record_batch import OldFormatError
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -94,9 +95,9 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         """
         if not await connected(self, self._connect):
             return
-        rejoining.revoke_late(self._ensure_consumer())
+        late_revocation.revoke_late(self._ensure_consumer())
         if instance := self.transport.app.conf.consumer_group_instance_id:
-            static.name_heartbeats(self._ensure_consumer(), instance, self.transport.replaced)
+            static_members.name_heartbeats(self._ensure_consumer(), instance, self.transport.replaced)
         fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001
         self._buffers: Buffers = self.transport.buffers
         self._buffers.told = self._wake_for_room
@@ -120,8 +121,8 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             if self._consumer is None:
                 continue
             try:
-                insides.keep_member(self._consumer)
-                insides.take_error(self._consumer)
+                internals.keep_member(self._consumer)
+                internals.take_error(self._consumer)
             except GroupAuthorizationFailedError as error:
                 self.transport.excluded(str(error))
             except KafkaError as error:
@@ -151,7 +152,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         # Both are read when the consumer starts. Faust asks for committed data only under its own exactly_once.
         consumer._isolation_level = "read_committed"  # noqa: SLF001
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001
-        insides.pass_on(consumer, self.transport.passed)
+        internals.pass_on(consumer, self.transport.passed)
         return consumer
 
     async def _fetch_records(
@@ -231,7 +232,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         if time.monotonic() < self._restarted + FAILED_AGAIN_S:
             await asyncio.sleep(FETCHED_WITHIN_S)
         self._restarted = time.monotonic()
-        insides.keep_fetching(fetcher)
+        internals.keep_fetching(fetcher)
 
     def _is_wanted(self, tp: TopicPartition) -> bool:
         return self._may_read(tp) and self._buffers.has_room(tp)
@@ -354,7 +355,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     async def is_member(self, generation: int) -> bool:
         """Ask the group's coordinator, now, whether we are a member of this generation; in the consumer's thread."""
-        return await insides.is_member(self._ensure_consumer(), generation)
+        return await internals.is_member(self._ensure_consumer(), generation)
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Lanes report for themselves; Faust's watch of each event does not fit batches."""

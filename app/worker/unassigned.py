@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from agents.opening import QUESTION_LIMIT_S
 from ringfence_kafka import clock
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.static import Member
+from ringfence_kafka.groups.static_members import Member
 
 log: Final = logging.getLogger("ringfence.worker")
 

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError
 
 from agents.lanes import Lanes
 from app.worker.assignor import LaneAssignor
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 
 log: Final = logging.getLogger("ringfence.worker")
 

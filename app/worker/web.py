@@ -13,8 +13,8 @@ from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from app.worker.spacing import Spacing
-from ringfence_kafka.throttling import THROTTLED
-from ringfence_kafka.watch import BrokerWatch
+from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
+from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 
 
 class StatusWeb(AiohttpWeb):  # type: ignore[misc]

@@ -6,7 +6,7 @@ from typing import Final
 
 from app.embedded import ports
 from bench.contenders.ringfence import HOST
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 NAME: Final = "bench"
 
@@ -52,6 +52,6 @@ bootstrap_servers = "{target}"
     )
     return Bridge(
         ("-m", "app", "bridge", "--config", str(config), "--web-port", str(ports.choose(HOST))),
-        wire.bridge_group(app_id, NAME),
-        (wire.bridge_quarantine_topic(NAME),),
+        wire_names.bridge_group(app_id, NAME),
+        (wire_names.bridge_quarantine_topic(NAME),),
     )

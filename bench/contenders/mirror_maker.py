@@ -6,7 +6,7 @@ from typing import Final
 
 from app.embedded import jars
 from app.embedded.jars import KAFKA_VERSION, LOGGING, Bundle
-from conf import java
+from ringfence_kafka.process import java
 
 JARS: Final = Bundle(
     f"MirrorMaker {KAFKA_VERSION}",

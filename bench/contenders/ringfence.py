@@ -9,7 +9,7 @@ from typing import Final
 from app.embedded import ports
 from bench.errors import BenchError
 from bench.measure import ROOT, environment
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 HOST: Final = "127.0.0.1"
 TOPICS_LIMIT_S: Final = 120
@@ -77,7 +77,7 @@ partitioner = "{partitioner}"
         raise BenchError(f"topics create ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return Worker(
         ("-m", "app", "worker", "--config", str(config), "--web-port", str(ports.choose(HOST))),
-        wire.accepted_topic(address),
-        wire.forward_topic(app_id, address),
-        (wire.changelog_topic(app_id, address), wire.quarantine_topic(address)),
+        wire_names.accepted_topic(address),
+        wire_names.forward_topic(app_id, address),
+        (wire_names.changelog_topic(app_id, address), wire_names.quarantine_topic(address)),
     )

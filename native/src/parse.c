@@ -136,7 +136,7 @@ static int read_stretches(Found *found, const uint8_t *const *buffers, const uin
 }
 
 /* Whether a control batch holds the marker of an abort; -1 = it is not to be understood. One that the broker's cleaner has emptied
- * holds none (ringfence_kafka/insides.py); where the cleaner has noted when it may go, the batch's first time is that, and the
+ * holds none (ringfence_kafka/aiokafka_patches/internals.py); where the cleaner has noted when it may go, the batch's first time is that, and the
  * record's own lies before it. */
 static int is_abort(const uint8_t *batch, size_t length) {
     Stretch stretch = {.count = 1, .last = INT32_MAX, .first_time = load_be64(batch + AT_FIRST_TIME)};

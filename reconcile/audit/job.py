@@ -14,8 +14,6 @@ from typing import Final
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from conf.progress import counted as number_of
-from conf.progress import steps
 from reconcile.audit import advice, report
 from reconcile.audit.figures import figures
 from reconcile.audit.numbers import STEPS, Counter, dialect
@@ -33,6 +31,8 @@ from reconcile.spark.source_options import kafka_options, refuse_callback
 from reconcile.stopping import Stop, StoppedError, stoppable
 from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.process.step_progress import counted as number_of
+from ringfence_kafka.process.step_progress import steps
 
 DOCUMENT: Final = "audit.json"
 GROUP: Final = "ringfence-audit"

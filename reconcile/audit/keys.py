@@ -12,7 +12,7 @@ from reconcile.audit.result import Audit, Groups, HeaderSeen, PartitionCount, Re
 from reconcile.page.escapes import as_text
 from reconcile.page.figures import DAY_MS, GROUPS_MAX, GroupBin, LargeGroup
 from reconcile.spark.bins import power_of_two
-from ringfence_kafka.printing import printable
+from ringfence_kafka.escaping import printable
 
 NEARLY_ALL: Final = 0.05
 """What may stand before, and after, nearly all."""

@@ -6,12 +6,12 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from conf.progress import Progress, counted
 from reconcile.audit import bridges, frames, keys, resend_counts, transactions
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Audit, Resends
 from reconcile.spark import read
 from ringfence_kafka.config.settings import AddressDefaults
+from ringfence_kafka.process.step_progress import Progress, counted
 
 STEPS: Final = (
     "reading",

@@ -14,7 +14,7 @@ from reconcile.audit.frames import kept
 from reconcile.audit.result import Transactions
 from reconcile.spark import envelopes, read
 from reconcile.spark.read import Dialect
-from ringfence_kafka.printing import printable
+from ringfence_kafka.escaping import printable
 
 ADDRESSES_SHOWN: Final = 20
 _ADDRESSES: Final = "parts array<struct<address:string>>"

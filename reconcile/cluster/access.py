@@ -11,10 +11,10 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from ringfence_kafka import reachable, refusals
+from ringfence_kafka.auth import access_errors, reachability
+from ringfence_kafka.auth.tls import ssl_context
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError
-from ringfence_kafka.security import ssl_context
 
 HANDSHAKE_LIMIT_S: Final = 5.0
 
@@ -43,11 +43,11 @@ def unreachable(kafka: KafkaSettings, heard: Iterable[KafkaError]) -> BrokerUnav
             named = "" if said["node"] == "bootstrap" else f"{said['server']}, which the brokers advertise: "
             absent = absent or f" ({named}{away})"
         else:
-            return refusals.refused(said["server"], _reason(kafka, error, said["server"], said["text"]))
+            return access_errors.refused(said["server"], _reason(kafka, error, said["server"], said["text"]))
     if not absent:  # connections that ended without a word are passed over by the client
         first = kafka.bootstrap_servers.split(",")[0].strip()
-        return refusals.refused(first, refusals.protocol(kafka, _tls(first)))
-    return refusals.nobody(kafka, absent)
+        return access_errors.refused(first, access_errors.protocol(kafka, _tls(first)))
+    return access_errors.nobody(kafka, absent)
 
 
 def _away(error: KafkaError, text: str) -> str | None:
@@ -60,18 +60,22 @@ def _away(error: KafkaError, text: str) -> str | None:
 def _reason(kafka: KafkaSettings, error: KafkaError, server: str, text: str) -> str:
     if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - its name in the client
         if "current SASL state" in text:
-            return refusals.no_login(kafka)
-        return refusals.mechanism(kafka) if "Unsupported SASL mechanism" in text else refusals.password(kafka)
+            return access_errors.no_login(kafka)
+        return (
+            access_errors.mechanism(kafka)
+            if "Unsupported SASL mechanism" in text
+            else access_errors.password(kafka)
+        )
     if "certificate verify failed" in text:
-        return refusals.authority(kafka, *(_distrust(kafka, server) or ("certificate verify failed",)))
+        return access_errors.authority(kafka, *(_distrust(kafka, server) or ("certificate verify failed",)))
     if found := _ALERT.search(text):
-        return refusals.certificate(kafka, f"alert {found[1].strip()}")
-    return refusals.protocol(kafka, _tls(server))
+        return access_errors.certificate(kafka, f"alert {found[1].strip()}")
+    return access_errors.protocol(kafka, _tls(server))
 
 
 def _tls(server: str) -> bool | None:
     host, _, port = server.rpartition(":")
-    return reachable.speaks_tls(host, int(port))
+    return reachability.speaks_tls(host, int(port))
 
 
 def _distrust(kafka: KafkaSettings, server: str) -> tuple[str, int] | None:

@@ -19,7 +19,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
 from reconcile.cluster import access, moving
-from ringfence_kafka import refusals
+from ringfence_kafka.auth import access_errors
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import (
     BrokerUnavailableError,
@@ -27,7 +28,6 @@ from ringfence_kafka.errors import (
     PrerequisiteError,
     RingfenceError,
 )
-from ringfence_kafka.security import confluent_options
 
 Answer = TypeVar("Answer")
 
@@ -109,7 +109,7 @@ class Admin:
                 raise self._unavailable(error) from error
             if self._heard:
                 raise access.unreachable(self._kafka, self._heard) from error
-            raise refusals.nobody(self._kafka, f" within {CONTACT_LIMIT_S:g} s") from error
+            raise access_errors.nobody(self._kafka, f" within {CONTACT_LIMIT_S:g} s") from error
         return str(described.cluster_id or "")
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicFacts]:

@@ -5,9 +5,9 @@ from typing import Final
 
 from reconcile.cluster.admin import Admin
 from reconcile.night.cut import Recorded
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
+from ringfence_kafka.protocol import wire_names
 
 META_KEY: Final = b"\x00"
 """Of the record that ends each transaction in a changelog (docs/formats.md)."""
@@ -28,7 +28,9 @@ def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded
         PrerequisiteError: another version wrote a record.
         BrokerUnavailableError: nobody answers.
     """
-    addresses = {wire.changelog_topic(settings.app.id, each.name): each.name for each in settings.addresses}
+    addresses = {
+        wire_names.changelog_topic(settings.app.id, each.name): each.name for each in settings.addresses
+    }
     topics = cluster.describe(addresses)
     places = [(name, number) for name, facts in topics.items() for number in range(facts.partitions)]
     found: dict[str, dict[int, Recorded]] = {}

@@ -22,9 +22,9 @@ from reconcile.night.cut import (
     journal_lost,
     topic_roles,
 )
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
+from ringfence_kafka.protocol import wire_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Survey:
             ForeignChangelogError: an address's topics are another one's.
         """
         roles = {each.name: topic_roles(settings.app.id, each) for each in settings.addresses}
-        journal = wire.journal_topic(settings.app.id)
+        journal = wire_names.journal_topic(settings.app.id)
         cluster_id = cluster.connect()
         names = list(dict.fromkeys([*(topic for each in roles.values() for topic in each.values()), journal]))
         topics = cluster.describe(names)

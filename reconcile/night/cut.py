@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ringfence_kafka import wire
 from ringfence_kafka.config.chains import feeder
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
 
 
 class Span(NamedTuple):
@@ -146,7 +146,7 @@ def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
     """The topics that the job reads of an address, by role."""
     roles = {
         "input": address.input_topic,
-        "forward": wire.forward_topic(app_id, address.name),
+        "forward": wire_names.forward_topic(app_id, address.name),
         "accepted": address.accepted_topic,
         "quarantine": address.quarantine_topic,
     }

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from conf.progress import Progress, counted
 from reconcile.anomalies import originals, repeated
 from reconcile.anomalies.name import Anomaly, doubted
 from reconcile.night import (
@@ -33,6 +32,7 @@ from reconcile.page.figures import FINDINGS_MAX
 from reconcile.spark.read import Ranges, concatenated
 from reconcile.spark.schemas import EVIDENCE, IDS
 from reconcile.spark.session import FEW
+from ringfence_kafka.process.step_progress import Progress, counted
 
 STEPS = (
     "reading and matching",

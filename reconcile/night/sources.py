@@ -12,9 +12,9 @@ from reconcile.night.cut import AddressCut, TopicCut, ranges
 from reconcile.night.distributions import by_address
 from reconcile.spark import outputs, read
 from reconcile.spark.schemas import EVENTS, LONG
-from ringfence_kafka import wire
 from ringfence_kafka.config.chains import feeders
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
 
 AWAY: Final = -1
 """Number of an address that is not configured now."""
@@ -140,8 +140,8 @@ class Sources:
         # An address may be named so itself.
         numbers = self.numbers()
         own = F.col("told.address").isin([*numbers])
-        of_hops = F.coalesce(F.col("told.address").startswith(wire.HOP_MEMORY) & ~own, F.lit(False))
-        bare = F.substr("told.address", F.lit(len(wire.HOP_MEMORY) + 1))
+        of_hops = F.coalesce(F.col("told.address").startswith(wire_names.HOP_MEMORY) & ~own, F.lit(False))
+        bare = F.substr("told.address", F.lit(len(wire_names.HOP_MEMORY) + 1))
         address = F.when(of_hops, bare).otherwise(F.col("told.address"))
         named = told.withColumns({"address": address, "of_hops": of_hops})
         cuts = {name: self.cuts[self.addresses[n].name] for name, n in numbers.items()}

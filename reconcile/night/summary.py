@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from conf.progress import counted
 from reconcile.anomalies.name import Anomaly
 from reconcile.night.cut import AddressCut
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.process.step_progress import counted
 
 CLEAN: Final = "clean"
 ANOMALIES: Final = "anomalies"

@@ -1,6 +1,6 @@
 """Bytes and names from data, as a person reads them. Pure."""
 
-from ringfence_kafka.printing import printable
+from ringfence_kafka.escaping import printable
 
 
 def as_text(data: bytes) -> str:

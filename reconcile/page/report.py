@@ -13,11 +13,11 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-import conf.terminal
-from conf.progress import Progress, counted, steps
+import ringfence_kafka.process.terminal
 from reconcile.anomalies.name import Anomaly
 from reconcile.night.summary import ANOMALIES, CLEAN, shown
 from reconcile.spark.failures import SPARK
+from ringfence_kafka.process.step_progress import Progress, counted, steps
 
 _LOOK_EVERY_S: Final = 0.5
 
@@ -97,7 +97,7 @@ def _tasks_done(spark: SparkSession) -> str:
 
 def terminal() -> Console:
     """Where results are told; as wide as a table needs where nobody's window limits it."""
-    return conf.terminal.console()
+    return ringfence_kafka.process.terminal.console()
 
 
 def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -> None:
@@ -116,7 +116,7 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
             *(f"{each[count]:,}" for count in counts),
             Text(found, "bold red") if alarming else found or "none",
         )
-    conf.terminal.tell(table, console)
+    ringfence_kafka.process.terminal.tell(table, console)
     for sentence in advice:
         console.print(sentence, highlight=False)
     colour = {CLEAN: "green", ANOMALIES: "red"}.get(document["verdict"], "yellow")

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 PARTS_MAX: Final = 10_000
 """An envelope with more is refused."""
@@ -64,7 +64,7 @@ def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
 
 def is_envelope() -> Column:
     """Whether a record's value lists the parts of a transaction."""
-    return has(wire.HEADER_TRANSACTION)
+    return has(wire_names.HEADER_TRANSACTION)
 
 
 def has(name: str) -> Column:
@@ -83,7 +83,7 @@ def last(headers: Column | str, name: str) -> Column:
 
 def _read(own: Column) -> Column:
     """What ``parts`` lists, with the address that each part is for; null = nothing that could be read."""
-    known = last("headers", wire.HEADER_TRANSACTION) == F.lit(bytearray(wire.TRANSACTION_FORM))
+    known = last("headers", wire_names.HEADER_TRANSACTION) == F.lit(bytearray(wire_names.TRANSACTION_FORM))
     listed = F.from_json(F.col("value").cast("string"), _ENVELOPE, _LENIENT)["parts"]
     return F.when(
         known, F.transform(listed, lambda part: part.withField("address", F.coalesce(part["address"], own)))
@@ -107,7 +107,7 @@ def _whole(part: Column) -> Column:
         & _spelt(part, "key")
         & _spelt(part, "value")
         & F.forall(
-            headers, lambda each: _spelt(each, "value") & ~each["name"].startswith(wire.RESERVED_PREFIX)
+            headers, lambda each: _spelt(each, "value") & ~each["name"].startswith(wire_names.RESERVED_PREFIX)
         )
     )
 

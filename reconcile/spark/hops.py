@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.spark.envelopes import has, last
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 MALFORMED: Final = ""
 """The source of a hop that cannot be read: what has one belongs into quarantine."""
-OF_BRIDGES: Final = (wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS)
+OF_BRIDGES: Final = (wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS)
 """Headers that end at the address that a bridge leads to."""
 _OFFSET: Final = "(0|[1-9][0-9]{0,18})"
 _HOP: Final = rf"\A[a-zA-Z0-9._-]{{1,200}}/[a-zA-Z0-9_-]{{22}}/(0|[1-9][0-9]{{0,9}})/{_OFFSET}\z"
@@ -40,15 +40,15 @@ def with_hops(records: DataFrame, chained: Collection[str] = ()) -> DataFrame:
     traced = is_traced(chained)
     read = records.withColumn("ours", F.when(over | traced, _ours())).withColumn("hop", F.when(over, _hop()))
     there = F.col("hop").isNotNull()
-    ignored = last("ours", wire.HEADER_USER_IDS).isNotNull() | (F.col("hop.source") == MALFORMED)
+    ignored = last("ours", wire_names.HEADER_USER_IDS).isNotNull() | (F.col("hop.source") == MALFORMED)
     return read.select(
         *records.columns,
         F.col("hop.source").alias("hop_source"),
         F.col("hop.offset").alias("hop_offset"),
         F.col("hop.confirmed").alias("hop_confirmed"),
         F.coalesce(there & ignored, F.lit(False)).alias("ids_ignored"),
-        F.when(there, _digest(F.slice(_named(wire.HEADER_HOPS), -1, 1)))
-        .when(traced, _digest(_named(wire.HEADER_HOPS)))
+        F.when(there, _digest(F.slice(_named(wire_names.HEADER_HOPS), -1, 1)))
+        .when(traced, _digest(_named(wire_names.HEADER_HOPS)))
         .alias("passed_digest"),
     )
 
@@ -57,26 +57,26 @@ def is_traced(chained: Collection[str]) -> Column:
     """Whether a record of one of these topics has passed bridges before."""
     if not chained:
         return F.lit(False)
-    return F.col("topic").isin(*chained) & has(wire.HEADER_HOPS)
+    return F.col("topic").isin(*chained) & has(wire_names.HEADER_HOPS)
 
 
 def is_bridged() -> Column:
     """Whether a record came over a bridge."""
-    return has(wire.HEADER_HOP)
+    return has(wire_names.HEADER_HOP)
 
 
 def left_behind() -> Column:
     """Of an accepted record: a digest of the headers of bridges that it still has. Only the members that it passed may stand there."""
-    kept = F.filter("headers", lambda each: each["key"].isin(wire.HEADER_HOPS, *OF_BRIDGES))
+    kept = F.filter("headers", lambda each: each["key"].isin(wire_names.HEADER_HOPS, *OF_BRIDGES))
     names = F.array_join(F.col("headers")["key"], " ")
-    perhaps = names.contains(wire.HEADER_HOPS)
+    perhaps = names.contains(wire_names.HEADER_HOPS)
     for each in OF_BRIDGES:
         perhaps |= names.contains(each)
     return F.when(perhaps, _digest(kept))
 
 
 def _ours() -> Column:
-    return F.filter("headers", lambda each: each["key"].startswith(wire.RESERVED_PREFIX))
+    return F.filter("headers", lambda each: each["key"].startswith(wire_names.RESERVED_PREFIX))
 
 
 def _has(headers: str, name: str) -> Column:
@@ -95,16 +95,18 @@ def _digest(headers: Column) -> Column:
 
 def _hop() -> Column:
     """Source, offset, confirmed; where one cannot be read, the source says so."""
-    text = last("ours", wire.HEADER_HOP).cast("string")
+    text = last("ours", wire_names.HEADER_HOP).cast("string")
     partition = F.regexp_extract(text, _HOP, 1).try_cast("int")
     offset = F.regexp_extract(text, _HOP, 2).try_cast("bigint")
     confirmed = F.when(
-        _has("ours", wire.HEADER_CONFIRMED),
-        F.regexp_extract(last("ours", wire.HEADER_CONFIRMED).cast("string"), _NUMBER, 1).try_cast("bigint"),
+        _has("ours", wire_names.HEADER_CONFIRMED),
+        F.regexp_extract(last("ours", wire_names.HEADER_CONFIRMED).cast("string"), _NUMBER, 1).try_cast(
+            "bigint"
+        ),
     ).otherwise(F.lit(0))
     ids = F.when(
-        _has("ours", wire.HEADER_USER_IDS),
-        last("ours", wire.HEADER_USER_IDS) == F.lit(bytearray(wire.USER_IDS_IGNORED)),
+        _has("ours", wire_names.HEADER_USER_IDS),
+        last("ours", wire_names.HEADER_USER_IDS) == F.lit(bytearray(wire_names.USER_IDS_IGNORED)),
     ).otherwise(F.lit(True))
     # A bridge confirms nothing beyond what it sends.
     sound = (

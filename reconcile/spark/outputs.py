@@ -19,7 +19,7 @@ from reconcile.spark.read import (
     topic_of,
 )
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, OUTPUTS, QUARANTINED
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 _CREATE_TIME: Final = 0
 """Timestamps are the producer's, not the broker's."""
@@ -70,7 +70,7 @@ def named(records: DataFrame, dialect: Dialect, fate: int) -> DataFrame:
 
 def _input_key() -> Column:
     """Of what an accepted record comes from: in a header where it is not the group."""
-    return F.when(has(wire.HEADER_KEY), header(wire.HEADER_KEY)).otherwise(F.col("key"))
+    return F.when(has(wire_names.HEADER_KEY), header(wire_names.HEADER_KEY)).otherwise(F.col("key"))
 
 
 def _outputs(
@@ -86,10 +86,10 @@ def _outputs(
     part, named = nothing.cast("string"), nothing.cast("string")
     stand_in, passed = nothing.cast("bigint"), nothing.cast("bigint")
     if fate == ACCEPTED:
-        part = header(wire.HEADER_PART).cast("string")
+        part = header(wire_names.HEADER_PART).cast("string")
         passed = left_behind()
     if fate == DIVERTED:
-        named = header(wire.HEADER_ORIGINAL).cast("string")
+        named = header(wire_names.HEADER_ORIGINAL).cast("string")
     if fate == QUARANTINED:
         stand_in = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
     # At once: what follows would copy all that a record holds, and look for a header as often as it is looked at.
@@ -104,7 +104,7 @@ def _outputs(
         stand_in.alias("out_value_bytes"),
         headers_digest().alias("out_headers_digest"),
         passed.alias("out_passed_digest"),
-        header(wire.HEADER_SOURCE).cast("string").alias("source_text"),
+        header(wire_names.HEADER_SOURCE).cast("string").alias("source_text"),
         named.alias("original"),
         part.alias("part_text"),
     )

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.spark import envelopes, hops
-from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
 
 RECORDS_A_TASK: Final = 1_000_000
 HEADERS_FEW: Final = 4
@@ -17,8 +17,8 @@ HEADERS_FEW: Final = 4
 ID_BYTES_MAX: Final = 256
 """An audit keeps longer IDs as digests."""
 OURS: Final = (
-    wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_ORIGINAL, wire.HEADER_REASON, wire.HEADER_TIMESTAMP, wire.HEADER_CONSUMER_GROUP,
-    wire.HEADER_ATTEMPTS, wire.HEADER_REDRIVEN, wire.HEADER_TRANSACTION, wire.HEADER_PART, wire.HEADER_BRIDGE_APP, wire.HEADER_HOPS,
+    wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_ORIGINAL, wire_names.HEADER_REASON, wire_names.HEADER_TIMESTAMP, wire_names.HEADER_CONSUMER_GROUP,
+    wire_names.HEADER_ATTEMPTS, wire_names.HEADER_REDRIVEN, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART, wire_names.HEADER_BRIDGE_APP, wire_names.HEADER_HOPS,
     *hops.OF_BRIDGES,
 )  # fmt: skip
 """Names of headers that Ringfence writes, replaces or leaves out. Every other header is the producer's: it must come out as it went in."""
@@ -212,7 +212,7 @@ def headers_of(records: DataFrame) -> DataFrame:
 def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
     """:data:`reconcile.spark.schemas.FORWARDS`; ``input_topics``: forward topic → input topic."""
     said = records.select(
-        "topic", "partition", "offset", header(wire.HEADER_SOURCE).cast("string").alias("text")
+        "topic", "partition", "offset", header(wire_names.HEADER_SOURCE).cast("string").alias("text")
     )
     named = said.withColumn("source", place_in(F.col("text"), topic_of(input_topics)))
     return named.where("source is not null").select(

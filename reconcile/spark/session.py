@@ -16,8 +16,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
-from conf import java
-from conf.progress import BRIEF_S, steps
 from reconcile.executors.watch import TIMEOUT_S, served
 from reconcile.spark.failures import SPARK
 from reconcile.spark.jvm import Jvm, JvmError
@@ -26,6 +24,8 @@ from reconcile.spark.own_folder import own_folder
 from reconcile.spark.quick_start import QuickStart
 from reconcile.spark.starting import not_started
 from reconcile.stopping import Stop
+from ringfence_kafka.process import java
+from ringfence_kafka.process.step_progress import BRIEF_S, steps
 
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 """Spark's own Kafka source, of the version of the installed PySpark."""

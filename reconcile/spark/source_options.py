@@ -6,7 +6,7 @@ from typing import Final
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
-from ringfence_kafka import passing
+from ringfence_kafka.auth import client_properties
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 
@@ -24,7 +24,7 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
         OSError: a PEM file cannot be read.
         ConfigurationError: a private key is none.
     """
-    options = passing.for_java(kafka) | {
+    options = client_properties.for_java(kafka) | {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": kafka.security_protocol,
         "client.id": kafka.client_id,

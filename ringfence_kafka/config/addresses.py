@@ -4,8 +4,8 @@ from typing import Final, Literal, TypeGuard
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from ringfence_kafka import wire
 from ringfence_kafka.config.section import TOPIC_NAME_MAX, Section, TopicName, listed
+from ringfence_kafka.protocol import wire_names
 
 MAX_PARTITIONS: Final = 100_000
 MAX_ID_CACHE_SIZE: Final = 2**31 - 1
@@ -49,9 +49,9 @@ class AddressDefaults(Section):
         for name in value:
             if not name:
                 raise ValueError("an empty header name can match nothing; remove it")
-            if name.startswith(wire.RESERVED_PREFIX):
+            if name.startswith(wire_names.RESERVED_PREFIX):
                 raise ValueError(
-                    f"{name!r} begins with {wire.RESERVED_PREFIX}, which Ringfence itself writes"
+                    f"{name!r} begins with {wire_names.RESERVED_PREFIX}, which Ringfence itself writes"
                 )
         return value
 
@@ -88,10 +88,10 @@ class AddressSettings(AddressDefaults):
                 "remove it, or name the header"
             )
         derived = {
-            "input_topic": wire.input_topic(name),
-            "accepted_topic": wire.accepted_topic(name),
-            "duplicates_topic": wire.duplicates_topic(name),
-            "quarantine_topic": wire.quarantine_topic(name),
+            "input_topic": wire_names.input_topic(name),
+            "accepted_topic": wire_names.accepted_topic(name),
+            "duplicates_topic": wire_names.duplicates_topic(name),
+            "quarantine_topic": wire_names.quarantine_topic(name),
         }
         if long := [key for key in derived.keys() - data.keys() if len(derived[key]) > TOPIC_NAME_MAX]:
             raise ValueError(
@@ -106,8 +106,8 @@ class AddressSettings(AddressDefaults):
             "input topic": self.input_topic,
             "accepted topic": self.accepted_topic,
             "quarantine topic": self.quarantine_topic,
-            "changelog": wire.changelog_topic(app_id, self.name),
-            "forward topic": wire.forward_topic(app_id, self.name),
+            "changelog": wire_names.changelog_topic(app_id, self.name),
+            "forward topic": wire_names.forward_topic(app_id, self.name),
         }
         return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
 

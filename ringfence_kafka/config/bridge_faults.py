@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from ringfence_kafka import wire
 from ringfence_kafka.config.bridges import (
     ADDRESS,
     NAME_CHARACTERS_MAX,
@@ -17,6 +16,7 @@ from ringfence_kafka.config.bridges import (
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.config.patterns import has_wildcard
 from ringfence_kafka.config.section import TopicName
+from ringfence_kafka.protocol import wire_names
 
 _TOPIC_NAME: Final = TypeAdapter(TopicName)
 
@@ -77,7 +77,7 @@ def bridge_faults(
     for connection in connections:
         reached |= set(map(connection.target_address, connection.names(addresses)))
     own = {
-        wire.quarantine_topic(each): f"the quarantine topic of address {each!r}"
+        wire_names.quarantine_topic(each): f"the quarantine topic of address {each!r}"
         for each in reached - set(addresses)
     }
     yield from _quarantine_faults(names, {**own, **topics})
@@ -132,7 +132,7 @@ def _quarantine_faults(names: Iterable[tuple[str, str]], topics: Mapping[str, st
     """Bridges whose quarantine topic is another's: Kafka takes dots and underscores for the same."""
     owners = {topic.replace(".", "_"): f"{topic} is {owner}" for topic, owner in topics.items()}
     for name, place in names:
-        quarantine = wire.bridge_quarantine_topic(name)
+        quarantine = wire_names.bridge_quarantine_topic(name)
         if owner := owners.get(quarantine.replace(".", "_")):
             yield f"{place} would write what is refused to {quarantine}, but {owner}: choose another name"
 
@@ -170,7 +170,7 @@ def _topic_faults(
     if address and address.upstream and not bridge.target_topic:
         way_out = f"bridge to {address.upstream[-1]!r}, or give it a target_topic of its own"
         yield _into_chain(place, bridge.target_address, address, way_out)
-    accepted = address.accepted_topic if address else wire.accepted_topic(bridge.target_address)
+    accepted = address.accepted_topic if address else wire_names.accepted_topic(bridge.target_address)
     downstream = {
         each.accepted_topic: name
         for name, each in addresses.items()
@@ -186,8 +186,8 @@ def _topic_faults(
             f"{place} would forward {accepted} to {target}, of which it is made, for ever: name another source_topic, target_address or "
             "[bridges.target]"
         )
-    quarantine = wire.bridge_quarantine_topic(bridge.name)
-    if quarantine in {wire.quarantine_topic(bridge.target_address), target} or (
+    quarantine = wire_names.bridge_quarantine_topic(bridge.name)
+    if quarantine in {wire_names.quarantine_topic(bridge.target_address), target} or (
         here and quarantine == bridge.source_topic
     ):
         yield f"{place} would write what is refused to {quarantine}, which is used for something else: choose another name"

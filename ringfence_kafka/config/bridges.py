@@ -7,13 +7,13 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from ringfence_kafka import wire
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.config.patterns import has_wildcard
 from ringfence_kafka.config.section import NAME_PATTERN, Section, TopicName, listed
+from ringfence_kafka.protocol import wire_names
 
 NAME_CHARACTERS_MAX: Final = 200
-"""Of a bridge, as :mod:`ringfence_kafka.hop` takes it; its group and its quarantine topic fit Kafka then."""
+"""Of a bridge, as :mod:`ringfence_kafka.protocol.hop` takes it; its group and its quarantine topic fit Kafka then."""
 NO_NAME: Final = "status"
 """``ringfence bridge status`` is a verb."""
 STRICT_NAMES_MAX: Final = 2_000
@@ -86,9 +86,9 @@ class BridgeSettings(Section):
         for name in value:
             if not name:
                 raise ValueError("a header without a name: give it one, or remove it")
-            if name.startswith(wire.RESERVED_PREFIX):
+            if name.startswith(wire_names.RESERVED_PREFIX):
                 raise ValueError(
-                    f"{name!r} begins with {wire.RESERVED_PREFIX}, which Ringfence itself writes: rename it"
+                    f"{name!r} begins with {wire_names.RESERVED_PREFIX}, which Ringfence itself writes: rename it"
                 )
         return value
 

@@ -21,7 +21,6 @@ from pydantic import (
     model_validator,
 )
 
-from ringfence_kafka import wire
 from ringfence_kafka.config import chains, patterns
 from ringfence_kafka.config.access_faults import NOT_SET, file_fault, variable
 from ringfence_kafka.config.addresses import AddressDefaults, AddressSettings
@@ -30,6 +29,7 @@ from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.config.section import Section, TopicName, listed
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol import wire_names
 
 TOPIC_CHARACTERS_MAX: Final = 249
 """Kafka's limit."""
@@ -277,12 +277,15 @@ class Settings(Section):
 
     def _topics(self) -> Iterator[tuple[str, str]]:
         """All topics that belong to this configuration, each with what it is."""
-        yield wire.journal_topic(self.app.id), "the journal"
-        yield wire.progress_topic(self.app.id), "the progress of consumer groups"
+        yield wire_names.journal_topic(self.app.id), "the journal"
+        yield wire_names.progress_topic(self.app.id), "the progress of consumer groups"
         for address in self.addresses:
             for role, topic in address.topics(self.app.id).items():
                 yield topic, f"the {role} of address {address.name!r}"
-            yield wire.dead_letter_topic(address.name), f"the dead-letter topic of address {address.name!r}"
+            yield (
+                wire_names.dead_letter_topic(address.name),
+                f"the dead-letter topic of address {address.name!r}",
+            )
 
     @model_validator(mode="after")
     def _transactions_go_to_addresses(self) -> Self:

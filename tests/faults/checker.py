@@ -12,7 +12,7 @@ its client wrote twice (retries without idempotence) is two inputs, and no anoma
 from collections.abc import Iterable
 from typing import Final
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tests.faults.content import corrupted
 from tests.faults.evidence import Evidence, Input, shown
 from tests.faults.finding import Anomaly, Finding, counts
@@ -114,7 +114,7 @@ def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: B
             Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted, diverted nor quarantined"
         )
         return
-    named = each.diverted is not None and (wire.HEADER_ORIGINAL, None) not in each.diverted.headers
+    named = each.diverted is not None and (wire_names.HEADER_ORIGINAL, None) not in each.diverted.headers
     if bridged.known(each) and not named:
         return
     standing = originals.standing(each) if history.capacity else Standing.NONE
@@ -144,9 +144,9 @@ def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: B
 def _wrong_original(evidence: Evidence, each: Input) -> str | None:
     """What is wrong with the original that a diverted duplicate names. Null says that it is no longer known."""
     diverted = each.diverted
-    if diverted is None or (wire.HEADER_ORIGINAL, None) in diverted.headers:
+    if diverted is None or (wire_names.HEADER_ORIGINAL, None) in diverted.headers:
         return None
-    named = diverted.header(wire.HEADER_ORIGINAL)
+    named = diverted.header(wire_names.HEADER_ORIGINAL)
     place = Place.parse(named)
     original = None if place is None else evidence.find(place)
     if original is None:

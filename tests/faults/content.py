@@ -3,7 +3,7 @@
 import json
 from hashlib import blake2b
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tests.faults import hops, transactions
 from tests.faults.evidence import Evidence, Fate, Input
 from tests.faults.finding import Anomaly, Finding
@@ -46,11 +46,11 @@ def _accepted(each: Input, output: Record) -> list[str]:
         wrong.append(f"key {output.key!r}, not the group")
     if output.timestamp != record.timestamp:
         wrong.append(f"timestamp {output.timestamp}, not {record.timestamp}")
-    if _all(output, wire.HEADER_SOURCE) != [str(each.place).encode()]:
-        wrong.append(f"more than one {wire.HEADER_SOURCE}, or another spelling of it")
-    keys = _all(output, wire.HEADER_KEY)
+    if _all(output, wire_names.HEADER_SOURCE) != [str(each.place).encode()]:
+        wrong.append(f"more than one {wire_names.HEADER_SOURCE}, or another spelling of it")
+    keys = _all(output, wire_names.HEADER_KEY)
     if keys != ([] if record.key == group else [record.key]):
-        wrong.append(f"{wire.HEADER_KEY} {keys!r} where the input's key is {record.key!r}")
+        wrong.append(f"{wire_names.HEADER_KEY} {keys!r} where the input's key is {record.key!r}")
     if _all(output, transactions.PLACE) != ([] if place is None else [place]):
         wrong.append(f"{transactions.PLACE} that is not its own")
     if transactions.is_envelope(output):
@@ -61,8 +61,8 @@ def _accepted(each: Input, output: Record) -> list[str]:
 def _bridged(each: Input, output: Record) -> list[str]:
     """Of what a bridge wrote only the members stay that it passed."""
     wrong = []
-    if not each.deleted and _all(output, wire.HEADER_HOPS) != hops.passed(each.record, each.hop):
-        wrong.append(f"another {wire.HEADER_HOPS} than its input has")
+    if not each.deleted and _all(output, wire_names.HEADER_HOPS) != hops.passed(each.record, each.hop):
+        wrong.append(f"another {wire_names.HEADER_HOPS} than its input has")
     if any(name in hops.OF_BRIDGES for name, _ in output.headers):
         wrong.append("headers of the bridge that it came over")
     return wrong
@@ -79,8 +79,8 @@ def _quarantined(each: Input, output: Record) -> list[str]:
     """With a reason; what did not fit is named by size and digest, and then key and headers may be left out."""
     record = each.record
     wrong = []
-    if not output.header(wire.HEADER_REASON):
-        wrong.append(f"no {wire.HEADER_REASON}")
+    if not output.header(wire_names.HEADER_REASON):
+        wrong.append(f"no {wire_names.HEADER_REASON}")
     whole = output.value == record.value
     if not whole and not _is_digest(record.value or b"", output.value):
         wrong.append("another value, which is no digest of it either")
@@ -106,7 +106,7 @@ def _differences(record: Record, output: Record) -> list[str]:
 
 
 def _user_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
-    prefix = wire.RESERVED_PREFIX
+    prefix = wire_names.RESERVED_PREFIX
     return [each for each in headers if not each[0].startswith(prefix)]
 
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tests.faults import hops, transactions
 from tests.faults.finding import Anomaly, Finding
 from tests.faults.history import History, Place, Record
@@ -147,7 +147,7 @@ class Evidence:
             lane = self._lane(record, group, own)
             return Input(record, (), group, lane, malformed=f"malformed: {error}")
         # Of what came over a bridge the hop leads where no ID does.
-        last = None if step is None else record.header(wire.HEADER_HOP)
+        last = None if step is None else record.header(wire_names.HEADER_HOP)
         own = None if step is not None and step.ids_ignored else own
         if not transactions.is_envelope(record):
             lane = self._lane(record, group, last if own is None else own)
@@ -231,7 +231,7 @@ class Evidence:
         """The input that an output came from; where there is none, that is noted."""
         source = record.source
         if source is None:
-            self._phantom(fate, record, f"names no input record in {wire.HEADER_SOURCE}")
+            self._phantom(fate, record, f"names no input record in {wire_names.HEADER_SOURCE}")
             return None
         found = self.find(source)
         if found is not None:
@@ -268,9 +268,14 @@ class Evidence:
 def _restored(source: Place, fate: Fate, record: Record) -> Record:
     """The input as its output tells it, so that IDs and order are judged beyond what retention left."""
     key = record.key
-    if fate is Fate.ACCEPTED and any(name == wire.HEADER_KEY for name, _ in record.headers):
-        key = record.header(wire.HEADER_KEY)
-    ours = {wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_ORIGINAL, wire.HEADER_REASON}
+    if fate is Fate.ACCEPTED and any(name == wire_names.HEADER_KEY for name, _ in record.headers):
+        key = record.header(wire_names.HEADER_KEY)
+    ours = {
+        wire_names.HEADER_SOURCE,
+        wire_names.HEADER_KEY,
+        wire_names.HEADER_ORIGINAL,
+        wire_names.HEADER_REASON,
+    }
     headers = tuple(each for each in record.headers if each[0] not in ours)
     return Record(*source, key, record.value, headers, record.timestamp)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 TOKEN_HEADER: Final = "t"  # noqa: S105 - the name of a header
 """Header with what is unique to one attempt of a producer: resends of one ID differ in it."""
@@ -85,7 +85,7 @@ class Record(NamedTuple):
     @property
     def source(self) -> Place | None:
         """The input record that it names; None where it names none."""
-        return Place.parse(self.header(wire.HEADER_SOURCE))
+        return Place.parse(self.header(wire_names.HEADER_SOURCE))
 
     def header(self, name: str) -> bytes | None:
         """Of repeats the last wins, as in Kafka. None = missing or null."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tests.faults.finding import Anomaly, Finding
 from tests.faults.history import Record
 
@@ -50,9 +50,9 @@ def read(record: Record) -> Step | None:
         MalformedHopError: no bridge has written that.
     """
     headers = dict(record.headers)
-    if wire.HEADER_HOP not in headers:
+    if wire_names.HEADER_HOP not in headers:
         return None
-    pieces = _text(headers[wire.HEADER_HOP]).split("/")
+    pieces = _text(headers[wire_names.HEADER_HOP]).split("/")
     if len(pieces) != 4:
         raise MalformedHopError("its hop")
     bridge, topic_id, partition, offset = pieces
@@ -60,12 +60,14 @@ def read(record: Record) -> Step | None:
         raise MalformedHopError("its bridge, or its source")
     if _number(partition) >= 2**31 or _number(offset) >= 2**63 - 1:
         raise MalformedHopError("its source, or its offset")
-    confirmed = _number(_text(headers.get(wire.HEADER_CONFIRMED, b"0")))
+    confirmed = _number(_text(headers.get(wire_names.HEADER_CONFIRMED, b"0")))
     if confirmed > int(offset):
         raise MalformedHopError("what is confirmed")
-    if headers.get(wire.HEADER_USER_IDS, b"ignore") != b"ignore":
+    if headers.get(wire_names.HEADER_USER_IDS, b"ignore") != b"ignore":
         raise MalformedHopError("what it says of its ID")
-    return Step(f"{bridge}/{topic_id}/{partition}", int(offset), confirmed, wire.HEADER_USER_IDS in headers)
+    return Step(
+        f"{bridge}/{topic_id}/{partition}", int(offset), confirmed, wire_names.HEADER_USER_IDS in headers
+    )
 
 
 def _text(value: bytes | None) -> str:
@@ -79,9 +81,9 @@ def _number(text: str) -> int:
 
 
 def passed(record: Record, step: Step | None) -> list[bytes | None]:
-    """What must stand in :data:`ringfence_kafka.wire.HEADER_HOPS` of what is accepted of it, once or not at all."""
-    there = step is not None and any(name == wire.HEADER_HOPS for name, _ in record.headers)
-    return [record.header(wire.HEADER_HOPS)] if there else []
+    """What must stand in :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS` of what is accepted of it, once or not at all."""
+    there = step is not None and any(name == wire_names.HEADER_HOPS for name, _ in record.headers)
+    return [record.header(wire_names.HEADER_HOPS)] if there else []
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from app.embedded.link import TcpProxy
-from ringfence_kafka import hop, wire
+from ringfence_kafka.protocol import hop, wire_names
 from tests.faults.finding import Anomaly, Finding
 from tests.faults.history import ID_HEADER, History, Place, Record
 from tests.support import bridges, kafka
@@ -96,7 +96,7 @@ class Origin:
 
     def drain(self) -> list[Record]:
         """What stands in the topic, once the bridge has committed up to its end, markers included."""
-        group = wire.bridge_group(APP_ID, BRIDGE)
+        group = wire_names.bridge_group(APP_ID, BRIDGE)
 
         def stands() -> list[int]:
             return kafka.committed(self.bootstrap, group, self.address, self.partitions)
@@ -139,7 +139,7 @@ def crossed(source: Sequence[Record], history: History, *, ids_ignored: bool) ->
     findings: list[Finding] = []
     origins: dict[Place, Record] = {}
     for each in history.inputs:
-        step = hop.decode(each.header(wire.HEADER_HOP))
+        step = hop.decode(each.header(wire_names.HEADER_HOP))
         origin = None if step is None else there.get((step.source.partition, step.offset))
         if origin is None:
             findings.append(
@@ -198,7 +198,7 @@ def _out_of_order(accepted: Sequence[Record], origins: Mapping[Place, Record]) -
 
 def _content(record: Record) -> tuple[object, ...]:
     """What a bridge leaves as it is."""
-    headers = tuple(each for each in record.headers if not each[0].startswith(wire.RESERVED_PREFIX))
+    headers = tuple(each for each in record.headers if not each[0].startswith(wire_names.RESERVED_PREFIX))
     return record.key, record.value, headers, record.timestamp
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tests.faults.checker import check
 from tests.faults.history import ID_HEADER, TOKEN_HEADER
 from tests.faults.nemeses.bridges import CutAgainAndAgain, KilledBridge
@@ -88,7 +88,7 @@ def _cross(folder: Path, groups: int, rate: int, strikes: Sequence[Maker], *, ag
         (history,) = system.drain()
         source = system.source
 
-    hops = [each.header(wire.HEADER_HOP) for each in history.inputs]
+    hops = [each.header(wire_names.HEADER_HOP) for each in history.inputs]
     assert len(source) == len(set(hops)) == groups * EACH
     assert len(hops) > len(set(hops)), "nothing was sent again"
     assert len(history.accepted) == groups * EACH

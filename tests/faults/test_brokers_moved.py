@@ -11,7 +11,7 @@ from aiokafka.client import AIOKafkaClient
 
 from app.embedded import ports
 from app.embedded.broker import HOST, EmbeddedBroker
-from ringfence_kafka import insides
+from ringfence_kafka.aiokafka_patches import internals
 from tests.support import bridges, kafka
 from tests.support.bridges import BridgeProcess, Two
 from tests.support.consumers import ConsumerProcess, noted
@@ -86,7 +86,7 @@ async def test_another_cluster_is_refused(
         before = client.cluster.brokers()
     try:
         with EmbeddedBroker(tmp_path / "theirs", new_port), caplog.at_level(logging.ERROR):
-            assert not await insides.ASK_METADATA(client, client.cluster, ())
+            assert not await internals.ASK_METADATA(client, client.cluster, ())
         assert "belongs to cluster" in caplog.text
         assert client.cluster.brokers() == before
     finally:

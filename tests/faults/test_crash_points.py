@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiokafka.partitioner import murmur2
 
-from ringfence_kafka.failpoints import POINTS
+from ringfence_kafka.process.failpoints import POINTS
 from tests.faults.watcher import Watcher
 from tests.support import kafka
 from tests.support.envelopes import Addresses, envelope, part

@@ -9,7 +9,7 @@ import pytest
 
 from app.embedded.link import TcpProxy
 from ringfence_client import Message
-from ringfence_kafka import failpoints
+from ringfence_kafka.process import failpoints
 from tests.support.consuming import Bench, Running, consuming
 from tests.support.group_checker import Disturbance, judge
 from tests.support.lanes import until

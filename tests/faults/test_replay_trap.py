@@ -15,7 +15,8 @@ import pytest
 from agents import transactions
 from agents.lane import Lane
 from app.embedded.link import TcpProxy
-from ringfence_kafka import failpoints, producer
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.producer import transactional
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Bench, Gate, Group, bench, ids, until
@@ -43,7 +44,7 @@ DISCARD_LIMIT_S = 1.0
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane gives a transaction up sooner than in earnest; nothing else differs."""
     monkeypatch.setattr(transactions, "TRANSACTION_LIMIT_S", TRANSACTION_LIMIT_S)
-    monkeypatch.setattr(producer, "DISCARD_TIMEOUT_S", DISCARD_LIMIT_S)
+    monkeypatch.setattr(transactional, "DISCARD_TIMEOUT_S", DISCARD_LIMIT_S)
 
 
 class Strike:

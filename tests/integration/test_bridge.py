@@ -19,10 +19,10 @@ from agents.bridge.plan import plans
 from app.bridge import drains
 from app.embedded.broker import EmbeddedBroker
 from ringfence_client import terms
-from ringfence_kafka import group_offsets
 from ringfence_kafka.config.load import load
 from ringfence_kafka.errors import MissingTopicError
-from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.groups import committed_offsets
+from ringfence_kafka.groups.committed_offsets import Committed
 from tests.support import bridges, kafka, malformed
 from tests.support.bridges import PARTITIONS, Set, Two, hop_of, messages, numbers, prepare
 from tests.support.kafka import Sent
@@ -264,7 +264,7 @@ async def _commit_as_bridge(bootstrap: str, given: Set, partition: int, offset: 
     await admin.start()
     try:
         place = TopicPartition(given.topic, partition)
-        await group_offsets.commit(admin, given.group, {place: Committed(offset, encode(Note()))})
+        await committed_offsets.commit(admin, given.group, {place: Committed(offset, encode(Note()))})
     finally:
         await admin.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka import failpoints
+from ringfence_kafka.process import failpoints
 from tests.support import bridges, kafka
 from tests.support.bridges import BridgeProcess, Two, messages, numbers
 from tests.support.envelopes import envelope, part

@@ -49,7 +49,7 @@ async def test_order_of_groups_under_retries(
     two: Two, linked: LinkedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B13: producers die of what comes too late, or of lost answers, in turn: 50 groups arrive in order, each message once."""
-    monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
+    monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     given = prepare(two, tmp_path, source_partitions=2, target=linked.links[0].bootstrap, window=200)
     link = linked.links[0]
     async with bridges.in_this_process(given.config) as (bridge,):
@@ -82,9 +82,9 @@ async def test_target_silent_past_time_outs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """B5, with shorter time-outs: the target falls silent for longer than requests, producers, sessions and idle consumers may take."""
-    monkeypatch.setattr("ringfence_kafka.access.REQUEST_TIMEOUT_MS", 1_000)
-    monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
-    monkeypatch.setattr("ringfence_kafka.idempotent.START_LIMIT_S", 1.0)
+    monkeypatch.setattr("ringfence_kafka.auth.client_options.REQUEST_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
+    monkeypatch.setattr("ringfence_kafka.producer.idempotent.START_LIMIT_S", 1.0)
     monkeypatch.setattr("agents.bridge.source.BRIDGE_SESSION_TIMEOUT_MS", SHORT_SESSION_S * 1_000)
     monkeypatch.setattr("agents.bridge.source.POLL_INTERVAL_MAX_MS", 2_000)
     caplog.set_level("INFO", "ringfence.bridge")
@@ -318,7 +318,7 @@ async def test_without_detection(
     two: Two, linked: LinkedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B9: no hops; producers die of a link that breaks: nothing is lost, and what is sent again comes twice."""
-    monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
+    monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     link = linked.links[0]
     given = prepare(two, tmp_path, target=link.bootstrap, use_duplicate_detection=False, window=100)
     async with bridges.in_this_process(given.config) as (bridge,):

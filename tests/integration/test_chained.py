@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka.hop import Hop, Source, encode
+from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tests.support import kafka
 from tests.support.kafka import Got, Sent, at_home
 from tests.support.worker import configure, run_verb, wait_for, worker

@@ -19,8 +19,8 @@ from agents.bridge.note import Map
 from agents.bridge.plan import plans
 from agents.bridge.sharing import owner
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka import wire
 from ringfence_kafka.config.load import load
+from ringfence_kafka.protocol import wire_names
 from tests.support import bridges, kafka
 from tests.support.bridges import BridgeProcess, messages, numbers, table
 from tests.support.lanes import until
@@ -153,7 +153,7 @@ class Connected:
         for name in self._workers:
             for address in self._addresses:
                 yield self.servers[name], address
-                yield self.servers[name], wire.forward_topic(self._app_id, address)
+                yield self.servers[name], wire_names.forward_topic(self._app_id, address)
 
     def _ends(self) -> list[list[int]]:
         return [kafka.end_offsets(server, topic, PARTITIONS) for server, topic in self._topics()]

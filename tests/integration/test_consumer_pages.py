@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 
 from ringfence_client import GroupConsumer, Message, Retry, web
-from ringfence_kafka import failpoints
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.process import failpoints
 from tests.support.browser import Pages, pages_of
 from tests.support.consuming import Recorder, consuming, numbered
 from tests.support.kafka import Sent

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from agents import changelog, changelog_recovery
 from agents.lane import Lane, LaneState
-from ringfence_kafka.producer import Outgoing
+from ringfence_kafka.producer.transactional import Outgoing
 from tests.support import kafka
 from tests.support.lanes import LIMIT_S, Bench, Group, bench, ids, until
 

@@ -13,8 +13,8 @@ from app.repair import dlq_verbs
 from app.repair.selection import Selection
 from app.repair.settled import RepairError, SettledPartition
 from app.verbs.consumers_forget import RedrivesPendingError, forget
-from ringfence_kafka import wire
 from ringfence_kafka.config.load import load
+from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.consumers import ConsumerProcess, consumers, latest_written, noted
 from tests.support.kafka import Got, Sent
@@ -135,7 +135,12 @@ def test_done_once_more(
     assert re.fullmatch(rf"redriving records of {scene.name}\.dlq: \d+ records read, 2 done, 0 left", step)
     assert owed == -1
     assert sorted(_handled(process)) == sorted(f"v{each}" for each in range(2 * EACH))
-    assert [dict(each.headers).get(wire.HEADER_REDRIVEN) for each in letters] == [None, None, None, b"1"]
+    assert [dict(each.headers).get(wire_names.HEADER_REDRIVEN) for each in letters] == [
+        None,
+        None,
+        None,
+        b"1",
+    ]
     place = {
         name: dict(letters[0].headers)[f"__dlq.errors.{name}"] for name in ("topic", "partition", "offset")
     }

@@ -14,11 +14,12 @@ from aiokafka.errors import KafkaError
 
 import native
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka import batch_parts, log_reader, records
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.aiokafka_patches import batch_parts, lenient_records
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.producer import Outgoing, TransactionalProducer
-from ringfence_kafka.transaction import requests
+from ringfence_kafka.producer import transaction_v2_requests
+from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
+from ringfence_kafka.readers import log_reader
 from tables import raw_log
 from tests.support import features, kafka
 from tests.support.raw import CONTROL, HEADER_BYTES
@@ -42,7 +43,7 @@ def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroke
 
 async def test_read_over(cleaning: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wrote the first records is gone: of its transactions the cleaner leaves the last marker, without a record in it."""
-    features.require(cleaning.bootstrap_servers, requests.FEATURE)
+    features.require(cleaning.bootstrap_servers, transaction_v2_requests.FEATURE)
     topic = kafka.unique("emptied")
     kafka.create_topics(cleaning.bootstrap_servers, {topic: (1, COMPACTED)})
     settings = KafkaSettings(bootstrap_servers=cleaning.bootstrap_servers)
@@ -64,7 +65,7 @@ async def test_read_over(cleaning: EmbeddedBroker, monkeypatch: pytest.MonkeyPat
     assert (await _by_reader(settings, topic))[-1:] == ["last"]
     assert (await _by_consumer(cleaning.bootstrap_servers, topic))[-1:] == ["last"]
     monkeypatch.setattr(fetcher, "MemoryRecords", batch_parts.PartedRecords)
-    monkeypatch.setattr(fetcher, "PartitionRecords", records.TolerantRecords)
+    monkeypatch.setattr(fetcher, "PartitionRecords", lenient_records.TolerantRecords)
     assert (await _by_reader(settings, topic))[-1:] == ["last"]
     if native.core is not None:
         left: list[TopicPartition] = []

@@ -19,11 +19,11 @@ from app.verbs import topics
 from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
 from app.worker.spacing import Spacing
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.group_offsets import Committed
-from ringfence_kafka.watch import BrokerWatch
+from ringfence_kafka.groups.committed_offsets import Committed
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, NOW, Group, until
@@ -256,7 +256,7 @@ async def test_size_that_was_raised_a_moment_ago(bootstrap: str, scene: Scene, r
 
 async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane whose input is gone is still there, and its lag is unknown, not 0."""
-    monkeypatch.setattr("ringfence_kafka.offsets.REQUEST_TIMEOUT_MS", 500)
+    monkeypatch.setattr("ringfence_kafka.admin.offsets.REQUEST_TIMEOUT_MS", 500)
     await scene.assign()
     await scene.until_state(scene.faulty, "open")
     await scene.lanes.measure_lag()

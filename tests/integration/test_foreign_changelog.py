@@ -13,11 +13,11 @@ from agents.opening import Opening
 from app.verbs import ring_clear, ring_find, rings, topics
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
-from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ForeignChangelogError
+from ringfence_kafka.protocol import wire_names
 from tests.support.lanes import Bench, Group, bench, ids, until
 from tests.support.worker import run_verb
 
@@ -74,7 +74,7 @@ async def test_names_that_meet(bootstrap: str, tmp_path: Path, monkeypatch: pyte
             await lanes.feed(first, 4, 6)
         reasons = [*faults, second, third]
 
-        assert wire.changelog_topic(other.app.id, other.addresses[0].name) == lanes.changelog
+        assert wire_names.changelog_topic(other.app.id, other.addresses[0].name) == lanes.changelog
         assert nothing_yet == []
         assert [_is_told(each, lanes, other) for each in reasons] == [True] * 3
         assert (fenced_by_second, first.counts["fenced"]) == (0, 1)

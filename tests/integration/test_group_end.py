@@ -8,7 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from ringfence_client import Message, Retry
-from ringfence_kafka import failpoints
+from ringfence_kafka.process import failpoints
 from tests.support.consuming import Recorder, consuming, interleaved, numbered
 from tests.support.held import Held
 from tests.support.lanes import until

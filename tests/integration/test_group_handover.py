@@ -9,7 +9,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import NotCoordinatorForGroupError
 from aiokafka.protocol.group import HeartbeatRequest
 
-from ringfence_kafka import failpoints
+from ringfence_kafka.process import failpoints
 from tests.support.consuming import Recorder, consuming, interleaved, numbered
 from tests.support.held import Held
 from tests.support.lanes import until

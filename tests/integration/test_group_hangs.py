@@ -12,7 +12,7 @@ import pytest
 from ringfence_client import ConsumerOptions, GroupConsumer, Message
 from ringfence_client.breaker import Breaker
 from ringfence_client.handler import HandlerError
-from ringfence_kafka.logs import TRACE
+from ringfence_kafka.process.log_setup import TRACE
 from tests.support.browser import pages_of
 from tests.support.consuming import Recorder, consuming, numbered
 from tests.support.kafka import Sent

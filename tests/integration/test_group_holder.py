@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ringfence_client import Message
-from ringfence_kafka import clock, failpoints
+from ringfence_kafka import clock
+from ringfence_kafka.process import failpoints
 from tests.support.consuming import Recorder, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import until

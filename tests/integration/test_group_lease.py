@@ -13,8 +13,9 @@ from ringfence_client import Message
 from ringfence_client.lease_acquisition import FRESH_S
 from ringfence_client.record import DRAINING, RELEASED
 from ringfence_client.suspects import ISOLATION_S
-from ringfence_kafka import clock, failpoints
-from ringfence_kafka.producer import FencedError
+from ringfence_kafka import clock
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.producer.transactional import FencedError
 from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until

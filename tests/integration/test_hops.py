@@ -12,9 +12,9 @@ import click
 import pytest
 
 from app.verbs import ring_clear, unread
-from ringfence_kafka import wire
 from ringfence_kafka.config.load import load
-from ringfence_kafka.hop import Hop, Source, encode
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tests.support import kafka
 from tests.support.kafka import Got, Sent, at_home
 from tests.support.running import Running
@@ -294,7 +294,7 @@ def test_clear_waits_for_what_is_unread(
     """What stands in the input or the forward topic would tell lanes again what was confirmed: nothing is cleared, unless one insists."""
     name = kafka.unique("hops-unread")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
-    settings, bridged, forward = load(config), f"BRIDGE.{name}", wire.forward_topic(name, name)
+    settings, bridged, forward = load(config), f"BRIDGE.{name}", wire_names.forward_topic(name, name)
     monkeypatch.setattr(unread, "WAIT_LIMIT_S", 0.5)
 
     def unjudged(topic: str) -> None:

@@ -7,9 +7,9 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_ids import TopicIdentity
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.identities import TopicIdentity
 from tests.support import kafka
 
 

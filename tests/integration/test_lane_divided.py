@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ringfence_kafka.errors import TopicError
-from ringfence_kafka.producer import Outgoing, TransactionalProducer
+from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
 from tests.support.lanes import Bench, bench, ids, until
 
 COUNT = 200

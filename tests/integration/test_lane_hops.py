@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ringfence_kafka import failpoints
-from ringfence_kafka.hop import Hop, Source, encode
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tests.integration.test_lane_transactions import FailAt
 from tests.support.kafka import Sent
 from tests.support.lanes import Bench, Gate, Group, bench

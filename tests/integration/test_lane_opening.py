@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from agents.lane import LaneState
 from agents.lanes import Lanes
-from ringfence_kafka import failpoints
+from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until

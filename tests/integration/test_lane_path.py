@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 import native
 from agents.lane import LaneState
-from ringfence_kafka import failpoints
+from ringfence_kafka.process import failpoints
 from tables.store import Store
 from tests.support import kafka
 from tests.support.kafka import Sent

@@ -10,7 +10,7 @@ from agents.agreement import SETTLE_S, Agreement
 from agents.lane import LaneState
 from agents.statements import KEY, Statement, encode, own_statement
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.static import Member
+from ringfence_kafka.groups.static_members import Member
 from tables.codec import Meta, decode_meta
 from tests.support import kafka
 from tests.support.kafka import Sent, at_home

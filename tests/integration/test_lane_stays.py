@@ -10,7 +10,7 @@ from agents.lane import Lane, LaneState
 from agents.lanes import Lanes
 from agents.opening import Opened
 from agents.ownership import Ownership
-from ringfence_kafka import failpoints
+from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence_kafka import failpoints
+from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.envelopes import envelope, part
 from tests.support.lanes import Bench, Gate, Group, bench, until

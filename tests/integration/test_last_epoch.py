@@ -9,9 +9,9 @@ from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
-from ringfence_kafka import failpoints
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
 from tests.support import kafka
 
 GROUP: Final = "last-epoch"

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.latest import BYTES_MAX, LatestValues
-from ringfence_kafka.together import StoppedError
+from ringfence_kafka.readers.compacted_topic import BYTES_MAX, LatestValues
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import until

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ringfence_client import login
+from ringfence_kafka.http import login
 from tests.support import chromium
 from tests.support.worker import WorkerProcess, configure, wait_for
 

@@ -11,9 +11,9 @@ from aiokafka.errors import KafkaError
 
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.producer import Outgoing, TransactionalProducer, TransactionVersionError
-from ringfence_kafka.transaction import feature
-from ringfence_kafka.transaction.requests import FEATURE, IMPLICIT
+from ringfence_kafka.producer import transaction_version
+from ringfence_kafka.producer.transaction_v2_requests import FEATURE, IMPLICIT
+from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer, TransactionVersionError
 from tests.support import features, kafka
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
@@ -78,7 +78,9 @@ async def test_lowered_to_0(own: EmbeddedBroker) -> None:
     for limit_s in (30, 2):
         said = await _refusal(own, "one", limit_s)
         assert said == str(TransactionVersionError("one"))
-        assert said.startswith(f"TransactionVersionError: {feature.LOWERED}: {feature.WAY_OUT}")
+        assert said.startswith(
+            f"TransactionVersionError: {transaction_version.LOWERED}: {transaction_version.WAY_OUT}"
+        )
     await _used(own, "new")
     assert _values(own) == ["one", "new"]
 
@@ -126,9 +128,12 @@ def test_under_load(own: EmbeddedBroker, tmp_path: Path) -> None:
 
         assert (done.returncode, found["stands"]) == (1, True)
         assert found["where"] == f"lanes {name}-0, {name}-1"
-        assert found["do"] == feature.WAY_OUT
-        assert found["command"] == f"kafka-features.sh --bootstrap-server {bootstrap} {feature.RAISE}"
-        assert feature.WAY_OUT in worker.log()
+        assert found["do"] == transaction_version.WAY_OUT
+        assert (
+            found["command"]
+            == f"kafka-features.sh --bootstrap-server {bootstrap} {transaction_version.RAISE}"
+        )
+        assert transaction_version.WAY_OUT in worker.log()
 
         features.upgrade(bootstrap, FEATURE, IMPLICIT)
         _restart(own)

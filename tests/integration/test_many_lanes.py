@@ -12,8 +12,9 @@ import agents.lanes
 from agents.lane import Lane, LaneState
 from agents.lanes import Lanes
 from agents.places import Places
-from ringfence_kafka import failpoints, wire
-from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.producer.transactional import TransactionalProducer
+from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.lanes import Bench, Gate, Group, bench, until
 
@@ -87,7 +88,7 @@ async def test_one_fails_and_others_do_not_notice(
         await _feed(lanes, worker, every, 0)
         before = {number: _by_number(worker)[number]._opened for number in rest}
         remove = failpoints.install("before-commit", f"{lanes.name}-{refused}", refuse)
-        name = wire.transactional_id(lanes.app_id, lanes.name, fenced)
+        name = wire_names.transactional_id(lanes.app_id, lanes.name, fenced)
         outsider = TransactionalProducer(lanes.settings.kafka, name, "outsider")
         await outsider.fence()
         await outsider.discard()

@@ -45,9 +45,9 @@ async def test_flows_over_a_narrow_link(
     side: str,
 ) -> None:
     """What takes longer than a request may would be lost with each attempt: it is divided until it passes, and grows when that is well again."""
-    monkeypatch.setattr("ringfence_kafka.access.REQUEST_TIMEOUT_MS", REQUEST_MS)
+    monkeypatch.setattr("ringfence_kafka.auth.client_options.REQUEST_TIMEOUT_MS", REQUEST_MS)
     monkeypatch.setattr("agents.bridge.flow.REQUEST_TIMEOUT_MS", REQUEST_MS)
-    monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 2 * REQUEST_MS / 1000)
+    monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 2 * REQUEST_MS / 1000)
     link, to_target = linked.links[0], side == "target"
     link.open()
     two = Two(bootstrap, linked.bootstrap) if to_target else Two(link.bootstrap, bootstrap)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka import failpoints
+from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.lanes import Bench, bench

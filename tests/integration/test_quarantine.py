@@ -10,17 +10,18 @@ import pytest
 from app.repair import quarantine_verbs
 from app.repair.selection import Selection
 from app.repair.settled import RepairError
-from ringfence_kafka import failpoints, wire
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.producer.transactional import TransactionalProducer
+from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.progress import steps
 from tests.support.running import Running
 from tests.support.worker import configure, run_verb, wait_for, worker
 
-REDRIVEN = wire.HEADER_REDRIVEN
+REDRIVEN = wire_names.HEADER_REDRIVEN
 
 
 class Scene:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.log_reader import Readers
+from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import Readers
 from tests.support import kafka
 from tests.support.lanes import until
 

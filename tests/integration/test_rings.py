@@ -11,10 +11,11 @@ import pytest
 
 from agents.lanes import Lanes
 from app.verbs import ring_clear
-from ringfence_kafka import failpoints, wire
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load
-from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.producer.transactional import TransactionalProducer
+from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Group
@@ -122,7 +123,9 @@ def test_clear_of_a_busy_lane(
         nonlocal fences
         if fences < limit:
             fences += 1
-            worker_lane = TransactionalProducer(settings.kafka, wire.transactional_id(name, name, 1), lane)
+            worker_lane = TransactionalProducer(
+                settings.kafka, wire_names.transactional_id(name, name, 1), lane
+            )
             await worker_lane.fence()
             await worker_lane.discard()
 

@@ -12,12 +12,12 @@ from aiokafka.structs import OffsetAndMetadata
 from confluent_kafka import Producer
 
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka import failpoints
-from ringfence_kafka.clients import ProducerClients
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
-from ringfence_kafka.transaction import feature
-from ringfence_kafka.transaction.explicit import Explicit
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.producer import transaction_version
+from ringfence_kafka.producer.shared_clients import ProducerClients
+from ringfence_kafka.producer.transaction_v1 import Explicit
+from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
 from tests.support import kafka
 from tests.support.consuming import Recorder, consuming
 from tests.support.kafka import Sent
@@ -115,7 +115,7 @@ async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
 
 async def test_cancelled_while_offsets_are_sent(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a producer of aiokafka's that is fenced after that nothing is printed as never asked for."""
-    monkeypatch.setenv(feature.VARIABLE, "off")
+    monkeypatch.setenv(transaction_version.VARIABLE, "off")
     unseen: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
     producer = _producer(bootstrap, kafka.unique("cancelled"), None)

@@ -17,10 +17,10 @@ from aiokafka.protocol.transaction import (
 )
 
 from ringfence_client.assignor import KeepingAssignor
-from ringfence_kafka.cluster import Cluster
-from ringfence_kafka.compact import Question
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.transaction import requests
+from ringfence_kafka.producer import transaction_v2_requests
+from ringfence_kafka.protocol.flexible_requests import Question
 from tests.simulation import late_scripts, topic_scripts
 from tests.simulation.late_scripts import FENCED, NOT_IN_ONE, OUT_OF_ORDER, WELL
 from tests.simulation.scripts import SCRIPTS
@@ -168,7 +168,7 @@ class _RealRequests:
     async def _ask(self, question: Any, codes: Callable[[Any], set[int]]) -> Any:
         """The answer, once it is not one of the moment."""
         if isinstance(question, Question):
-            features.require(self._real.bootstrap, requests.FEATURE)
+            features.require(self._real.bootstrap, transaction_v2_requests.FEATURE)
         async with asyncio.timeout(30):
             while True:
                 (node,) = (each.nodeId for each in self._transport.client.cluster.brokers())
@@ -197,7 +197,7 @@ class _RealRequests:
         data = bytes(builder._build())
         if implicit:
             place = self._real.topic, 0
-            question: Any = requests.produce(self._name, 30_000, {place: data})
+            question: Any = transaction_v2_requests.produce(self._name, 30_000, {place: data})
             code, base = (await self._ask(question, lambda each: {each[place][0]}))[place]
         else:
             question = ProduceRequest(
@@ -216,8 +216,10 @@ class _RealRequests:
     async def commit_offset(self, epoch: int, offset: int, *, implicit: bool = False) -> str:
         topic, group = self._real.topic, self._real.group
         if implicit:
-            who = requests.Producer(self._id, epoch)
-            question: Any = requests.commit_offsets(self._name, group, who, {(topic, 0): offset})
+            who = transaction_v2_requests.Producer(self._id, epoch)
+            question: Any = transaction_v2_requests.commit_offsets(
+                self._name, group, who, {(topic, 0): offset}
+            )
             answer = await self._ask(question, lambda each: set(each.values()))
             return NAMES[answer[topic, 0]]
         question = TxnOffsetCommitRequest(
@@ -229,7 +231,9 @@ class _RealRequests:
 
     async def end(self, epoch: int, *, commit: bool, implicit: bool = False) -> Any:
         if implicit:
-            question: Any = requests.end(self._name, requests.Producer(self._id, epoch), commit=commit)
+            question: Any = transaction_v2_requests.end(
+                self._name, transaction_v2_requests.Producer(self._id, epoch), commit=commit
+            )
             answer = await self._ask(question, lambda each: {each.error_code})
             return NAMES[answer.error_code] if answer.error_code else answer.producer.epoch - epoch
         question = EndTxnRequest(

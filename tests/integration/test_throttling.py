@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from app.embedded import jars
-from conf import java
-from ringfence_kafka import insides, throttling
+from ringfence_kafka.aiokafka_patches import internals, throttling
+from ringfence_kafka.process import java
 from tests.support import kafka
 
 CLIENT_ID = "throttled"
@@ -40,7 +40,7 @@ async def test_a_quota_is_named(
     bootstrap: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line names the client, the quota and the time; the metric counts it."""
-    assert insides.log  # it installs what looks at answers
+    assert internals.log  # it installs what looks at answers
     monkeypatch.setattr(throttling, "THROTTLED", throttling.ThrottleLog())
     topic = kafka.unique("quota")
     kafka.create_topics(bootstrap, {topic: (1, {})})

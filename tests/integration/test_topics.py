@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from app.embedded.broker import EmbeddedBroker
 from app.verbs import topics
 from ringfence_client.topics import prepare
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError

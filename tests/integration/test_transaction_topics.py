@@ -10,7 +10,7 @@ from agents.address_faults import AddressFaults
 from agents.batch import FetchedBatch
 from agents.lanes import Lanes
 from app.verbs import topics
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from tests.support import kafka

@@ -8,11 +8,11 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
-from ringfence_kafka import failpoints
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
-from ringfence_kafka.transaction import requests
-from ringfence_kafka.transaction.implicit import Implicit
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.producer import transaction_v2_requests
+from ringfence_kafka.producer.transaction_v2 import Implicit
+from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
 from tests.support import features, kafka
 
 GROUP = "ways"
@@ -48,7 +48,9 @@ def _topic(bootstrap: str) -> str:
 
 async def test_what_the_cluster_has_is_used(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As its features say; the switch is heeded."""
-    has = features.levels(bootstrap).get(requests.FEATURE, 0) >= requests.IMPLICIT
+    has = (
+        features.levels(bootstrap).get(transaction_v2_requests.FEATURE, 0) >= transaction_v2_requests.IMPLICIT
+    )
     ways = []
     for text in ("on", "off"):
         monkeypatch.setenv("RINGFENCE_TRANSACTIONS_V2", text)
@@ -105,10 +107,17 @@ async def test_fenced_in_the_middle(bootstrap: str) -> None:
     assert _read(bootstrap, topic) == [["before", "after"]] * 2
 
 
-@pytest.mark.parametrize("lost", [requests.PRODUCE, requests.TXN_OFFSET_COMMIT, requests.END_TXN])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        transaction_v2_requests.PRODUCE,
+        transaction_v2_requests.TXN_OFFSET_COMMIT,
+        transaction_v2_requests.END_TXN,
+    ],
+)
 async def test_lost_answers(bootstrap: str, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
     """What was done and not answered is asked for again, and done once."""
-    features.require(bootstrap, requests.FEATURE)
+    features.require(bootstrap, transaction_v2_requests.FEATURE)
     topic = _topic(bootstrap)
     producer = _producer(bootstrap, kafka.unique("ways"))
     await producer.fence()
@@ -134,7 +143,7 @@ async def test_lost_answers(bootstrap: str, monkeypatch: pytest.MonkeyPatch, los
 
 async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
     """They were still on their way when it was aborted: no later transaction takes them in."""
-    features.require(bootstrap, requests.FEATURE)
+    features.require(bootstrap, transaction_v2_requests.FEATURE)
     topic = _topic(bootstrap)
     producer = _producer(bootstrap, kafka.unique("ways"))
     await producer.fence()
@@ -158,7 +167,7 @@ async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
 @pytest.mark.long
 async def test_epochs_run_out(bootstrap: str) -> None:
     """After 32,767 transactions, some minutes of a busy lane, the coordinator gives out another producer ID; a lost answer then loses nothing."""
-    features.require(bootstrap, requests.FEATURE)
+    features.require(bootstrap, transaction_v2_requests.FEATURE)
     topic, name = _topic(bootstrap), kafka.unique("ways")
     producer = _producer(bootstrap, name)
     await producer.fence()
@@ -170,7 +179,11 @@ async def test_epochs_run_out(bootstrap: str) -> None:
     async def lose(node: int, question: Any, **options: Any) -> Any:
         nonlocal lost
         answer = await send(node, question, **options)
-        if question.API_KEY == requests.END_TXN and answer.producer.id != way._who.id and not lost:
+        if (
+            question.API_KEY == transaction_v2_requests.END_TXN
+            and answer.producer.id != way._who.id
+            and not lost
+        ):
             lost += 1
             raise KafkaConnectionError("lost")
         return answer

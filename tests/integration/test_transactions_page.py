@@ -13,7 +13,7 @@ import pytest
 
 from app.embedded import jars
 from app.embedded.broker import EmbeddedBroker
-from conf import java
+from ringfence_kafka.process import java
 from tests.support import kafka, page
 from tests.support.kafka import Got
 from tests.support.worker import configure, run_verb, wait_for, worker

@@ -26,7 +26,7 @@ from app.worker.group import GroupOwnership
 from app.worker.spacing import Spacing
 from app.worker.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
 from native.records import RawRecords
-from ringfence_kafka import insides
+from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.config.load import validate
 from tests.support import kafka
 from tests.support.kafka import Sent
@@ -96,7 +96,7 @@ class Received:
     @property
     def taken(self) -> int:
         """Up to where the thread has given the input away."""
-        return insides.position(self.thread._ensure_consumer(), self.input) or 0
+        return internals.position(self.thread._ensure_consumer(), self.input) or 0
 
     def has_given(self, offset: int) -> bool:
         """Whether the thread has given the input away up to there, or must keep it."""
@@ -397,7 +397,7 @@ async def test_fetching_that_keeps_failing(
     async with receiving(bootstrap, tmp_path) as received:
         fetcher = received.thread._ensure_consumer()._fetcher
         begun: list[float] = []
-        begin = insides.keep_fetching
+        begin = internals.keep_fetching
 
         def note(fetcher: Any) -> None:
             begun.append(time.monotonic())
@@ -407,7 +407,7 @@ async def test_fetching_that_keeps_failing(
             raise RuntimeError("a response that nobody expected")
 
         with monkeypatch.context() as patch:
-            patch.setattr(insides, "keep_fetching", note)
+            patch.setattr(internals, "keep_fetching", note)
             patch.setattr(fetcher, "_proc_fetch_request", fail)
             await until(lambda: len(begun) > 2, lambda: f"{begun}")
         kafka.send(bootstrap, received.name, records(0, 10))

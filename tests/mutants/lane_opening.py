@@ -112,7 +112,7 @@ MUTANTS: Final = (
         "A process that slept past its session takes its own idea of the generation for the broker's.",
         (
             Patch(
-                "ringfence_kafka/insides.py",
+                "ringfence_kafka/aiokafka_patches/internals.py",
                 "return well and bool(coordinator.generation == generation)",
                 "return bool(coordinator.generation == generation)",
             ),
@@ -124,7 +124,7 @@ MUTANTS: Final = (
         "A restore that ends at the last stable offset misses the records behind an open transaction.",
         (
             Patch(
-                "ringfence_kafka/offsets.py",
+                "ringfence_kafka/admin/offsets.py",
                 "_READ_COMMITTED if which == STABLE else _READ_UNCOMMITTED",
                 "_READ_COMMITTED",
             ),

@@ -5,8 +5,8 @@ from typing import Final
 from tests.mutants.mutant import Mutant, Patch
 
 _FINDINGS: Final = "app/status/findings.py"
-_GUARD: Final = "ringfence_client/guard.py"
-_BATCH_PARTS: Final = "ringfence_kafka/batch_parts.py"
+_GUARD: Final = "ringfence_kafka/http/auth.py"
+_BATCH_PARTS: Final = "ringfence_kafka/aiokafka_patches/batch_parts.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -122,7 +122,7 @@ MUTANTS: Final = (
         "A handler's error or a producer's key clears the operator's screen, or writes what looks like another row.",
         (
             Patch(
-                "conf/terminal.py",
+                "ringfence_kafka/process/terminal.py",
                 '        return super().render_str(printable(text, keep="\\n"), **options)\n',
                 "        return super().render_str(text, **options)\n",
             ),

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant, Patch
 
 _LEASE: Final = "ringfence_client/lease.py"
 _LEASE_ACQUISITION: Final = "ringfence_client/lease_acquisition.py"
-_LATEST: Final = "ringfence_kafka/latest.py"
+_LATEST: Final = "ringfence_kafka/readers/compacted_topic.py"
 _FOREIGN_MEMBERS_TESTS: Final = "tests/integration/test_foreign_members.py"
 _GROUP_LEASE_TESTS: Final = "tests/integration/test_group_lease.py"
 _GROUP_RECREATED_TESTS: Final = "tests/integration/test_group_recreated.py"
@@ -164,7 +164,7 @@ MUTANTS: Final = (
         "Handlers skip what a foreign consumer read while none of ours ran.",
         (
             Patch(
-                "ringfence_kafka/trusted_offsets.py",
+                "ringfence_kafka/groups/trusted_offsets.py",
                 "committed is None or committed.leader_epoch != NO_EPOCH",
                 "committed is None",
             ),

@@ -46,8 +46,8 @@ class Fuzz:
 
     def __init__(self, seed: int) -> None:
         from agents import raw  # noqa: PLC0415 - after the build was chosen
-        from ringfence_kafka.fetched import decompress  # noqa: PLC0415
-        from ringfence_kafka.producer import BatchForm  # noqa: PLC0415
+        from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress  # noqa: PLC0415
+        from ringfence_kafka.producer.transactional import BatchForm  # noqa: PLC0415
         from tests.property.test_native_path import World  # noqa: PLC0415
         from tests.support import raw as made  # noqa: PLC0415
 

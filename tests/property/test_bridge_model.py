@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from agents.home import Home
-from ringfence_kafka import hop
+from ringfence_kafka.protocol import hop
 from tables.codec import Way
 from tables.hops import Arrival, HopMemory
 from tests.support.simulated_bridge import TOPIC_ID, Instance, Message, System, finish, run, serve

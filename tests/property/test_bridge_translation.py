@@ -7,11 +7,11 @@ import pytest
 
 from agents.bridge.returning import Passing
 from agents.bridge.translation import Header, Traced, Translator
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 NAMES: Final = (
-    wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_TRANSACTION, wire.HEADER_PART, wire.HEADER_HOP, wire.HEADER_CONFIRMED,
-    wire.HEADER_USER_IDS, wire.HEADER_HOPS, wire.HEADER_REASON, "_RF_", "_rf_", "_AMQ_DUPL_ID", "a", "b", "",
+    wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART, wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED,
+    wire_names.HEADER_USER_IDS, wire_names.HEADER_HOPS, wire_names.HEADER_REASON, "_RF_", "_rf_", "_AMQ_DUPL_ID", "a", "b", "",
 )  # fmt: skip
 MARK: Final = ("mark", b"1")
 """A bridge that adds a header takes no record as it is."""
@@ -59,7 +59,7 @@ def test_quick_is_as_careful(seed: int) -> None:
         )
         assert [_all(each) for each in (together, alone)] == [wanted, wanted], record
         same += together is record
-        accepted += [name for name, _ in record.headers if name[:4] == "_RF_"] == [wire.HEADER_SOURCE]
+        accepted += [name for name, _ in record.headers if name[:4] == "_RF_"] == [wire_names.HEADER_SOURCE]
     assert same > 0
     assert accepted > 0
 

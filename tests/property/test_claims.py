@@ -19,7 +19,7 @@ from ringfence_client.message import Message
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
-from ringfence_kafka.tenure import NotOwnerError
+from ringfence_kafka.ownership.partition_state import NotOwnerError
 from tests.support.lanes import until
 
 TOPIC = "orders.accepted"

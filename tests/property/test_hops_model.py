@@ -19,7 +19,7 @@ from agents.batch import FetchedBatch
 from agents.detour import headers_on_the_way
 from agents.path import Path
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.hop import Hop, Source, encode
+from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Way
 from tables.hops import Arrival, Held, HopMemory, changelog_records
 from tables.ring import Verdict

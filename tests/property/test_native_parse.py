@@ -11,10 +11,10 @@ import native
 from agents import raw
 from agents.batch import Record
 from native.records import RawRecords
-from ringfence_kafka import insides  # noqa: F401 - it has aiokafka read emptied markers
-from ringfence_kafka.batch_parts import PartedRecords
-from ringfence_kafka.fetched import decompress
-from ringfence_kafka.records import TolerantRecords
+from ringfence_kafka.aiokafka_patches import internals  # noqa: F401 - it has aiokafka read emptied markers
+from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
+from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
 from tests.support.raw import LOG_APPEND_TIME, TRANSACTIONAL, Stored, checked, emptied, marker, noted, stored
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)

@@ -19,11 +19,11 @@ from agents.native_path import NativePath
 from agents.path import Outcome, Path
 from agents.raw import parse
 from native.records import RawRecords
-from ringfence_kafka import wire
-from ringfence_kafka.compressed import CompressedBatch
+from ringfence_kafka.aiokafka_patches.batch_compression import CompressedBatch
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.producer import BatchForm, Outgoing
+from ringfence_kafka.producer.transactional import BatchForm, Outgoing
+from ringfence_kafka.protocol import wire_names
 from tables.codec import Slot, encode_id
 from tables.native_index import NativeIndex
 from tables.ring import Index, ResidentIndex, Ring, Verdict
@@ -209,12 +209,12 @@ NAMES = [
     "group",
     "other",
     "",
-    wire.HEADER_SOURCE,
-    wire.HEADER_KEY,
-    wire.HEADER_ORIGINAL,
+    wire_names.HEADER_SOURCE,
+    wire_names.HEADER_KEY,
+    wire_names.HEADER_ORIGINAL,
 ]
 names = st.sampled_from(NAMES + ["_AMQ_DUPL_ID"] * 6)
-rare = st.sampled_from([wire.HEADER_TRANSACTION, wire.HEADER_HOP, "ä"])
+rare = st.sampled_from([wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP, "ä"])
 headers = st.lists(st.tuples(names, ids), max_size=4) | st.tuples(st.tuples(names, ids)).map(list)
 odd_headers = st.lists(st.tuples(names | rare, ids), max_size=3)
 times = st.integers(int(NOW_S * 1000) - 10, int(NOW_S * 1000)) | st.integers(0, 2**42)
@@ -279,7 +279,7 @@ def test_same_bytes(world: World, those: list[FetchedBatch]) -> None:
             assert core == reference
 
 
-@pytest.mark.parametrize("name", [wire.HEADER_TRANSACTION, wire.HEADER_HOP])
+@pytest.mark.parametrize("name", [wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP])
 @pytest.mark.parametrize("value", [b"json/1", b"", None])
 def test_not_its_own(name: str, value: bytes | None) -> None:
     """Transactions, and what came over a bridge, are opened by Python: a batch that has one is all its."""
@@ -368,7 +368,7 @@ def test_a_core_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 def test_more_headers_of_ours_than_16_bits_count() -> None:
     """However many a producer has forged, all are left out."""
     world = World({"group_header": ""}, BatchForm(2**20, 0), 2**20, (1, 1), 0)
-    name = wire.HEADER_SOURCE
+    name = wire_names.HEADER_SOURCE
     forged = Stored(0, key=b"g", headers=[(name, b"")] * 2**16)
     parsed = parse(stored([forged]), 0, [], lambda _codec, _data: None)
     assert parsed is not None

@@ -30,8 +30,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.readers import log_reader
 from tables import codec
 from tables.codec import Chunk, Origin
 from tables.restore import ChangelogBounds, Restore

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from agents import emitter
 from reconcile.spark import envelopes, hops
 from reconcile.spark.read import HEADERS_FEW, OURS, Dialect, Targets, headers_digest, id_of, inputs, place
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 Header = tuple[str, bytes | None]
 NAMES = ("a", "b", "", "_RF", "_RF_SOURCE", "_RF_HOPS", "_RF_BRIDGE_HOP", "x_RF_HOPS")
@@ -48,7 +48,7 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
 
 def test_the_names_are_those_of_workers() -> None:
     """The run does not share the worker's code, but its rule: names, and no prefix. The run does not compare what workers leave out."""
-    assert set(OURS) == {value for name, value in vars(wire).items() if name.startswith("HEADER_")}
+    assert set(OURS) == {value for name, value in vars(wire_names).items() if name.startswith("HEADER_")}
     assert set(OURS) > emitter.OURS
 
 
@@ -75,7 +75,7 @@ def test_no_headers_are_null(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(0, None), (1, [])], f"number int, headers {envelopes.HEADERS}")
     found = rows.select(
         headers_digest().alias("digest"), envelopes.has("a").alias("there"), envelopes.last("headers", "a").alias("it"),
-        place(wire.HEADER_SOURCE, F.lit("in")).alias("place"), hops.left_behind().alias("left"),
+        place(wire_names.HEADER_SOURCE, F.lit("in")).alias("place"), hops.left_behind().alias("left"),
     ).collect()  # fmt: skip
 
     assert found[0] == found[1]
@@ -104,7 +104,7 @@ def test_plain_records_are_read_as_others_are(spark: SparkSession) -> None:
             way,
             number,
             at,
-            [*(headers or ()), *([(wire.HEADER_TRANSACTION, b"?")] * way)] or headers,
+            [*(headers or ()), *([(wire_names.HEADER_TRANSACTION, b"?")] * way)] or headers,
         )
         for number, (key, value, headers) in enumerate(kinds)
         for way in (0, 1)
@@ -183,7 +183,7 @@ PLACES: dict[bytes | None, tuple[int, int] | None] = {
 
 def test_a_place(spark: SparkSession) -> None:
     """Topic, partition and offset, and nothing else."""
-    rows = _records(spark, *([(wire.HEADER_SOURCE, text)] for text in PLACES))
-    found = rows.orderBy("number").select(place(wire.HEADER_SOURCE, F.lit("in")).alias("it")).collect()
+    rows = _records(spark, *([(wire_names.HEADER_SOURCE, text)] for text in PLACES))
+    found = rows.orderBy("number").select(place(wire_names.HEADER_SOURCE, F.lit("in")).alias("it")).collect()
 
     assert [None if row["it"] is None else tuple(row["it"]) for row in found] == list(PLACES.values())

@@ -1,7 +1,7 @@
 """What stands in for aiokafka's client where the product writes its transactions in requests of its own.
 
-In the place of bytes there is what they say: :class:`Questions` is to :mod:`ringfence_kafka.transaction.implicit` what
-:mod:`ringfence_kafka.transaction.requests` is otherwise.
+In the place of bytes there is what they say: :class:`Questions` is to :mod:`ringfence_kafka.producer.transaction_v2` what
+:mod:`ringfence_kafka.producer.transaction_v2_requests` is otherwise.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from ringfence_kafka.transaction import requests
-from ringfence_kafka.transaction.requests import Ended, Place, Producer
+from ringfence_kafka.producer import transaction_v2_requests
+from ringfence_kafka.producer.transaction_v2_requests import Ended, Place, Producer
 from tests.simulation.transactions import Who
 
 ID: Final = 1
@@ -62,11 +62,11 @@ class Asked(NamedTuple):
 class Questions:
     """The requests, by what they say."""
 
-    FEATURE, IMPLICIT = requests.FEATURE, requests.IMPLICIT
+    FEATURE, IMPLICIT = transaction_v2_requests.FEATURE, transaction_v2_requests.IMPLICIT
 
     @staticmethod
     def api_versions(_name: str, _version: str) -> Asked:
-        return Asked(features, (), lambda _: requests.Features({}, {}))
+        return Asked(features, (), lambda _: transaction_v2_requests.Features({}, {}))
 
     @staticmethod
     def produce(transactional_id: str, _timeout_ms: int, batches: Mapping[Place, Any]) -> Asked:
@@ -102,10 +102,13 @@ async def send(_node: int, asked: Asked, *, group: ConnectionGroup = ConnectionG
 # -- in the cluster --------------------------------------------------------------------------------------------
 
 
-def features(cluster: Any) -> requests.Features:
+def features(cluster: Any) -> transaction_v2_requests.Features:
     """On which all brokers have agreed, and what they support."""
-    level = requests.IMPLICIT if cluster.implicit else requests.IMPLICIT - 1
-    return requests.Features({requests.FEATURE: level}, {requests.FEATURE: requests.IMPLICIT})
+    level = transaction_v2_requests.IMPLICIT if cluster.implicit else transaction_v2_requests.IMPLICIT - 1
+    return transaction_v2_requests.Features(
+        {transaction_v2_requests.FEATURE: level},
+        {transaction_v2_requests.FEATURE: transaction_v2_requests.IMPLICIT},
+    )
 
 
 def produce(cluster: Any, name: str, batches: Mapping[Place, Any]) -> dict[Place, tuple[int, int]]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
-from ringfence_kafka.topics import TopicDescription
+from ringfence_kafka.admin.topics import TopicDescription
 from tests.simulation.groups import Group, Place
 from tests.simulation.logs import Fate, Fetched, Headers, Log
 from tests.simulation.loop import Loops

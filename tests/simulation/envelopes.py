@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from ringfence_client.transaction import DUPLICATE_ID_HEADER, Part, envelope
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tests.simulation.lane_schedules import GROUPS, IDS, schedule
 from tests.simulation.names import OTHER
 from tests.simulation.schedules import Happening, Kind, Message, Schedule, gap
@@ -86,9 +86,9 @@ def record(what: "Message | Envelope | Bridged", number: bytes) -> tuple[bytes |
     """Key, value and headers, but for those of who tests; ``number`` tells values apart, but not those of what is sent again by a bridge."""
     if isinstance(what, Bridged):
         key, value, headers = record(what.message, b"from %d" % what.offset)
-        hop = (wire.HEADER_HOP, b"%b/%d" % (SOURCE, what.offset))
-        headers += [hop, (wire.HEADER_CONFIRMED, b"%d" % what.confirmed)]
-        headers += [(wire.HEADER_USER_IDS, wire.USER_IDS_IGNORED)] if what.ids_ignored else []
+        hop = (wire_names.HEADER_HOP, b"%b/%d" % (SOURCE, what.offset))
+        headers += [hop, (wire_names.HEADER_CONFIRMED, b"%d" % what.confirmed)]
+        headers += [(wire_names.HEADER_USER_IDS, wire_names.USER_IDS_IGNORED)] if what.ids_ignored else []
         return key, value, headers
     if isinstance(what, Envelope):
         parts = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tables import codec
 from tables.codec import Meta, Slot, Way
 from tables.hops import HopMemory
@@ -126,11 +126,11 @@ def _told_apart(world: LaneWorld) -> History:
 
 
 def _behind(world: LaneWorld, name: str, value: bytes | None, far: int) -> bytes | None:
-    if name not in {wire.HEADER_SOURCE, wire.HEADER_ORIGINAL} or value is None:
+    if name not in {wire_names.HEADER_SOURCE, wire_names.HEADER_ORIGINAL} or value is None:
         return value
     place, _, number = value.rpartition(b"/")
     offset = int(number)
-    if name == wire.HEADER_ORIGINAL:
+    if name == wire_names.HEADER_ORIGINAL:
         # The old one had messages from its beginning on up to its end, and the new one has none there.
         old = BEGINNING <= offset < world.old_ends[int(place.rpartition(b"/")[2])]
         far = 0 if old else _FAR

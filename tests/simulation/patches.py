@@ -27,13 +27,15 @@ import ringfence_client.lease_acquisition
 import ringfence_client.parked
 import ringfence_client.record
 import ringfence_client.topic_watch
-import ringfence_kafka.clients
-import ringfence_kafka.latest
-import ringfence_kafka.producer
+import ringfence_kafka.producer.shared_clients
+import ringfence_kafka.producer.transactional
+import ringfence_kafka.readers.compacted_topic
 import tables.codec
 import tables.table
-from ringfence_kafka import insides, log_reader, waiting
-from ringfence_kafka.transaction import explicit, feature, implicit
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.concurrency import timeouts
+from ringfence_kafka.producer import transaction_v1, transaction_v2, transaction_version
+from ringfence_kafka.readers import log_reader
 from tests.simulation import questions
 from tests.simulation.asking import Questions
 from tests.simulation.consuming.member import SimulatedMember
@@ -141,7 +143,7 @@ class _NoGap:
 
 
 class _Insides:
-    """What :mod:`ringfence_kafka.insides` looks at inside of aiokafka's consumer, and the doubles say themselves."""
+    """What :mod:`ringfence_kafka.aiokafka_patches.internals` looks at inside of aiokafka's consumer, and the doubles say themselves."""
 
     @staticmethod
     def position(consumer: Any, tp: Any) -> Any:
@@ -168,7 +170,7 @@ class _Insides:
         """Of tasks that the doubles do not have, or that do not end."""
 
 
-_confirm = insides.Membership.confirm
+_confirm = internals.Membership.confirm
 POLL_MS, MOVING_POLL_MS, LOOK_S = 2_000, 200, 20.0
 """Of a consumer: it looks less often than the product does, so that a world at rest costs less."""
 READ_AGAIN = (
@@ -194,7 +196,7 @@ def simulated() -> Iterator[None]:
         (time, "monotonic", _virtual_monotonic),
         (time, "perf_counter", _virtual_monotonic),
         (time, "time", _virtual_wall),
-        (waiting, "random", DICE),
+        (timeouts, "random", DICE),
         (tables.table, "secrets", DICE),
         (tables.table, "Store", MemoryStore),
         (agents.cursor, "log", _EAR),
@@ -202,14 +204,14 @@ def simulated() -> Iterator[None]:
         (ringfence_client.parked, "log", _EAR),
         (log_reader, "read", questions.read),
         (log_reader, "newest", questions.newest),
-        (ringfence_kafka.producer, "AIOKafkaProducer", SimulatedProducer),
-        (ringfence_kafka.producer, "producer_options", lambda _kafka: {}),
-        (feature, "wanted", lambda: _process().cluster.implicit),
-        (feature, "requests", Questions),
-        (implicit, "requests", Questions),
-        (implicit, "Gap", _NoGap),
-        (explicit, "send_only_what_was_added", lambda _producer: None),
-        (insides, "never_create", _Insides.nothing),
+        (ringfence_kafka.producer.transactional, "AIOKafkaProducer", SimulatedProducer),
+        (ringfence_kafka.producer.transactional, "producer_options", lambda _kafka: {}),
+        (transaction_version, "wanted", lambda: _process().cluster.implicit),
+        (transaction_version, "requests", Questions),
+        (transaction_v2, "requests", Questions),
+        (transaction_v2, "Gap", _NoGap),
+        (transaction_v1, "send_only_what_was_added", lambda _producer: None),
+        (internals, "never_create", _Insides.nothing),
         (time, "clock_gettime", _virtual_gettime),
         (ringfence_client.lease_acquisition, "uuid", DICE),
         (ringfence_client.consumer, "AIOKafkaConsumer", SimulatedMember),
@@ -223,19 +225,19 @@ def simulated() -> Iterator[None]:
         (ringfence_client.lease_acquisition, "LAST_LOOK_S", LAST_LOOK_S),
         (ringfence_client.parked, "AIOKafkaConsumer", SimulatedReader),
         (ringfence_client.parked, "client_options", lambda _kafka: {}),
-        (ringfence_kafka.latest, "AIOKafkaConsumer", SimulatedReader),
-        (ringfence_kafka.latest, "client_options", lambda _kafka: {}),
-        (ringfence_kafka.clients, "_SharedClient", SharedClient),
-        (ringfence_kafka.clients, "TURNS_MAX", TURNS_MAX),
-        (ringfence_kafka.clients, "client_options", lambda _kafka: {}),
-        (insides, "member_id", lambda _consumer: ""),
-        (insides, "keep_fetching", _Insides.nothing),
-        (insides, "keep_member", _Insides.nothing),
+        (ringfence_kafka.readers.compacted_topic, "AIOKafkaConsumer", SimulatedReader),
+        (ringfence_kafka.readers.compacted_topic, "client_options", lambda _kafka: {}),
+        (ringfence_kafka.producer.shared_clients, "_SharedClient", SharedClient),
+        (ringfence_kafka.producer.shared_clients, "TURNS_MAX", TURNS_MAX),
+        (ringfence_kafka.producer.shared_clients, "client_options", lambda _kafka: {}),
+        (internals, "member_id", lambda _consumer: ""),
+        (internals, "keep_fetching", _Insides.nothing),
+        (internals, "keep_member", _Insides.nothing),
         (ringfence_client.intake, "FetchPortion", _Fetches),
-        (insides, "position", _Insides.position),
-        (insides, "fetched", _Insides.fetched),
-        (insides, "drop_fetched", _Insides.drop_fetched),
-        (insides.Membership, "confirm", _Insides.confirm),
+        (internals, "position", _Insides.position),
+        (internals, "fetched", _Insides.fetched),
+        (internals, "drop_fetched", _Insides.drop_fetched),
+        (internals.Membership, "confirm", _Insides.confirm),
         *((owner, name, functools.lru_cache(getattr(owner, name))) for owner, name in READ_AGAIN),
         (
             cast("Any", asyncio.tasks)._all_tasks,

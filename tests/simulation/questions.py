@@ -1,4 +1,4 @@
-"""What stands in for :class:`ringfence_kafka.cluster.Cluster` and :mod:`ringfence_kafka.log_reader`."""
+"""What stands in for :class:`ringfence_kafka.admin.cluster.Cluster` and :mod:`ringfence_kafka.readers.log_reader`."""
 
 import asyncio
 import contextlib
@@ -8,10 +8,10 @@ from typing import Any, Final
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
+from ringfence_kafka.admin.topics import Described
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.group_offsets import Committed
-from ringfence_kafka.log_reader import Readers, Take, require_moving
-from ringfence_kafka.topics import Described
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.readers.log_reader import Readers, Take, require_moving
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.logs import Fetched
 from tests.simulation.network import Network
@@ -94,7 +94,7 @@ async def read(
     consume: Callable[[Sequence[Any]], Awaitable[None]],
     take: Take | None = None,
 ) -> int:
-    """As :func:`ringfence_kafka.log_reader.read`; what is lost is asked for again, as aiokafka's consumer does.
+    """As :func:`ringfence_kafka.readers.log_reader.read`; what is lost is asked for again, as aiokafka's consumer does.
 
     ``take`` is not asked: records are objects here.
     """
@@ -127,7 +127,7 @@ async def _fetch(process: Any, topic: str, partition: int, position: int) -> Fet
 async def newest(
     kafka: KafkaSettings, ends: Mapping[tuple[str, int], tuple[int, int]], key: bytes
 ) -> dict[tuple[str, int], bytes]:
-    """As :func:`ringfence_kafka.log_reader.newest`."""
+    """As :func:`ringfence_kafka.readers.log_reader.newest`."""
     process = _process()
     found = {}
     for (topic, partition), (start, end) in ends.items():

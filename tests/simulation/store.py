@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ringfence_kafka.concurrency.cooperative import Steps
 from ringfence_kafka.errors import PrerequisiteError
-from ringfence_kafka.slices import Steps
 from tables import chunks, codec
 from tables.chunks import ChunkKeys
 from tables.codec import Chunk, Slot

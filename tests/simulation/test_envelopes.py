@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.emitter import Emitter
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tests.simulation.envelopes import Bridged, Envelope, envelope_schedule
 from tests.simulation.lane_world import LaneWorld
 from tests.simulation.names import ACCEPTED, ADDRESS, DUPLICATES, OTHERS_ACCEPTED, QUARANTINE
@@ -47,10 +47,10 @@ def test_both_addresses_get_their_parts(runner: Runner, monkeypatch: pytest.Monk
 
     assert any(isinstance(each, Envelope) for each in sent)
     assert any(isinstance(each, Bridged) for each in sent)
-    assert all(wire.HEADER_PART in each for each in found[OTHERS_ACCEPTED])
+    assert all(wire_names.HEADER_PART in each for each in found[OTHERS_ACCEPTED])
     for topic in (ACCEPTED, OTHERS_ACCEPTED):
-        assert any((each.get(wire.HEADER_PART) or b"").endswith(b"/2") for each in found[topic])
-    assert any(wire.HEADER_HOP in each for each in found[DUPLICATES])
+        assert any((each.get(wire_names.HEADER_PART) or b"").endswith(b"/2") for each in found[topic])
+    assert any(wire_names.HEADER_HOP in each for each in found[DUPLICATES])
     assert found[QUARANTINE] == []
 
 

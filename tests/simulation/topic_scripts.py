@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
-from ringfence_kafka import insides
+from ringfence_kafka.aiokafka_patches import internals
 from tests.simulation.scripts import LIMIT_S
 
 PARTITIONS: Final = 2
@@ -75,16 +75,16 @@ async def members_share_out(side: Side) -> list[Any]:
     first, second = side.member(one), side.member(other)
     await first.start()
     await _until(lambda: len(one.calls) >= 2)
-    generation = insides.generation(first)
-    told: list[Any] = [list(one.calls), await insides.is_member(first, generation)]
+    generation = internals.generation(first)
+    told: list[Any] = [list(one.calls), await internals.is_member(first, generation)]
     await second.start()
     await _until(lambda: len(one.calls) >= 4 and len(other.calls) >= 2)
-    now = insides.generation(first)
+    now = internals.generation(first)
     told += [list(one.calls), list(other.calls), sorted(one.assigned | other.assigned), now > generation]
     told += [
-        insides.generation(second) == now,
-        await insides.is_member(first, now),
-        await insides.is_member(first, generation),
+        internals.generation(second) == now,
+        await internals.is_member(first, now),
+        await internals.is_member(first, generation),
     ]
     await second.stop()
     await _until(lambda: len(one.calls) >= 6)
@@ -105,16 +105,16 @@ async def rebalance_is_no_no(side: Side) -> list[Any]:
 
     first, second = side.member(Holding()), side.member(_Told())
     await first.start()
-    generation = insides.generation(first)
+    generation = internals.generation(first)
     joining = asyncio.create_task(second.start())
     await _until(held.is_set)
     told: list[Any] = [
-        await insides.is_member(first, generation),
-        await insides.is_member(first, generation, rebalancing=True),
+        await internals.is_member(first, generation),
+        await internals.is_member(first, generation, rebalancing=True),
     ]
     hold.set()
     await joining
-    told.append(await insides.is_member(first, generation, rebalancing=True))
+    told.append(await internals.is_member(first, generation, rebalancing=True))
     await first.stop()
     await second.stop()
     return told

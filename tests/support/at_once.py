@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from ringfence_kafka.slices import Steps
+from ringfence_kafka.concurrency.cooperative import Steps
 from tables.resize import making_ring
 from tables.ring import ResidentIndex, Ring
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from agents.bridge.bridge import Bridge
 from agents.bridge.plan import plans
-from ringfence_kafka import hop
 from ringfence_kafka.config.load import load
+from ringfence_kafka.protocol import hop
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.worker import LIMIT_S, RingfenceProcess, run_verb, wait_for

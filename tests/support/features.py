@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from ringfence_kafka import compact
-from ringfence_kafka.compact import Question, Reader
-from ringfence_kafka.transaction import requests
+from ringfence_kafka.producer import transaction_v2_requests
+from ringfence_kafka.protocol import flexible_requests
+from ringfence_kafka.protocol.flexible_requests import Question, Reader
 
 LIMIT_S: Final = 30.0
 _UPDATE_FEATURES: Final = 57
@@ -24,7 +24,9 @@ NEEDED: Final = {
 
 def levels(bootstrap: str) -> dict[str, int]:
     """Level of each feature, as the broker says now; one that is not named is at 0."""
-    found: requests.Features = _ask(bootstrap, requests.api_versions("ringfence-tests", "1"))
+    found: transaction_v2_requests.Features = _ask(
+        bootstrap, transaction_v2_requests.api_versions("ringfence-tests", "1")
+    )
     return found.agreed
 
 
@@ -40,8 +42,18 @@ def upgrade(bootstrap: str, feature: str, level: int) -> None:
 
 def _set(bootstrap: str, feature: str, level: int, kind: int) -> None:
     """Returns when the broker goes by it."""
-    update = compact.text(feature) + compact.INT16.pack(level) + bytes([kind]) + compact.NO_TAGS
-    body = compact.INT32.pack(round(LIMIT_S * 1000)) + compact.array([update]) + b"\0" + compact.NO_TAGS
+    update = (
+        flexible_requests.text(feature)
+        + flexible_requests.INT16.pack(level)
+        + bytes([kind])
+        + flexible_requests.NO_TAGS
+    )
+    body = (
+        flexible_requests.INT32.pack(round(LIMIT_S * 1000))
+        + flexible_requests.array([update])
+        + b"\0"
+        + flexible_requests.NO_TAGS
+    )
     code, text = _ask(bootstrap, Question(_UPDATE_FEATURES, 1, body, _read_update))
     assert code == 0, text
     deadline = time.monotonic() + LIMIT_S
@@ -52,8 +64,8 @@ def _set(bootstrap: str, feature: str, level: int, kind: int) -> None:
 
 def _read_update(reader: Reader) -> tuple[int, str]:
     """Error code and text."""
-    reader.unpack(compact.INT32)
-    (code,) = reader.unpack(compact.INT16)
+    reader.unpack(flexible_requests.INT32)
+    (code,) = reader.unpack(flexible_requests.INT16)
     return code, reader.text()
 
 

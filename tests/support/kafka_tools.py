@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from app.embedded import jars
 from app.embedded.jars import KAFKA_VERSION, LOGGING, Bundle
-from conf import java
+from ringfence_kafka.process import java
 
 JARS: Final = Bundle(
     f"Kafka's tools {KAFKA_VERSION}",

@@ -15,10 +15,10 @@ from agents.batch import FetchedBatch
 from agents.lane import Lane, LaneState
 from agents.lanes import Lanes
 from agents.opening import Opening
-from ringfence_kafka import failpoints
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.raw import raw_records
 

@@ -7,7 +7,7 @@ import zstandard
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
 
-from ringfence_kafka.record_batch import varint
+from ringfence_kafka.protocol.record_batch import varint
 
 ZSTD = 4
 ID_HEADER = b"_AMQ_DUPL_ID"

@@ -11,8 +11,8 @@ from aiokafka.partitioner import murmur2
 from ringfence_client import Message, record
 from ringfence_client.progress import PARTITIONS
 from ringfence_client.record import HELD, RELEASED, Progress
-from ringfence_kafka import wire
-from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
+from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
+from ringfence_kafka.protocol import wire_names
 from tests.support.consuming import Bench
 from tests.support.group_checker import Run
 from tests.support.group_traffic import GroupMessage
@@ -34,7 +34,7 @@ class Outsider:
     async def fence(self) -> None:
         """Take the transactional ID."""
         bench = self._bench
-        name = wire.consumer_transactional_id(
+        name = wire_names.consumer_transactional_id(
             bench.settings.app.id, bench.group, bench.accepted, self._partition
         )
         self._producer = TransactionalProducer(bench.settings.kafka, name, "outsider")

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from ringfence_kafka.wire import NO_TIMESTAMP
+from ringfence_kafka.protocol.wire_names import NO_TIMESTAMP
 
 _BYTES_MAX: Final = 2**20
 

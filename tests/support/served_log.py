@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from native.records import RawRecords
-from ringfence_kafka import log_reader
+from ringfence_kafka.readers import log_reader
 from tests.support.raw import Stored, raw_records
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]]) -> None:
-    """Have :func:`ringfence_kafka.log_reader.read` pass on those that there are when it is called.
+    """Have :func:`ringfence_kafka.readers.log_reader.read` pass on those that there are when it is called.
 
     Who takes what was fetched in its own way gets two of three parts so, and one as aiokafka has it.
     """

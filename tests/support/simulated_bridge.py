@@ -19,7 +19,7 @@ from agents.bridge.plan import Plan, plans
 from agents.bridge.source import Read
 from agents.bridge.state import BridgeState
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.idempotent import IdempotentProducer
+from ringfence_kafka.producer.idempotent import IdempotentProducer
 
 TOPIC_ID: Final = "A" * 22
 STEPS_MAX: Final = 4_000

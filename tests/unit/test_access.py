@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from reconcile.spark.source_options import kafka_options
-from ringfence_kafka import access, security
+from ringfence_kafka.auth import client_options, tls
+from ringfence_kafka.auth.tls import confluent_options, ssl_context
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.security import confluent_options, ssl_context
 
 
 @pytest.fixture
@@ -32,9 +32,9 @@ def _fault(**files: str) -> str:
     """What a person reads; both kinds of client say the same."""
     kafka = KafkaSettings.model_validate({"security_protocol": "SSL", **files})
     with pytest.raises(ConfigurationError) as aiokafka:
-        access.client_options(kafka)
+        client_options.client_options(kafka)
     with pytest.raises(ConfigurationError) as librdkafka:
-        security.confluent_options(kafka)
+        tls.confluent_options(kafka)
 
     assert str(aiokafka.value) == str(librdkafka.value)
     return str(aiokafka.value)
@@ -43,9 +43,9 @@ def _fault(**files: str) -> str:
 def test_good_files(certificate: dict[str, str]) -> None:
     """A certificate with its key is taken as it is by both kinds of client."""
     kafka = KafkaSettings.model_validate({"security_protocol": "SSL", **certificate})
-    options = security.confluent_options(kafka)
+    options = tls.confluent_options(kafka)
 
-    assert access.client_options(kafka)["ssl_context"].check_hostname
+    assert client_options.client_options(kafka)["ssl_context"].check_hostname
     assert options["ssl.certificate.location"] == certificate["ssl_certfile"]
     assert options["ssl.key.location"] == certificate["ssl_keyfile"]
 
@@ -103,7 +103,7 @@ async def test_a_connection_that_is_closed_at_once() -> None:
     async with server:
         host, port = server.sockets[0].getsockname()
         kafka = KafkaSettings.model_validate({"bootstrap_servers": f"{host}:{port}"})
-        refused = await access.refusal(kafka)
+        refused = await client_options.refusal(kafka)
 
         assert "denies access: it closes the connection" in str(refused)
-        assert await access.refusal(kafka, was_in=True) is None
+        assert await client_options.refusal(kafka, was_in=True) is None

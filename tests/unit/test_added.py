@@ -18,7 +18,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataResponse_v0
 from aiokafka.protocol.transaction import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 
-from ringfence_kafka.transaction.explicit import Explicit
+from ringfence_kafka.producer.transaction_v1 import Explicit
 
 NODE = 1
 LOG = TopicPartition("log", 0)

@@ -15,10 +15,10 @@ import native
 from agents import raw
 from app.worker.buffers import Buffers
 from native.records import RawRecords
-from ringfence_kafka import batch_parts, fetched, insides
-from ringfence_kafka.batch_parts import PartedRecords, RecordBytes
-from ringfence_kafka.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
-from ringfence_kafka.records import TolerantRecords
+from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer, internals
+from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords, RecordBytes
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
 from tables import raw_log
 from tests.support.malformed import Latin1, Raw, batch
 from tests.support.raw import TRANSACTIONAL, Stored, checked, marker, stored
@@ -259,11 +259,11 @@ async def test_what_is_kept_is_counted() -> None:
     data = _large(20, 100_000, 4)
     fetched = Fetched(data)
     parsed = fetched._records[TP]._partition_records
-    assert insides.lying(fetched)[TP] == len(data)
+    assert internals.lying(fetched)[TP] == len(data)
     next(parsed)
 
-    assert insides.lying(fetched)[TP] > len(data) + 2 * batch_parts.PART_BYTES // 2
-    assert insides.lying(fetched)[TP] < len(data) + 8 * MIB
+    assert internals.lying(fetched)[TP] > len(data) + 2 * batch_parts.PART_BYTES // 2
+    assert internals.lying(fetched)[TP] < len(data) + 8 * MIB
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
@@ -276,7 +276,7 @@ async def test_what_the_core_keeps_is_counted() -> None:
     records, _ = await buffers.read(fetched, TP)
 
     assert isinstance(records, RawRecords)
-    assert insides.lying(fetched)[TP] > len(data) + 100_000
+    assert internals.lying(fetched)[TP] > len(data) + 100_000
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
@@ -373,11 +373,11 @@ def test_a_part_is_a_batch() -> None:
 def test_small_ones_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The core still reads several batches at once if each is smaller than a part."""
     data = _large(50, 1_000, 4) + _large(50, 1_000, 3, first=50)
-    part = raw.parse(data, 0, [], fetched.decompress)
+    part = raw.parse(data, 0, [], fetch_buffer.decompress)
 
     assert part is not None
     assert (len(part.records), part.end, part.more, part.large_at) == (100, 100, False, -1)
-    monkeypatch.setattr(fetched, "PART_BYTES", 40_000)
-    part = raw.parse(data, 0, [], fetched.decompress)
+    monkeypatch.setattr(fetch_buffer, "PART_BYTES", 40_000)
+    part = raw.parse(data, 0, [], fetch_buffer.decompress)
     assert part is not None
     assert (len(part.records), part.end, part.more, part.large_at) == (0, 0, True, 0)

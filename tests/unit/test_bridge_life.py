@@ -14,7 +14,7 @@ from aiokafka.errors import (
 from agents.bridge.life import Life, LifeEndedError
 from agents.bridge.load import Batch
 from agents.bridge.window import Cycle, Place
-from ringfence_kafka.idempotent import IdempotentProducer
+from ringfence_kafka.producer.idempotent import IdempotentProducer
 from tests.support.simulated_bridge import Producer
 
 

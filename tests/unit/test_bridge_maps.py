@@ -13,8 +13,8 @@ from agents.bridge.note import AT_REST, NOT_BEGUN, Map, Note, encode
 from agents.bridge.sharing import Owner, owner
 from agents.home import Home
 from agents.memo import Memo
-from ringfence_kafka.group_offsets import Committed
-from ringfence_kafka.hop import Source
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.protocol.hop import Source
 from tables.codec import Way
 from tables.hops import Arrival, HopMemory
 

@@ -13,9 +13,10 @@ from agents.bridge.refused import Refused
 from agents.bridge.returning import TURNS_MAX, Passing
 from agents.bridge.state import BridgeState
 from agents.bridge.window import Cycle, Window
-from ringfence_kafka import clock, passed
+from ringfence_kafka import clock
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol import hop_trace
 from tests.support.simulated_bridge import Builder
 from tests.unit.test_path import Given
 from tests.unit.test_path_envelopes import AT_HOME, BYTES_MAX, Lane, emitted
@@ -78,7 +79,7 @@ class Circle:
         window = Window(plan.window)
         window.open(0, ACCEPTED[way[0]], offset)
         record = Given(offset, out.key, list(out.headers.items()))
-        topics = frozenset({passed.topic(ACCEPTED[way[1]])} if self._sees else ())
+        topics = frozenset({hop_trace.topic(ACCEPTED[way[1]])} if self._sees else ())
         loader = Loader(plan, Target(4, BYTES_MAX, False, BYTES_MAX, topics), Builder, {}, Refused())
         load = loader.load(window.begin({0: offset + 1}), {window.places[0]: [record]}, {})
         self.loads.append(load)
@@ -130,8 +131,8 @@ def test_other_ways_are_open() -> None:
     circle.send("a", [])
 
     assert circle.accepted == {"a": 1, "b": 1, "c": 2}
-    again = Passing("b" * 22, {passed.topic("d" * 22)}, forwards=False)
-    assert again.beyond(passed.topic("a" * 22), 7) == b"*%b,*%b" % (b"a" * 22, b"b" * 22)
+    again = Passing("b" * 22, {hop_trace.topic("d" * 22)}, forwards=False)
+    assert again.beyond(hop_trace.topic("a" * 22), 7) == b"*%b,*%b" % (b"a" * 22, b"b" * 22)
     assert not again.returned
 
 
@@ -179,10 +180,10 @@ def test_where_it_was_is_bounded() -> None:
     """The last topics stay, members all."""
     value: bytes = b"berlin"
     for each in range(40):
-        value = passed.with_topic(passed.entries(value), passed.topic(str(each)))
+        value = hop_trace.with_topic(hop_trace.entries(value), hop_trace.topic(str(each)))
 
     assert value == b"berlin," + b",".join(b"*%d" % each for each in range(24, 40))
-    assert passed.members(passed.entries(value)) == [b"berlin"]
+    assert hop_trace.members(hop_trace.entries(value)) == [b"berlin"]
 
 
 def test_what_leaves_no_trace() -> None:

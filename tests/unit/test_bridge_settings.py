@@ -8,9 +8,9 @@ import pytest
 
 from agents.bridge.plan import plans
 from agents.bridge.window import Window
-from ringfence_kafka import hop
 from ringfence_kafka.config.load import load, validate
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol import hop
 from tables.codec import Way
 from tables.hops import Arrival, HopMemory
 

@@ -24,7 +24,7 @@ from app.worker.buffers import (
     Held,
     cost,
 )
-from ringfence_kafka.batch_parts import HEADER_BYTES
+from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 
 MIB = 2**20
 BOUND = 16 * MIB

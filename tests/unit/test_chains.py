@@ -6,11 +6,11 @@ import pytest
 
 from app.verbs.topic_rules import compare, missing, required
 from reconcile.night.cut import Position, chained_key, positions_of
+from ringfence_kafka.admin.topics import Described, TopicDescription
 from ringfence_kafka.config import chains
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.topics import Described, TopicDescription
 
 
 def _chained(*pairs: tuple[str, str], **keys: Any) -> Settings:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.embedded import classes, jars
-from conf import java
+from ringfence_kafka.process import java
 
 
 @pytest.fixture(autouse=True)

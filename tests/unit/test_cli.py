@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, KafkaException
 import app.verbs.topics
 from app import cli
 from ringfence_client.__main__ import consume
-from ringfence_kafka import program
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
-from ringfence_kafka.log_reader import LogStalledError
+from ringfence_kafka.process import command_line
+from ringfence_kafka.readers.log_reader import LogStalledError
 
 
 def _run(*arguments: str) -> int | str | None:
@@ -23,7 +23,7 @@ def _run(*arguments: str) -> int | str | None:
     of_its_own = arguments[:1] == ("consume",)
     command, rest = (consume, arguments[1:]) if of_its_own else (cli.cli, arguments)
     with pytest.raises(SystemExit) as caught:
-        program.run(command, rest, "ringfence")
+        command_line.run(command, rest, "ringfence")
     return caught.value.code
 
 
@@ -392,7 +392,7 @@ def test_an_interrupted_command(capsys: pytest.CaptureFixture[str]) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as ended:
-        program.run(command, [], "it")
+        command_line.run(command, [], "it")
 
     assert ended.value.code == 130
     assert capsys.readouterr().err.strip() == ""

@@ -6,7 +6,7 @@ import pytest
 from aiokafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
 from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 
 

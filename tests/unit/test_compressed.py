@@ -8,9 +8,9 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from agents.raw_batch import Filled, RawBatch
-from ringfence_kafka.compressed import CompressedBatch
-from ringfence_kafka.producer import BatchForm
-from ringfence_kafka.record_batch import BATCH_HEADER_BYTES
+from ringfence_kafka.aiokafka_patches.batch_compression import CompressedBatch
+from ringfence_kafka.producer.transactional import BatchForm
+from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES
 
 CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 VALUES = {

@@ -7,7 +7,7 @@ import pytest
 
 from agents.batch import FetchedBatch
 from agents.cursor import Cursor
-from ringfence_kafka.producer import FencedError
+from ringfence_kafka.producer.transactional import FencedError
 
 RECORD: Any = SimpleNamespace(offset=9)
 BATCH = FetchedBatch("orders", 0, 9, 10, [RECORD], 1)

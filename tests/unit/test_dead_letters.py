@@ -8,7 +8,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from ringfence_client import dead_letters
 from ringfence_client.dead_letters import DeadLetter, DeadLetters, DeadLetterTopic, PendingLetters
-from ringfence_kafka.producer import Outgoing
+from ringfence_kafka.producer.transactional import Outgoing
 
 
 @dataclass

@@ -14,8 +14,8 @@ import zstandard
 from aiokafka import codec
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
-from ringfence_kafka import decompression
-from ringfence_kafka.decompression import GZIP, LZ4, SNAPPY, ZSTD, Stream, whole
+from ringfence_kafka.protocol import decompression
+from ringfence_kafka.protocol.decompression import GZIP, LZ4, SNAPPY, ZSTD, Stream, whole
 
 MIB: Final = 2**20
 Compress = Callable[[bytes], bytes]

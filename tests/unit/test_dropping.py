@@ -11,8 +11,8 @@ from ringfence_client.memory import Memory
 from ringfence_client.record import Progress
 from ringfence_client.retries import Failures
 from ringfence_client.window import Window
-from ringfence_kafka import log_reader
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.readers import log_reader
 from tests.support.windows import Fetched
 
 LOG = [Fetched(each, (b"a", b"b", None)[each % 3]) for each in range(12)]

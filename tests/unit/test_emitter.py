@@ -18,7 +18,7 @@ from agents.emitter import Emitter, Outputs, TooLargeError
 from agents.path import Outcome
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError
-from ringfence_kafka.producer import Outgoing
+from ringfence_kafka.producer.transactional import Outgoing
 from tables import codec
 from tables.codec import Meta, Origin
 from tables.ring import Checked, Verdict

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringfence_kafka import failpoints
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.failpoints import POINTS, install, install_from_environment, reach
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.process.failpoints import POINTS, install, install_from_environment, reach
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 
 from ringfence_client.failure_log import LINES_MAX, TEXT_MAX, FailureLog, shortened, trace_of
 from ringfence_client.handler import HandlerRuns
-from ringfence_kafka import logs
+from ringfence_kafka.process import log_setup
 
 MESSAGE: Any = object()
 
@@ -84,5 +84,5 @@ def test_both_forms_of_a_log_have_the_trace() -> None:
     record = logging.LogRecord("ringfence.consumer", logging.ERROR, "", 0, "line", (), None)
     record.trace = "Traceback\n  File x\x1b"
 
-    assert logs.TextFormatter("%(message)s").format(record) == "line\nTraceback\n  File x\\x1b"
-    assert '"trace": "Traceback\\n  File x\\u001b"' in logs.JsonFormatter().format(record)
+    assert log_setup.TextFormatter("%(message)s").format(record) == "line\nTraceback\n  File x\\x1b"
+    assert '"trace": "Traceback\\n  File x\\u001b"' in log_setup.JsonFormatter().format(record)

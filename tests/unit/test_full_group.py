@@ -2,7 +2,7 @@
 
 from aiokafka.errors import KafkaError, for_code
 
-from ringfence_kafka import insides
+from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.errors import named
 
 
@@ -10,5 +10,5 @@ def test_the_refusal_names_the_setting() -> None:
     """The client logs the class of an error that it does not handle, and raises its representation."""
     refusal = for_code(81)()
 
-    assert isinstance(refusal, insides.GroupMaxSizeReachedError)
+    assert isinstance(refusal, internals.GroupMaxSizeReachedError)
     assert "group.max.size" in named(KafkaError(repr(refusal)))

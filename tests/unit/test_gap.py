@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ringfence_kafka.transaction.gap import FIRST_S, LEAST_S, MOST_S, Gap
+from ringfence_kafka.producer.marker_delay import FIRST_S, LEAST_S, MOST_S, Gap
 
 BACK_OFF_S = 0.02
 """Of the broker, before it asks the coordinator again."""

@@ -13,10 +13,10 @@ import trustme
 from aiohttp import web
 
 from app.worker import run
-from ringfence_client.guard import OPEN, Guard, guard_of, session
 from ringfence_client.web import advertised
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.http.auth import OPEN, Guard, guard_of, session
 
 TOKEN = "let-me-see"  # noqa: S105 - a test's own
 

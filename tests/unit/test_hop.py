@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringfence_kafka.hop import Hop, Source, decode, decode_offset, encode
+from ringfence_kafka.protocol.hop import Hop, Source, decode, decode_offset, encode
 
 TOPIC_ID = "AbC_-67890123456789012"
 HOP = Hop(Source("to-paris", TOPIC_ID, 3), 1234)

@@ -6,7 +6,7 @@ import pytest
 
 from app.verbs.hop_memory import _memory, _unless
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.hop import Source
+from ringfence_kafka.protocol.hop import Source
 from tables import codec
 from tables.codec import Way
 from tables.restore import Restore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringfence_kafka.hop import Source
+from ringfence_kafka.protocol.hop import Source
 from tables import codec
 from tables.codec import FormatError, Way
 from tables.hops import OFFSETS_MAX, Arrival, Held, HopMemory, Judged, changelog_records

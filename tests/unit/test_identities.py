@@ -15,9 +15,9 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from ringfence_kafka import identities
-from ringfence_kafka.compact import Question
-from ringfence_kafka.identities import IdentityQuestions, TopicIdentity
+from ringfence_kafka.admin import topic_ids
+from ringfence_kafka.admin.topic_ids import IdentityQuestions, TopicIdentity
+from ringfence_kafka.protocol.flexible_requests import Question
 
 ANSWER = {"in": TopicIdentity("A", 2)}
 
@@ -49,7 +49,7 @@ def _bytes(*parts: bytes | str) -> bytes:
 
 def test_the_question() -> None:
     """Written by hand from Kafka's message definitions: names without IDs, nothing is created, no rights are told."""
-    question = identities._metadata(["two", "one"])
+    question = topic_ids._metadata(["two", "one"])
 
     expected = _bytes("03", bytes(16), "04", b"one", "00", bytes(16), "04", b"two", "00", "00", "00", "00")
     assert question.encode() == expected
@@ -71,7 +71,7 @@ def test_the_answer() -> None:
         "03", "00000001", "0a", b"127.0.0.1", "00002384", "00", "00", "00000002", "02", b"h", "00002384", "02", b"r", "00",
         "02", b"c", "00000001", "05", fine, unknown, hidden, odd, "00",
     )  # fmt: skip
-    question = identities._metadata([])
+    question = topic_ids._metadata([])
     buffer = io.BytesIO(struct.pack(">i", 3) + data)
     assert question.parse_response_header(buffer).correlation_id == 3
 
@@ -128,9 +128,9 @@ class _Brokers:
         self.silent: set[int] = set()
         self.asked: list[tuple[int, list[str]]] = []
         self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=each) for each in self.known])
-        monkeypatch.setattr(identities, "_metadata", list)
-        monkeypatch.setattr(identities, "ANSWER_S", 0.05)
-        monkeypatch.setattr(identities, "ELSEWHERE_S", 0.05)
+        monkeypatch.setattr(topic_ids, "_metadata", list)
+        monkeypatch.setattr(topic_ids, "ANSWER_S", 0.05)
+        monkeypatch.setattr(topic_ids, "ELSEWHERE_S", 0.05)
         self.questions = _questions(self)
 
     async def send(self, node: int, topics: list[str]) -> Any:

@@ -15,7 +15,7 @@ import pytest
 import app.verbs.spark
 from app import cli
 from app.verbs.spark import require_spark
-from ringfence_kafka import program
+from ringfence_kafka.process import command_line
 from tests.support.deployment import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -173,7 +173,7 @@ def test_without_spark(
     config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
 
     with pytest.raises(SystemExit) as caught:
-        program.run(cli.cli, [*arguments, "--config", str(config)], "ringfence")
+        command_line.run(cli.cli, [*arguments, "--config", str(config)], "ringfence")
 
     assert caught.value.code == 2
     said = capsys.readouterr().err

@@ -22,14 +22,14 @@ from aiokafka.errors import (
 )
 
 from app.worker.run import run
-from ringfence_kafka.compact import Question
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError, TopicError
-from ringfence_kafka.transaction import feature, requests
-from ringfence_kafka.transaction.gap import FIRST_S, Gap
-from ringfence_kafka.transaction.implicit import Implicit
-from ringfence_kafka.transaction.outgoing import Outgoing
-from ringfence_kafka.transaction.requests import Ended, Features, Producer
+from ringfence_kafka.producer import transaction_v2_requests, transaction_version
+from ringfence_kafka.producer.marker_delay import FIRST_S, Gap
+from ringfence_kafka.producer.outgoing import Outgoing
+from ringfence_kafka.producer.transaction_v2 import Implicit
+from ringfence_kafka.producer.transaction_v2_requests import Ended, Features, Producer
+from ringfence_kafka.protocol.flexible_requests import Question
 
 NEAR, FAR = 1, 2
 LEADERS = {("orders", 0): NEAR, ("orders", 1): FAR, ("log", 0): NEAR}
@@ -84,11 +84,11 @@ class Broker:
         code = told.popleft() if told else 0
         if isinstance(code, Exception):
             raise code
-        if question.API_KEY == requests.END_TXN:
+        if question.API_KEY == transaction_v2_requests.END_TXN:
             self.epoch += not code
             following = Producer(5, self.epoch) if self.last is None else Producer(self.last.id + 1, 0)
             return Ended(code, following)
-        if question.API_KEY == requests.TXN_OFFSET_COMMIT:
+        if question.API_KEY == transaction_v2_requests.TXN_OFFSET_COMMIT:
             return {("in", 0): code}
         return {each: (code, 100) for each in self.places if LEADERS[each] == node}
 
@@ -143,9 +143,9 @@ async def test_three_requests() -> None:
 
     assert bases == [100, 100]
     assert bench.broker.asked == [
-        (requests.PRODUCE, NEAR, ConnectionGroup.DEFAULT),
-        (requests.TXN_OFFSET_COMMIT, NEAR, ConnectionGroup.DEFAULT),
-        (requests.END_TXN, NEAR, ConnectionGroup.COORDINATION),
+        (transaction_v2_requests.PRODUCE, NEAR, ConnectionGroup.DEFAULT),
+        (transaction_v2_requests.TXN_OFFSET_COMMIT, NEAR, ConnectionGroup.DEFAULT),
+        (transaction_v2_requests.END_TXN, NEAR, ConnectionGroup.COORDINATION),
     ]
 
 
@@ -154,7 +154,11 @@ async def test_offsets_follow_records_of_other_brokers() -> None:
     bench = Bench()
     await bench.write(("orders", 0), ("orders", 1))
 
-    assert bench.broker.keys() == [requests.PRODUCE, requests.PRODUCE, requests.TXN_OFFSET_COMMIT]
+    assert bench.broker.keys() == [
+        transaction_v2_requests.PRODUCE,
+        transaction_v2_requests.PRODUCE,
+        transaction_v2_requests.TXN_OFFSET_COMMIT,
+    ]
     assert [node for _, node, _ in bench.broker.asked] == [NEAR, FAR, NEAR]
 
 
@@ -173,7 +177,7 @@ async def test_batches_of_one_partition_follow_one_another() -> None:
     bench = Bench()
     _, made = await bench.write(("orders", 0), ("log", 0), ("orders", 0))
 
-    assert bench.broker.keys().count(requests.PRODUCE) == 2
+    assert bench.broker.keys().count(transaction_v2_requests.PRODUCE) == 2
     assert [each.states for each in made] == [[(5, 0, 0)], [(5, 0, 0)], [(5, 0, 3)]]
 
 
@@ -202,7 +206,7 @@ async def test_the_markers_of_one_are_written_before_the_next(
         await sleep(0)
 
     monkeypatch.setattr(asyncio, "sleep", passing)
-    monkeypatch.setattr("ringfence_kafka.transaction.implicit.time.monotonic", lambda: now)
+    monkeypatch.setattr("ringfence_kafka.producer.transaction_v2.time.monotonic", lambda: now)
     bench = Bench()
     await bench.write(("orders", 0))
     first = slept
@@ -218,7 +222,7 @@ async def test_how_long_the_first_write_takes_is_looked_at(monkeypatch: pytest.M
     """Of each transaction that one alone, from its sending on, with how long it was since the end of the one before."""
     now = 100.0
     told: list[tuple[float, float]] = []
-    monkeypatch.setattr("ringfence_kafka.transaction.implicit.time.monotonic", lambda: now)
+    monkeypatch.setattr("ringfence_kafka.producer.transaction_v2.time.monotonic", lambda: now)
     monkeypatch.setattr(Gap, "wrote", lambda _self, *said: told.append(said))
     bench = Bench(coordinator=FAR)
     send = bench.broker.send
@@ -248,7 +252,14 @@ async def test_epochs_run_out() -> None:
     assert made[0].states + more[0].states == [(5, 0, 0), (6, 0, 0)]
 
 
-@pytest.mark.parametrize("key", [requests.PRODUCE, requests.TXN_OFFSET_COMMIT, requests.END_TXN])
+@pytest.mark.parametrize(
+    "key",
+    [
+        transaction_v2_requests.PRODUCE,
+        transaction_v2_requests.TXN_OFFSET_COMMIT,
+        transaction_v2_requests.END_TXN,
+    ],
+)
 @pytest.mark.parametrize(
     "trouble",
     [51, 13, 14, 15, KafkaConnectionError("gone"), RequestTimedOutError()],
@@ -268,10 +279,10 @@ async def test_momentary_troubles_are_waited_out(key: int, trouble: Any) -> None
 @pytest.mark.parametrize(
     ("key", "code", "line"),
     [
-        (requests.PRODUCE, 19, "NotEnoughReplicasError of orders/0"),
-        (requests.PRODUCE, KafkaConnectionError("gone"), "broker 1 does not answer"),
-        (requests.TXN_OFFSET_COMMIT, 14, "GroupLoadInProgressError of the coordinator"),
-        (requests.END_TXN, 51, "ConcurrentTransactions of the coordinator"),
+        (transaction_v2_requests.PRODUCE, 19, "NotEnoughReplicasError of orders/0"),
+        (transaction_v2_requests.PRODUCE, KafkaConnectionError("gone"), "broker 1 does not answer"),
+        (transaction_v2_requests.TXN_OFFSET_COMMIT, 14, "GroupLoadInProgressError of the coordinator"),
+        (transaction_v2_requests.END_TXN, 51, "ConcurrentTransactions of the coordinator"),
     ],
 )
 async def test_what_lasts_is_said_once(
@@ -288,7 +299,14 @@ async def test_what_lasts_is_said_once(
     assert line in said[0]
 
 
-@pytest.mark.parametrize("key", [requests.PRODUCE, requests.TXN_OFFSET_COMMIT, requests.END_TXN])
+@pytest.mark.parametrize(
+    "key",
+    [
+        transaction_v2_requests.PRODUCE,
+        transaction_v2_requests.TXN_OFFSET_COMMIT,
+        transaction_v2_requests.END_TXN,
+    ],
+)
 @pytest.mark.parametrize(
     ("troubles", "lines"),
     [
@@ -313,7 +331,7 @@ async def test_a_connection_that_was_closed_is_no_news(
 async def test_coordinator_that_is_gone_is_looked_for() -> None:
     """Where it moved to."""
     bench = Bench()
-    bench.broker.answers[requests.END_TXN].append(16)
+    bench.broker.answers[transaction_v2_requests.END_TXN].append(16)
     await bench.write(("orders", 0))
     await bench.way.commit()
 
@@ -323,17 +341,17 @@ async def test_coordinator_that_is_gone_is_looked_for() -> None:
 @pytest.mark.parametrize(
     ("key", "code", "error"),
     [
-        (requests.PRODUCE, 47, ProducerFenced),
-        (requests.PRODUCE, 90, ProducerFenced),
-        (requests.PRODUCE, 48, InvalidTxnState),
-        (requests.PRODUCE, 120, UnknownError),
-        (requests.PRODUCE, 29, TopicAuthorizationFailedError),
-        (requests.PRODUCE, 10, TopicError),
-        (requests.PRODUCE, 32, TopicError),
-        (requests.TXN_OFFSET_COMMIT, 47, ProducerFenced),
-        (requests.TXN_OFFSET_COMMIT, 48, InvalidTxnState),
-        (requests.END_TXN, 90, ProducerFenced),
-        (requests.END_TXN, 48, InvalidTxnState),
+        (transaction_v2_requests.PRODUCE, 47, ProducerFenced),
+        (transaction_v2_requests.PRODUCE, 90, ProducerFenced),
+        (transaction_v2_requests.PRODUCE, 48, InvalidTxnState),
+        (transaction_v2_requests.PRODUCE, 120, UnknownError),
+        (transaction_v2_requests.PRODUCE, 29, TopicAuthorizationFailedError),
+        (transaction_v2_requests.PRODUCE, 10, TopicError),
+        (transaction_v2_requests.PRODUCE, 32, TopicError),
+        (transaction_v2_requests.TXN_OFFSET_COMMIT, 47, ProducerFenced),
+        (transaction_v2_requests.TXN_OFFSET_COMMIT, 48, InvalidTxnState),
+        (transaction_v2_requests.END_TXN, 90, ProducerFenced),
+        (transaction_v2_requests.END_TXN, 48, InvalidTxnState),
     ],
 )
 async def test_refusals_are_told(key: int, code: int, error: type[Exception]) -> None:
@@ -358,17 +376,17 @@ async def test_refusals_are_told(key: int, code: int, error: type[Exception]) ->
 async def test_commit_is_asked_for_until_it_is_answered() -> None:
     """A lost answer is none: the coordinator says the same again."""
     bench = Bench()
-    bench.broker.answers[requests.END_TXN] += [KafkaConnectionError("lost")] * 5
+    bench.broker.answers[transaction_v2_requests.END_TXN] += [KafkaConnectionError("lost")] * 5
     await bench.write(("orders", 0))
     await bench.way.commit()
 
-    assert bench.broker.keys().count(requests.END_TXN) == 6
+    assert bench.broker.keys().count(transaction_v2_requests.END_TXN) == 6
 
 
 async def test_what_may_be_committed_is_not_aborted() -> None:
     """Who gave up waiting for the answer knows nothing; the next fence ends it, whatever it is."""
     bench = Bench()
-    bench.broker.answers[requests.END_TXN] += [KafkaConnectionError("lost")] * 1_000
+    bench.broker.answers[transaction_v2_requests.END_TXN] += [KafkaConnectionError("lost")] * 1_000
     await bench.write(("orders", 0))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
@@ -393,21 +411,21 @@ async def test_nothing_written_needs_no_end() -> None:
 @pytest.mark.parametrize(("text", "expected"), [("", True), ("on", True), ("off", False)])
 def test_switch(monkeypatch: pytest.MonkeyPatch, text: str, expected: bool) -> None:
     """Unless it is off it is used where it is offered."""
-    monkeypatch.setenv(feature.VARIABLE, text)
+    monkeypatch.setenv(transaction_version.VARIABLE, text)
 
-    assert feature.wanted() is expected
+    assert transaction_version.wanted() is expected
 
 
 def test_switch_that_is_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     """What somebody meant by it is not guessed."""
-    monkeypatch.setenv(feature.VARIABLE, "0")
+    monkeypatch.setenv(transaction_version.VARIABLE, "0")
     with pytest.raises(ConfigurationError, match="RINGFENCE_TRANSACTIONS_V2 = '0' is neither on nor off"):
-        feature.wanted()
+        transaction_version.wanted()
 
 
 def test_worker_does_not_start_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it asks any broker."""
-    monkeypatch.setenv(feature.VARIABLE, "yes")
+    monkeypatch.setenv(transaction_version.VARIABLE, "yes")
     settings = validate({"kafka": {"bootstrap_servers": "127.0.0.1:1"}, "addresses": [{"name": "orders"}]})
     with pytest.raises(ConfigurationError, match="neither on nor off"):
         run(settings)
@@ -423,7 +441,7 @@ def _bytes(*parts: bytes | str) -> bytes:
 def _requests() -> Iterator[tuple[Question, bytes]]:
     who = Producer(0x0102030405060708, 9)
     yield (
-        requests.produce("tx", 1_000, {("in", 1): b"abc", ("in", 2): b"", ("log", 0): b"z" * 200}),
+        transaction_v2_requests.produce("tx", 1_000, {("in", 1): b"abc", ("in", 2): b"", ("log", 0): b"z" * 200}),
         _bytes(
             "03", b"tx", "ffff 000003e8", "03",
             "03", b"in", "03", "00000001 04", b"abc", "00", "00000002 01 00", "00",
@@ -431,17 +449,17 @@ def _requests() -> Iterator[tuple[Question, bytes]]:
         ),
     )  # fmt: skip
     yield (
-        requests.commit_offsets("tx", "gr", who, {("in", 1): 7}),
+        transaction_v2_requests.commit_offsets("tx", "gr", who, {("in", 1): 7}),
         _bytes(
             "03", b"tx", "03", b"gr", "0102030405060708 0009", "ffffffff 01 00",
             "02", "03", b"in", "02", "00000001 0000000000000007 ffffffff 01 00", "00", "00",
         ),
     )  # fmt: skip
     yield (
-        requests.end("tx", who, commit=True),
+        transaction_v2_requests.end("tx", who, commit=True),
         _bytes("03", b"tx", "0102030405060708 0009 01 00"),
     )
-    yield requests.api_versions("ab", "1"), _bytes("03", b"ab", "02", b"1", "00")
+    yield transaction_v2_requests.api_versions("ab", "1"), _bytes("03", b"ab", "02", b"1", "00")
 
 
 def test_requests_as_the_protocol_has_them() -> None:
@@ -452,7 +470,7 @@ def test_requests_as_the_protocol_has_them() -> None:
 
 def test_header() -> None:
     """Version 2: key, version, number, client, no tags."""
-    question = requests.end("tx", Producer(1, 2), commit=False)
+    question = transaction_v2_requests.end("tx", Producer(1, 2), commit=False)
 
     assert question.build_request_header(3, "me").encode() == _bytes("001a 0005 00000003 0002", b"me", "00")
 
@@ -492,8 +510,8 @@ def test_answers_as_the_protocol_has_them() -> None:
 
 def test_brokers_without_it() -> None:
     """A connection to one is not told what it does not know."""
-    question = requests.end("tx", Producer(1, 2), commit=True)
+    question = transaction_v2_requests.end("tx", Producer(1, 2), commit=True)
 
-    assert question.prepare({requests.END_TXN: (0, 5)}) is question
+    assert question.prepare({transaction_v2_requests.END_TXN: (0, 5)}) is question
     with pytest.raises(Exception, match="versions 0 to 4, not 5"):
-        question.prepare({requests.END_TXN: (0, 4)})
+        question.prepare({transaction_v2_requests.END_TXN: (0, 4)})

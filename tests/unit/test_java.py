@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from conf import java
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.process import java
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from agents.statements import KEY, Statement, decode, encode, own_statement, unl
 from app.verbs.ring_adopt import forgets
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.static import Member
+from ringfence_kafka.groups.static_members import Member
 from tables.codec import Meta
 
 

@@ -10,7 +10,7 @@ from ringfence_client import record
 from ringfence_client.record import Progress, ProgressFormatError
 from ringfence_client.retries import Failures
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.hop import Source
+from ringfence_kafka.protocol.hop import Source
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Way
 

@@ -15,7 +15,7 @@ from app.status.model import LeftBridge
 from app.verbs import left_bridges
 from app.verbs.left_bridges import Left
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.groups.committed_offsets import Committed
 from tests.support.standing import STATUS
 
 SETTINGS = validate(

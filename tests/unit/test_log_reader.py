@@ -12,7 +12,7 @@ from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from ringfence_kafka.log_reader import _stop
+from ringfence_kafka.readers.log_reader import _stop
 
 PLACE = TopicPartition("orders", 0)
 

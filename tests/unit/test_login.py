@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from ringfence_client import login
-from ringfence_client.guard import Guard
+from ringfence_kafka.http import login
+from ringfence_kafka.http.auth import Guard
 
 TOKEN = "let-me-see"  # noqa: S105 - a test's own
 HTML = {"Accept": "text/html"}

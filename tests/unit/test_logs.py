@@ -12,8 +12,8 @@ import pytest
 from app.bridge_cli import bridge
 from app.cli import worker
 from ringfence_client.__main__ import consume
-from ringfence_kafka import logs
-from ringfence_kafka.log_options import log_options
+from ringfence_kafka.process import log_setup
+from ringfence_kafka.process.log_options import log_options
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def _as_it_was() -> Iterator[None]:
     root, ours = logging.getLogger(), logging.getLogger("ringfence")
     handlers, level, own = root.handlers[:], root.level, ours.level
     yield
-    logs.choose(level="info", as_json=False)
+    log_setup.choose(level="info", as_json=False)
     root.handlers[:] = handlers
     root.setLevel(level)
     ours.setLevel(own)
@@ -33,7 +33,7 @@ def _configured(*arguments: str) -> None:
     @click.command()
     @log_options
     def program() -> None:
-        logs.configure()
+        log_setup.configure()
 
     program.main(list(arguments), standalone_mode=False)
 

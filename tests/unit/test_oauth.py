@@ -22,13 +22,13 @@ from reconcile import job
 from reconcile.audit import job as audit
 from reconcile.audit.topic import Wanted
 from reconcile.spark.source_options import kafka_options
-from ringfence_kafka import oauth
-from ringfence_kafka.access import TokenLogin, Tokens, client_options
+from ringfence_kafka.auth import oauth
+from ringfence_kafka.auth.client_options import TokenLogin, Tokens, client_options
+from ringfence_kafka.auth.oauth import TokenSource
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
-from ringfence_kafka.oauth import TokenSource
-from ringfence_kafka.security import confluent_options
 
 BEARER = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
 SECRET = "s&cret/of+mine"  # noqa: S105 - a test's own

@@ -8,8 +8,8 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, NotLeaderForPartitionError, TopicAuthorizationFailedError
 
-from ringfence_kafka.offsets import FIRST, NEXT, Offsets
-from ringfence_kafka.together import StoppedError
+from ringfence_kafka.admin.offsets import FIRST, NEXT, Offsets
+from ringfence_kafka.concurrency.coalesce import StoppedError
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(6)]
 LIMIT_S = 30.0
@@ -60,7 +60,7 @@ class Client:
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
     """The request as it is made, whatever its version."""
     monkeypatch.setattr(
-        "ringfence_kafka.offsets.OffsetRequest",
+        "ringfence_kafka.admin.offsets.OffsetRequest",
         lambda _replica, isolation, topics: SimpleNamespace(isolation=isolation, topics=topics),
     )
     return Client()

@@ -9,9 +9,9 @@ from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 
-from ringfence_kafka.batch_parts import PartedRecords
-from ringfence_kafka.record_batch import OldFormatError
-from ringfence_kafka.records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.protocol.record_batch import OldFormatError
 from tests.support.old_formats import Old, old
 from tests.support.raw import Stored, stored
 
@@ -22,7 +22,7 @@ Read = Callable[[bytes], Any]
 
 def _everywhere(data: bytes) -> Any:
     """Read as any process does once it imports the patches."""
-    importlib.import_module("ringfence_kafka.insides")
+    importlib.import_module("ringfence_kafka.aiokafka_patches.internals")
     return PartitionRecords(TP, fetcher.MemoryRecords(data), [], 0, None, None, True, READ_COMMITTED)
 
 

@@ -9,9 +9,9 @@ from aiokafka.errors import GroupLoadInProgressError
 
 from ringfence_client import one_app
 from ringfence_client.assignor import KeepingAssignor, Owned
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.static import Member
+from ringfence_kafka.groups.static_members import Member
 from tests.support.assignments import assigned
 
 

@@ -16,9 +16,9 @@ from app.worker.spacing import Spacing
 from ringfence_client import GroupConsumer
 from ringfence_client.measuring import Measuring
 from ringfence_client.metrics import ConsumerMetrics
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.watch import BrokerWatch
 from tests.support.exposed import DASHBOARD, RULES, exposed, expressions, filled, named
 
 TESTS = RULES.with_name("ringfence.rules.test.yml")

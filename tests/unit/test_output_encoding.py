@@ -10,7 +10,7 @@ import pytest
 _PROGRAM = """
 import click
 from rich.table import Table
-from conf.terminal import tell
+from ringfence_kafka.process.terminal import tell
 from ringfence_kafka import program
 
 @click.command()

@@ -10,7 +10,7 @@ from agents.home import Home
 from agents.path import Outcome, Path
 from agents.refusing import RESENT
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.hop import Hop, Source, encode
+from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Way
 from tables.ring import Verdict
 from tests.unit.test_path import Given

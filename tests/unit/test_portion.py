@@ -8,7 +8,7 @@ import pytest
 from aiokafka.errors import RequestTimedOutError
 from aiokafka.protocol.fetch import FetchRequest
 
-from ringfence_kafka.portion import LEAST_BYTES, FetchPortion, Portion
+from ringfence_kafka.aiokafka_patches.adaptive_fetch import LEAST_BYTES, FetchPortion, Portion
 
 MOST = 2**24
 PARTITION_MOST = MOST // 8

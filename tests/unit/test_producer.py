@@ -8,8 +8,8 @@ import pytest
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.idempotent import IdempotentProducer
-from ringfence_kafka.producer import Outgoing, TransactionalProducer
+from ringfence_kafka.producer.idempotent import IdempotentProducer
+from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
 
 
 @pytest.mark.parametrize("failing", ["abort_transaction", "stop"])
@@ -78,7 +78,7 @@ async def test_failure_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("begin_transaction", "send_offsets_to_transaction"):
         monkeypatch.setattr(producer._producer, name, nothing)
-    monkeypatch.setattr("ringfence_kafka.transaction.explicit.require_partition", nothing)
+    monkeypatch.setattr("ringfence_kafka.producer.transaction_v1.require_partition", nothing)
     monkeypatch.setattr(producer._producer, "send_batch", send)
     written = []
     for _ in range(3):

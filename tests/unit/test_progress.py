@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from conf import progress
-from conf.progress import FIRST_S, INTERVAL_S_MAX, Steps, counted, reading, seconds
-from ringfence_kafka import read_counts
+from ringfence_kafka.process import step_progress
+from ringfence_kafka.process.step_progress import FIRST_S, INTERVAL_S_MAX, Steps, counted, reading, seconds
+from ringfence_kafka.readers import read_counts
 
 
 class _Clock:
@@ -118,7 +118,7 @@ def test_a_step_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
     """It has no line: the error says what happened."""
 
     def fail() -> None:
-        with progress.steps() as steps:
+        with step_progress.steps() as steps:
             steps.begin("one")
             steps.begin("two")
             raise ValueError("broken")

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from app.worker import run
-from conf import java
 from reconcile.spark.source_options import kafka_options
-from ringfence_kafka import passing, refusals
-from ringfence_kafka.access import client_options, producer_options
+from ringfence_kafka.auth import access_errors, client_properties
+from ringfence_kafka.auth.client_options import client_options, producer_options
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.java_names import JAVA_NAMES
 from ringfence_kafka.config.load import Connection, load, validate
 from ringfence_kafka.config.properties import KEYS, OWNED
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.security import confluent_options
+from ringfence_kafka.process import java
 
 SECRET = 'hunter2 "and" more'  # noqa: S105 - a test's own
 JAAS = (
@@ -31,7 +31,7 @@ def _kafka(**kafka: Any) -> KafkaSettings:
 
 def _fault(**kafka: Any) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        passing.check(_kafka(**kafka))
+        client_properties.check(_kafka(**kafka))
     return str(caught.value).removeprefix("settings: ")
 
 
@@ -75,7 +75,11 @@ def test_each_client_gets_what_it_knows() -> None:
     source = kafka_options(kafka)
     assert (source["kafka.receive.buffer.bytes"], source["kafka.request.timeout.ms"]) == ("65536", "7000")
     assert "kafka.socket.keepalive.enable" not in source
-    assert passing.unheeded(kafka) == ["client.dns.lookup", "receive.buffer.bytes", "socket.keepalive.enable"]
+    assert client_properties.unheeded(kafka) == [
+        "client.dns.lookup",
+        "receive.buffer.bytes",
+        "socket.keepalive.enable",
+    ]
 
 
 def test_none_is_no_compression() -> None:
@@ -135,7 +139,7 @@ def test_what_ringfence_owns(name: str) -> None:
 def test_nothing_is_both() -> None:
     """No name is a key, and owned, and passed on."""
     assert not KEYS.keys() & OWNED.keys()
-    assert not passing.AIOKAFKA.keys() & (KEYS.keys() | OWNED.keys())
+    assert not client_properties.AIOKAFKA.keys() & (KEYS.keys() | OWNED.keys())
 
 
 @pytest.mark.parametrize(
@@ -231,7 +235,7 @@ def test_secrets_that_anybody_can_read(
     login = {"sasl_mechanism": mechanism, "sasl_username": "u", "sasl_password_env": "PASSWORD"}
     kafka = _kafka(security_protocol=protocol, **login)
 
-    assert len(refusals.readable(kafka)) == told
+    assert len(access_errors.readable(kafka)) == told
 
 
 def test_no_such_file() -> None:

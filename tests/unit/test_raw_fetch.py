@@ -22,8 +22,8 @@ from app.worker.buffers import (
     Held,
 )
 from native.records import RawRecords
-from ringfence_kafka.batch_parts import HEADER_BYTES, PartedRecords
-from ringfence_kafka.records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES, PartedRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
 from tests.support.malformed import Latin1, Raw, batch
 from tests.support.raw import Stored, marker, stored
 

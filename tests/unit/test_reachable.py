@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from app import cli
-from ringfence_kafka import program, reachable
+from ringfence_kafka.auth import reachability
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError
+from ringfence_kafka.process import command_line
 
 
 def test_somebody_listens() -> None:
     """One address of several is enough."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        reachable.require_listener(KafkaSettings(bootstrap_servers=f"127.0.0.1:1, 127.0.0.1:{port}"))
+        reachability.require_listener(KafkaSettings(bootstrap_servers=f"127.0.0.1:1, 127.0.0.1:{port}"))
 
 
 def test_nobody_listens() -> None:
@@ -27,7 +28,7 @@ def test_nobody_listens() -> None:
     with pytest.raises(
         BrokerUnavailableError, match=r"no broker answers at .*\(Connection refused\): start it"
     ):
-        reachable.require_listener(KafkaSettings(bootstrap_servers="127.0.0.1:1,127.0.0.1:2"))
+        reachability.require_listener(KafkaSettings(bootstrap_servers="127.0.0.1:1,127.0.0.1:2"))
 
     assert time.monotonic() - began < 5
 
@@ -40,7 +41,7 @@ def test_who_says_nothing_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(socket, "create_connection", slow)
 
-    reachable.require_listener(KafkaSettings(bootstrap_servers="127.0.0.1:1"))
+    reachability.require_listener(KafkaSettings(bootstrap_servers="127.0.0.1:1"))
 
 
 @pytest.mark.parametrize("verb", [["reconcile"], ["audit", "orders"]])
@@ -54,7 +55,9 @@ def test_verbs_of_spark_look_first(
     monkeypatch.setitem(sys.modules, "reconcile.audit.job", None)
 
     with pytest.raises(SystemExit) as caught:
-        program.run(cli.cli, [*verb, "--config", str(path), "--bootstrap-server", "127.0.0.1:1"], "ringfence")
+        command_line.run(
+            cli.cli, [*verb, "--config", str(path), "--bootstrap-server", "127.0.0.1:1"], "ringfence"
+        )
 
     assert caught.value.code == 2
     assert (

@@ -196,7 +196,9 @@ def test_the_option(
         return 0
 
     monkeypatch.setattr(job, "run", run)
-    monkeypatch.setattr("ringfence_kafka.reachable.socket.create_connection", lambda *_: socket.socket())
+    monkeypatch.setattr(
+        "ringfence_kafka.auth.reachability.socket.create_connection", lambda *_: socket.socket()
+    )
     with contextlib.suppress(click.exceptions.Exit):
         reconcile.main([*arguments, "--config", str(config)], standalone_mode=False)
     job.main([*arguments, "--config", str(config)])

@@ -15,7 +15,7 @@ from reconcile.anomalies.name import Anomaly
 from reconcile.night.nights import Night, Nights, results_folder
 from reconcile.spark.files import LocalFiles
 from reconcile.stopping import StoppedError
-from ringfence_kafka import program
+from ringfence_kafka.process import command_line
 from tests.support import figures
 
 
@@ -34,7 +34,7 @@ def config(tmp_path: Path) -> str:
 
 def _run(*arguments: str) -> int | str | None:
     with pytest.raises(SystemExit) as caught:
-        program.run(cli.cli, ["reconcile", *arguments], "ringfence")
+        command_line.run(cli.cli, ["reconcile", *arguments], "ringfence")
     return caught.value.code
 
 

@@ -10,8 +10,8 @@ from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import CorruptRecordException
 
-from ringfence_kafka.batch_parts import PartedRecords
-from ringfence_kafka.records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
 from tests.support.malformed import GZIP, Latin1, Raw, batch
 
 TP: Final = TopicPartition("t", 0)

@@ -13,7 +13,7 @@ import trustme
 from confluent_kafka import KafkaError
 
 from reconcile.cluster import access as nightly
-from ringfence_kafka import access
+from ringfence_kafka.auth import client_options
 from ringfence_kafka.config.settings import KafkaSettings
 
 NOW = datetime.now(UTC)
@@ -71,7 +71,7 @@ class Site:
 
 async def _told(kafka: KafkaSettings) -> list[str]:
     """By either kind of client."""
-    found = await access.refusal(kafka)
+    found = await client_options.refusal(kafka)
     heard = KafkaError(
         KafkaError._SSL,
         f"ssl://{kafka.bootstrap_servers}/bootstrap: SSL handshake failed: certificate verify failed",
@@ -123,7 +123,7 @@ async def test_of_the_client(tmp_path: Path, times: dict[str, Any], said: str) -
     site = Site(tmp_path)
     files = site.client(**times)
     async with site.serving(asks=True) as server:
-        error = await access.refusal(site.kafka(server, **files))
+        error = await client_options.refusal(site.kafka(server, **files))
 
     assert f"it refuses kafka.ssl_certfile = {files['ssl_certfile']!r}, {said}" in str(error)
     assert "have it renewed" in str(error)

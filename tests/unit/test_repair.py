@@ -17,11 +17,11 @@ from app.repair.refused import Digest, Place, Refused, place_of, read
 from app.repair.result import Result, none_open
 from app.repair.scanning import Wanted
 from app.repair.selection import Selection, place, span
-from ringfence_kafka import runs, wire
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.producer import empty_batch
+from ringfence_kafka.producer.transactional import empty_batch
+from ringfence_kafka.protocol import offset_ranges, wire_names
 
 
 class Fetched(NamedTuple):
@@ -239,7 +239,7 @@ async def test_what_a_bridge_wrote_twice(bridged: bool) -> None:
     quarantine = publisher._quarantine
     hops = [b"b/T/0/1", b"b/T/0/2", b"b/T/0/1", None, None, b"b/T/0/1"]
     found = [
-        _refused(place=Place("q", 0, number), headers=() if hop is None else ((wire.HEADER_HOP, hop),))
+        _refused(place=Place("q", 0, number), headers=() if hop is None else ((wire_names.HEADER_HOP, hop),))
         for number, hop in enumerate(hops)
     ]
     run = Redrive(publisher, quarantine, None, Pace(None), lambda _: None)  # type: ignore[arg-type]
@@ -258,7 +258,9 @@ async def test_what_a_lane_refused_twice() -> None:
     """Of one record of a bridge's source, refused again before its hop could be noted, one is published."""
     publisher = _publisher(force=True)
     found = [
-        _refused(place=Place("q", 0, number), headers=((wire.HEADER_HOP, b"b/%b/0/%d" % (b"T" * 22, hop)),))
+        _refused(
+            place=Place("q", 0, number), headers=((wire_names.HEADER_HOP, b"b/%b/0/%d" % (b"T" * 22, hop)),)
+        )
         for number, hop in enumerate((1, 2, 1))
     ]
     run = Redrive(publisher, publisher._quarantine, None, Pace(None), lambda _: None)  # type: ignore[arg-type]
@@ -327,9 +329,9 @@ async def test_pace() -> None:
 
 def test_offsets_in_a_line() -> None:
     """Runs, the first of them."""
-    assert runs.shown([3]) == "1 offset: 3"
-    assert runs.shown([9, 1, 2, 3]) == "4 offsets: 1-3, 9"
-    assert runs.shown(range(0, 40, 2), 2) == "20 offsets: 0, 2, …"
+    assert offset_ranges.shown([3]) == "1 offset: 3"
+    assert offset_ranges.shown([9, 1, 2, 3]) == "4 offsets: 1-3, 9"
+    assert offset_ranges.shown(range(0, 40, 2), 2) == "20 offsets: 0, 2, …"
 
 
 @pytest.mark.parametrize(

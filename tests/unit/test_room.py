@@ -7,8 +7,8 @@ import pytest
 
 from app.repair.published import Published
 from app.repair.room import Input, Room, outputs
+from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.topics import TopicDescription
 from tests.support import kafka
 
 ORDERS, PAYMENTS = validate({"addresses": [{"name": "orders"}, {"name": "payments"}]}).addresses

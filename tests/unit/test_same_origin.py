@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from ringfence_client.same_origin import fault, is_ours
+from ringfence_kafka.http.same_origin import fault, is_ours
 
 
 @pytest.mark.parametrize(

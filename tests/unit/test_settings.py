@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ringfence_kafka import wire
 from ringfence_kafka.config.load import load, validate
 from ringfence_kafka.config.settings import AddressDefaults, AddressSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol import wire_names
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "ringfence.toml"
 ORDERS = '[[addresses]]\nname = "orders"\n'
@@ -744,8 +744,8 @@ def test_names_that_only_look_alike(names: list[str]) -> None:
     lanes = [(name, number) for name in names for number in range(12)]
 
     assert len(set(topics)) == len(topics)
-    assert len({wire.transactional_id("a", *each) for each in lanes}) == len(lanes)
-    assert len({wire.lane_name(*each) for each in lanes}) == len(lanes)
+    assert len({wire_names.transactional_id("a", *each) for each in lanes}) == len(lanes)
+    assert len({wire_names.lane_name(*each) for each in lanes}) == len(lanes)
 
 
 def test_transactional_ids_of_consumers() -> None:
@@ -756,7 +756,7 @@ def test_transactional_ids_of_consumers() -> None:
         for topic in ("t", "t-1")
         for number in (1, 11)
     ]
-    ids = {wire.consumer_transactional_id("rf", *each) for each in places}
+    ids = {wire_names.consumer_transactional_id("rf", *each) for each in places}
 
     assert len(ids) == len(places)
     assert all("/" in each for each in ids)  # no address has one

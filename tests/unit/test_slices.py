@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ringfence_kafka.slices import Slices
+from ringfence_kafka.concurrency.cooperative import Slices
 from tests.support.at_once import at_once
 
 

@@ -11,11 +11,16 @@ from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, UnknownMe
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 
 from app.worker import membership
-from ringfence_kafka import static
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import BrokerUnavailableError
-from ringfence_kafka.static import DescribeMembers, FencedInstanceIdError, LeaveByName, NamedHeartbeat
+from ringfence_kafka.groups import static_members
+from ringfence_kafka.groups.static_members import (
+    DescribeMembers,
+    FencedInstanceIdError,
+    LeaveByName,
+    NamedHeartbeat,
+)
 
 FENCED = 82
 
@@ -38,7 +43,7 @@ async def test_heartbeats_have_the_name() -> None:
         return SimpleNamespace(error_code=0)
 
     coordinator = SimpleNamespace(group_id="orders", generation=3, member_id="m", _send_req=send)
-    static.name_heartbeats(
+    static_members.name_heartbeats(
         SimpleNamespace(_coordinator=coordinator), "orders-0", lambda: pytest.fail("fenced")
     )
     join = JoinGroupRequest("orders", 1, 1, "m", "orders-0", "consumer", [])
@@ -62,7 +67,9 @@ async def test_whoever_is_fenced_is_told() -> None:
         return SimpleNamespace(error_code=FENCED)
 
     coordinator = SimpleNamespace(group_id="orders", generation=3, member_id="m", _send_req=send)
-    static.name_heartbeats(SimpleNamespace(_coordinator=coordinator), "orders-0", lambda: told.append(True))
+    static_members.name_heartbeats(
+        SimpleNamespace(_coordinator=coordinator), "orders-0", lambda: told.append(True)
+    )
     await coordinator._send_req(JoinGroupRequest("orders", 1, 1, "m", "orders-0", "consumer", []))
 
     assert told == [True]
@@ -107,7 +114,9 @@ async def test_a_predecessor_with_other_topics_leaves(
 ) -> None:
     """Its partitions would be ours as they are, without a rebalance. Other members are none of our business."""
     admin = Admin(("orders-9", _metadata("z")), (name, _metadata(*topics)))
-    found = await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a", "b"})
+    found = await static_members.forget_outdated(
+        cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a", "b"}
+    )
 
     assert found is outdated
     assert admin.left == (["orders-0"] if outdated else [])
@@ -128,7 +137,9 @@ async def test_while_the_group_rebalances(
         admin.become(*(() if topics is None else [("orders-0", _metadata(*topics) if topics else b"")]))
 
     monkeypatch.setattr(asyncio, "sleep", wait)
-    found = await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+    found = await static_members.forget_outdated(
+        cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"}
+    )
 
     assert found is outdated
     assert admin.left == (["orders-0"] if outdated else [])
@@ -137,10 +148,12 @@ async def test_while_the_group_rebalances(
 
 async def test_a_group_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken out after a while: its lanes move, and nothing is left to nobody."""
-    monkeypatch.setattr(static, "SAYS_LIMIT_S", 0.2)
+    monkeypatch.setattr(static_members, "SAYS_LIMIT_S", 0.2)
     admin = Admin(("orders-0", b""))
 
-    assert await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+    assert await static_members.forget_outdated(
+        cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"}
+    )
     assert admin.left == ["orders-0"]
 
 
@@ -148,7 +161,9 @@ async def test_gone_by_itself() -> None:
     """Its session ends while it is asked: all is as it should be."""
     admin = Admin(("orders-0", _metadata("z")), refused=UnknownMemberIdError.errno)
 
-    assert await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+    assert await static_members.forget_outdated(
+        cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"}
+    )
 
 
 async def test_refused() -> None:
@@ -156,7 +171,7 @@ async def test_refused() -> None:
     admin = Admin(("orders-0", _metadata("z")), refused=FENCED)
 
     with pytest.raises(KafkaError, match="orders-0"):
-        await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+        await static_members.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
 
 
 def test_what_a_worker_is_in_its_group() -> None:

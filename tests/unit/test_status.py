@@ -17,10 +17,10 @@ from app.status.model import NOBODY, OPEN, UNKNOWN, Finding, Status
 from app.status.show import document
 from app.status.wording import quoted
 from app.verbs.consumers import LeaseRow
-from ringfence_kafka import members
 from ringfence_kafka.errors import named
-from ringfence_kafka.transaction import feature
-from ringfence_kafka.transaction.feature import TransactionVersionError
+from ringfence_kafka.groups import members
+from ringfence_kafka.producer import transaction_version
+from ringfence_kafka.producer.transaction_version import TransactionVersionError
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
 
 HOSTILE = "a b; $(reboot) 'c'"
@@ -87,7 +87,7 @@ def test_transaction_version_lowered() -> None:
 
     assert found.stands
     assert found.where == "lanes orders-0, orders-1"
-    assert found.what.startswith(feature.LOWERED)
+    assert found.what.startswith(transaction_version.LOWERED)
     assert "restart all brokers" in found.do
     assert (
         found.command

@@ -13,7 +13,7 @@ from app.status import lanes, page, verb
 from app.status.findings import findings
 from app.status.model import Status, Worker
 from app.status.show import document
-from ringfence_kafka.members import Member
+from ringfence_kafka.groups.members import Member
 from tables.store import StateFolderError
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
 

@@ -11,9 +11,9 @@ from app.status import consuming
 from app.verbs import consumers as leases
 from ringfence_client.record import Progress
 from ringfence_client.retries import Failures
-from ringfence_kafka import group_descriptions
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.group_descriptions import GroupDescription
+from ringfence_kafka.groups import descriptions
+from ringfence_kafka.groups.descriptions import GroupDescription
 
 SETTINGS = validate({"addresses": [{"name": "orders"}]})
 TOPIC = "orders.accepted"
@@ -52,7 +52,7 @@ class _Cluster:
         return dict.fromkeys(topics, 1)
 
     async def describe_groups(self, groups: list[str], *, partial: bool) -> dict[str, GroupDescription]:
-        return group_descriptions.describe(SETTINGS.kafka, groups, partial=partial)
+        return descriptions.describe(SETTINGS.kafka, groups, partial=partial)
 
     async def foreign_members(self, _is_ours: Any, _group: str) -> list[Any]:
         return []
@@ -100,7 +100,7 @@ async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
         record = leases._Stored(Progress(5, topic_id="id"), 0, None)
         return {("hidden", TOPIC, 0): record, ("billing", TOPIC, 0): record}, []
 
-    monkeypatch.setattr(group_descriptions, "AdminClient", _Admin)
+    monkeypatch.setattr(descriptions, "AdminClient", _Admin)
     monkeypatch.setattr(leases, "Cluster", _Cluster)
     monkeypatch.setattr(leases, "_stored", stored)
     nobody: Any = None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.hop import Source
+from ringfence_kafka.protocol.hop import Source
 from tables import codec
 from tables.codec import Origin, Way
 from tables.hops import Arrival, HopMemory

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ringfence_kafka.tenant import Tenant
-from ringfence_kafka.waiting import set_within
+from ringfence_kafka.concurrency.timeouts import set_within
+from ringfence_kafka.ownership.partition_task import Tenant
 from tests.support.lanes import until
 
 LIMIT_S = 30.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ringfence_kafka.tenure import Step, Tenure
+from ringfence_kafka.ownership.partition_state import Step, Tenure
 
 FIRST, SECOND = object(), object()
 LEASE_S = 3.0

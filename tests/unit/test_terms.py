@@ -11,9 +11,9 @@ from agents.bridge.plan import plans
 from ringfence_client import terms
 from ringfence_client.assignor import KeepingAssignor, Owned
 from ringfence_client.terms import Terms
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.static import Member
+from ringfence_kafka.groups.static_members import Member
 from tests.support.assignments import assigned
 
 PARK, FLOW = {"on_dead_letter": "park"}, {"on_dead_letter": "flow"}

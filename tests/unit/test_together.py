@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from ringfence_kafka.together import StoppedError, Together
+from ringfence_kafka.concurrency.coalesce import StoppedError, Together
 
 
 class Oracle:

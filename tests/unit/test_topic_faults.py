@@ -14,9 +14,9 @@ from agents.topic_faults import (
     target_faults,
     topic_faults,
 )
+from ringfence_kafka.admin.topics import Described, TopicDescription, span
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.topics import Described, TopicDescription, span
 from tables.codec import Meta
 
 APP = "rf"

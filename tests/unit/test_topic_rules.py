@@ -15,9 +15,9 @@ from app.verbs.topic_rules import (
     compare as compare_described,
 )
 from ringfence_client.progress import TOPIC_CONFIG
+from ringfence_kafka.admin.topics import OUTPUT_CONFIG, Described, TopicDescription
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.topics import OUTPUT_CONFIG, Described, TopicDescription
 
 
 def compare(settings: Settings, topics: dict[str, TopicDescription], *refused: str) -> Findings:

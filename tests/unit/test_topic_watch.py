@@ -8,8 +8,8 @@ from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 
 from ringfence_client import topic_watch
 from ringfence_client.topic_watch import TopicWatch
-from ringfence_kafka.cluster import Cluster
-from ringfence_kafka.identities import TopicIdentity
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_ids import TopicIdentity
 
 
 def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 import ringfence_client
 from agents import envelope as worker
 from ringfence_client import Part, envelope
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 
 def test_what_is_written() -> None:
@@ -40,7 +40,7 @@ def test_ids() -> None:
 
 def test_most() -> None:
     """As many parts as a worker takes, from anything that gives them, and no more."""
-    most = wire.TRANSACTION_PARTS_MAX
+    most = wire_names.TRANSACTION_PARTS_MAX
 
     assert len(worker.decode(b"json/1", envelope(Part("") for _ in range(most)).value)) == most
     with pytest.raises(ValueError, match="10,001 parts: at most 10,000; make several"):
@@ -101,7 +101,7 @@ def test_producers_load_no_consumer() -> None:
         {"aiokafka", "confluent_kafka", "pydantic", "aiohttp", "click", "asyncio"}
     )
     assert {each for each in loaded.split() if each.startswith("ringfence")} == {
-        "ringfence_client", "ringfence_client.transaction", "ringfence_kafka", "ringfence_kafka.wire",
+        "ringfence_client", "ringfence_client.transaction", "ringfence_kafka", "ringfence_kafka.protocol.wire_names",
     }  # fmt: skip
     assert consumer == "ringfence_client.consumer"
 

@@ -8,10 +8,10 @@ from aiokafka.errors import GroupLoadInProgressError
 
 from ringfence_client.assignor import KeepingAssignor, is_ours
 from ringfence_client.foreign_members import log
-from ringfence_kafka.foreign_members import CONSUMER, ForeignMember
-from ringfence_kafka.group_offsets import Committed
-from ringfence_kafka.group_watch import GroupWatch
-from ringfence_kafka.trusted_offsets import distrust, own_commit
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.groups.foreign_members import CONSUMER, ForeignMember
+from ringfence_kafka.groups.group_watch import GroupWatch
+from ringfence_kafka.groups.trusted_offsets import distrust, own_commit
 
 BY_TOOL = Committed(40, "")
 BY_CONSUMER = Committed(40, "", 3)

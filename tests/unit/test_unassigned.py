@@ -10,7 +10,7 @@ from aiokafka.errors import GroupLoadInProgressError
 from agents.lanes import Lanes
 from app.worker.unassigned import AGAIN_MOST_S, STANDS_S, Partition, Unassigned
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.static import Member
+from ringfence_kafka.groups.static_members import Member
 
 ALL = frozenset({("a", 0), ("a", 1)})
 

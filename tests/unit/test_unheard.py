@@ -17,12 +17,12 @@ from app.status import lanes
 from app.status.findings import findings
 from app.status.model import UNKNOWN
 from app.verbs import groups, holders
-from ringfence_client import unheard
-from ringfence_client.guard import Guard, guard_of, session
-from ringfence_client.unheard import Unheard
 from ringfence_client.web import advertised
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AppSettings
+from ringfence_kafka.http import probe_errors
+from ringfence_kafka.http.auth import Guard, guard_of, session
+from ringfence_kafka.http.probe_errors import Unheard
 from tests.support.standing import STATUS, WORKER, with_lanes, with_share
 
 NOW = datetime.now(UTC)
@@ -70,7 +70,7 @@ async def _served(guard: Guard) -> AsyncIterator[str]:
 
 async def _asked(app: AppSettings, url: str, path: str = "/health") -> Any:
     async with session(app, 10) as asking:
-        return await unheard.get(asking, app, url + path)
+        return await probe_errors.get(asking, app, url + path)
 
 
 @pytest.mark.parametrize(

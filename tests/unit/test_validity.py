@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from ringfence_kafka import validity
+from ringfence_kafka.auth import certificate_validity
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAY = timedelta(days=1)
@@ -32,7 +32,7 @@ def _issued(folder: Path, begins: datetime, ends: datetime) -> Path:
 )
 def test_validity(tmp_path: Path, begins: timedelta, ends: timedelta, expected: str) -> None:
     """Of the first certificate of the file, whatever stands before it."""
-    assert validity.fault(_issued(tmp_path, NOW + begins, NOW + ends)) == expected
+    assert certificate_validity.fault(_issued(tmp_path, NOW + begins, NOW + ends)) == expected
 
 
 @pytest.mark.parametrize("content", ["", "-----BEGIN CERTIFICATE-----", "no PEM", None])
@@ -42,6 +42,6 @@ def test_what_cannot_be_read(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         path.write_text(content)
 
-    assert validity.fault(path) == ""
+    assert certificate_validity.fault(path) == ""
     path.write_text("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n")
-    assert validity.fault(path) == ""
+    assert certificate_validity.fault(path) == ""

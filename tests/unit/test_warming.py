@@ -14,9 +14,9 @@ from faust.assignor.partition_assignor import PartitionAssignor
 from agents.lanes import Lanes
 from app.worker import warming
 from app.worker.run import create_app
-from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.static import Member
+from ringfence_kafka.groups.static_members import Member
 
 TOPICS = {"orders", "rf-orders-forward"}
 COUNTS = dict.fromkeys(TOPICS, 4)

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from ringfence_kafka import watch
+from ringfence_kafka.concurrency import broker_watch
+from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError
-from ringfence_kafka.watch import BrokerWatch
 
 Asked = Callable[..., Awaitable[tuple[list[bool], list[str]]]]
 
@@ -17,7 +17,7 @@ Asked = Callable[..., Awaitable[tuple[list[bool], list[str]]]]
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Asked:
     """What a watch said before each question, and what it logged, by what the questions end with."""
-    monkeypatch.setattr(watch, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(broker_watch, "INTERVAL_S", 0.0)
 
     async def run(
         *endings: Exception | None, denied: Callable[[], Awaitable[Exception | None]] | None = None

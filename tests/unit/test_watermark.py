@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ringfence_client.watermark import Watermark
-from ringfence_kafka.runs import OFFSET_MAX, Run, decode, encode, of_offsets
+from ringfence_kafka.protocol.offset_ranges import OFFSET_MAX, Run, decode, encode, of_offsets
 
 
 def _read(*offsets: int, start: int = 0) -> Watermark:

@@ -3,7 +3,7 @@ import resource
 from typing import Any, cast
 
 from app.worker.run import RingfenceApp, allow_files
-from ringfence_kafka.together import StoppedError
+from ringfence_kafka.concurrency.coalesce import StoppedError
 
 
 async def test_question_under_way_at_the_end() -> None:

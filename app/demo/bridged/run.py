@@ -13,7 +13,7 @@ from app.demo.stage import CHECK_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, DemoError
 from app.demo.watch import Watch
 from app.embedded import ports
 from app.embedded.broker import HOST
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 
 MESSAGES: Final = 120_000
 CUT_S: Final = 3.0
@@ -114,12 +114,12 @@ class _Demo:
 
     def _watch(self) -> None:
         target = self._clusters.target.bootstrap_servers
-        self._accepted = Watch(target, TARGET, {ADDRESS: wire.accepted_topic(ADDRESS)}, PARTITIONS)
+        self._accepted = Watch(target, TARGET, {ADDRESS: wire_names.accepted_topic(ADDRESS)}, PARTITIONS)
         self._written = Ends(target, ADDRESS, TARGET)
         self._to_forward = Ends(
             self._clusters.origin.bootstrap_servers,
-            wire.accepted_topic(ADDRESS),
-            wire.bridge_group(ORIGIN, BRIDGE),
+            wire_names.accepted_topic(ADDRESS),
+            wire_names.bridge_group(ORIGIN, BRIDGE),
         )
         for each in (self._accepted, self._written, self._to_forward):
             self._stage.stack.callback(each.close)

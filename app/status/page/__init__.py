@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from app.status import model, wording
 from app.status.model import Finding, Status
-from ringfence_kafka.printing import shortened
+from ringfence_kafka.escaping import shortened
 
 _STYLE: Final = (files(__name__) / "status.css").read_text("utf-8")
 _SCRIPT: Final = (files(__name__) / "status.js").read_text("utf-8")

@@ -1,12 +1,12 @@
-"""What stands in for :class:`ringfence_kafka.cluster.Cluster` in a consumer, and for the client that its producers share."""
+"""What stands in for :class:`ringfence_kafka.admin.cluster.Cluster` in a consumer, and for the client that its producers share."""
 
 import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any, Self, TypeVar
 
+from ringfence_kafka.admin.topic_ids import TopicIdentity
+from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.identities import TopicIdentity
-from ringfence_kafka.topics import TopicDescription
 from tests.simulation.asking import Metadata, send
 from tests.simulation.questions import SimulatedQuestions
 
@@ -60,7 +60,7 @@ class SimulatedClient(SimulatedQuestions):
 
 
 class SharedClient:
-    """Below :class:`ringfence_kafka.clients.ClientShare`."""
+    """Below :class:`ringfence_kafka.producer.shared_clients.ClientShare`."""
 
     def __init__(self, **_: Any) -> None:
         self.shares = 0

@@ -125,7 +125,7 @@ class SimulatedReader:
             timer.cancel()
             left = 0.0
 
-    # -- what the product looks at inside of it (ringfence_kafka.insides) --------------------------------------
+    # -- what the product looks at inside of it (ringfence_kafka.aiokafka_patches.internals) --------------------------------------
 
     def fetched(self) -> dict[TopicPartition, int]:
         """Of which partitions something is there that was not taken."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ringfence_client import progress_parts, record
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
-from ringfence_kafka import wire
+from ringfence_kafka.protocol import wire_names
 from tests.simulation.consuming.group import KeepingGroup
 from tests.simulation.consuming.handling import Handling
 from tests.simulation.consuming.process import READERS, Consumer
@@ -17,8 +17,8 @@ from tests.simulation.logs import Fate, Headers, Log, Part, Stored
 from tests.simulation.names import ACCEPTED, ADDRESS, APP, COMPACTED, settings_of
 from tests.simulation.world import World
 
-LETTERS = wire.dead_letter_topic(ADDRESS)
-PROGRESS = wire.progress_topic(APP)
+LETTERS = wire_names.dead_letter_topic(ADDRESS)
+PROGRESS = wire_names.progress_topic(APP)
 
 
 class Written(NamedTuple):

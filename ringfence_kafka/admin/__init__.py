@@ -1,0 +1,1 @@
+"""Questions and changes that concern topics and brokers."""

@@ -1,0 +1,167 @@
+"""First and next offsets of partitions, as aiokafka's consumer tells them, but asked for many at once.
+
+aiokafka's own question fails for all partitions when it fails for one, and asks again for as long as one has no leader.
+"""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    StaleMetadata,
+    UnknownError,
+    for_code,
+)
+from aiokafka.protocol.offset import OffsetRequest
+
+from ringfence_kafka.auth.client_options import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
+from ringfence_kafka.concurrency.coalesce import StoppedError, Together
+
+FIRST: Final = -2
+"""The oldest record that retention left."""
+NEXT: Final = -1
+"""The high watermark: what the next record gets, committed or not."""
+STABLE: Final = -10
+"""The last stable offset: up to there committed records can be read. Of ours, not of Kafka's protocol."""
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
+_NO_REPLICA: Final = -1
+_OFFSET_NOT_AVAILABLE: Final = 78
+"""A leader that was just elected does not know it yet. aiokafka has no name for it."""
+
+
+class Offsets:
+    """Questions that come together are one request to each broker; a partition that cannot be told disturbs no other."""
+
+    def __init__(self, client: Any) -> None:
+        """``client``: aiokafka's, connected."""
+        self._client = client
+        self._asked: dict[tuple[int, int], Together[TopicPartition, int]] = {}
+        self._stopped = False
+
+    async def ask(self, tp: TopicPartition, which: int) -> int:
+        """:data:`FIRST`, :data:`NEXT` or :data:`STABLE`, of now.
+
+        Raises:
+            KafkaTimeoutError: there is no leader, or no answer of it, within the time of a request.
+            KafkaError: it refuses.
+        """
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
+                while True:
+                    try:
+                        if self._stopped:
+                            raise StoppedError
+                        return await self._together(await self._leader(tp), which).ask(tp)
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        if error.invalid_metadata:
+                            self._client.force_metadata_update()
+                    await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+        except TimeoutError as error:
+            raise KafkaTimeoutError(f"nobody tells the offsets of {tp.topic}/{tp.partition}") from error
+
+    async def known(
+        self, tps: Collection[TopicPartition], which: int, limit_s: float
+    ) -> dict[TopicPartition, int]:
+        """The same of all that can be told within so many seconds, for who has many questions and can do without some answers.
+
+        A thousand questions that each wait for themselves cost some tenths of a second of CPU.
+
+        Raises:
+            StoppedError: nobody answers any more.
+        """
+        found: dict[TopicPartition, int] = {}
+        left = set(tps)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while left:
+                    if self._stopped:
+                        raise StoppedError
+                    await self._client._maybe_wait_metadata()  # noqa: SLF001
+                    errors = await self._request_all(left, which, found)
+                    left = {tp for tp, error in errors.items() if error.retriable}
+                    if any(error.invalid_metadata for error in errors.values()):
+                        self._client.force_metadata_update()
+                    if left:
+                        await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+        return found
+
+    async def _request_all(
+        self, tps: Collection[TopicPartition], which: int, found: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, KafkaError]:
+        """Note what each broker answers when it does: one that is silent takes nobody else's answer away. Returns what went wrong."""
+        errors: dict[TopicPartition, KafkaError] = {}
+        by_node = defaultdict(list)
+        for tp in tps:
+            try:
+                by_node[self._known_leader(tp)].append(tp)
+            except KafkaError as error:
+                errors[tp] = error
+
+        async def ask(node: int) -> None:
+            try:
+                answers = await self._request(node, which, by_node[node])
+            except KafkaError as error:
+                errors.update(dict.fromkeys(by_node[node], error))
+                return
+            for tp, answer in answers.items():
+                if isinstance(answer, int):
+                    found[tp] = answer
+                elif isinstance(answer, KafkaError):
+                    errors[tp] = answer
+
+        await asyncio.gather(*map(ask, by_node))
+        return errors
+
+    async def stop(self) -> None:
+        """Answer nobody any more."""
+        self._stopped = True
+        await asyncio.gather(*(each.stop() for each in self._asked.values()))
+
+    def _together(self, node: int, which: int) -> Together[TopicPartition, int]:
+        if (node, which) not in self._asked:
+            self._asked[node, which] = Together(partial(self._request, node, which))
+        return self._asked[node, which]
+
+    async def _leader(self, tp: TopicPartition) -> int:
+        await self._client._maybe_wait_metadata()  # noqa: SLF001
+        return self._known_leader(tp)
+
+    def _known_leader(self, tp: TopicPartition) -> int:
+        node: int | None = self._client.cluster.leader_for_partition(tp)
+        if node is None:
+            self._client.add_topic(tp.topic)
+            raise StaleMetadata(tp)
+        if node == -1:
+            raise LeaderNotAvailableError(tp)
+        return node
+
+    async def _request(
+        self, node: int, which: int, tps: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | Exception]:
+        topics = defaultdict(list)
+        for tp in tps:
+            topics[tp.topic].append((tp.partition, NEXT if which == STABLE else which))
+        isolation = _READ_COMMITTED if which == STABLE else _READ_UNCOMMITTED
+        request = OffsetRequest(_NO_REPLICA, isolation, list(topics.items()))
+        response = await self._client.send(node, request)
+        answers: dict[TopicPartition, int | Exception] = {tp: UnknownError(tp) for tp in tps}
+        for topic, partitions in response.topics:
+            for number, code, _timestamp, offset, *_ in partitions:
+                tp = TopicPartition(topic, number)
+                answers[tp] = _error(code)(tp) if code else int(offset)
+        return answers
+
+
+def _error(code: int) -> type[KafkaError]:
+    found: type[KafkaError] = LeaderNotAvailableError if code == _OFFSET_NOT_AVAILABLE else for_code(code)
+    return found

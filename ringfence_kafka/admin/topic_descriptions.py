@@ -1,0 +1,101 @@
+"""Asks the cluster what topics are like."""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+from aiokafka.protocol.metadata import MetadataRequest
+
+from ringfence_kafka.admin.topics import SETTINGS, Described, TopicDescription
+from ringfence_kafka.errors import TopicError
+
+_WANTED: Final = dict.fromkeys(SETTINGS)
+_ASK_AGAIN_S: Final = 0.05
+
+
+async def partition_counts(
+    admin: AIOKafkaAdminClient, topics: Collection[str]
+) -> tuple[dict[str, int], list[str]]:
+    """Counts asked for now, and the topics that this user may not see. One that does not exist is in neither."""
+    # Not admin.describe_topics(): on a cluster that creates topics by itself, its question would be an order.
+    request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
+    response = await admin._send_request(request)  # noqa: SLF001 - aiokafka has no public way to ask so
+    answers = response.to_object()["topics"]
+    counts = {
+        each["topic"]: len(each["partitions"])
+        for each in answers
+        if each["error_code"] == 0 and each["partitions"]
+    }
+    refused = [each["topic"] for each in answers if each["error_code"] == TopicAuthorizationFailedError.errno]
+    return counts, refused
+
+
+async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Described:
+    """What these topics are like; one that does not exist is in neither part of the answer.
+
+    Nor is one that was just made, or deleted, and that one broker shows and another one, which is asked for its settings, does not.
+    """
+    counts, refused = await partition_counts(admin, sorted(set(topics)))
+    if not counts:
+        return Described({}, frozenset(refused))
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name, configs=_WANTED) for name in counts]
+    configs, unknown = {}, set()
+    for response in await admin.describe_configs(resources):
+        for error_code, _message, _type, name, entries in response.resources:
+            if error_code == 0:
+                configs[name] = {entry[0]: entry[1] for entry in entries}
+            elif error_code == UnknownTopicOrPartitionError.errno:
+                unknown.add(name)
+    found = {
+        name: TopicDescription(name, count, configs.get(name))
+        for name, count in counts.items()
+        if name not in unknown
+    }
+    return Described(found, frozenset(refused))
+
+
+async def broker_settings(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, int]:
+    """Return numeric settings of one broker by name; empty if this user may not see them."""
+    brokers = (await admin.describe_cluster())["brokers"]
+    if not brokers:
+        return {}
+    # The node of the question decides who answers: each broker describes itself alone.
+    broker = ConfigResource(
+        ConfigResourceType.BROKER, str(brokers[0]["node_id"]), configs=dict.fromkeys(names)
+    )
+    (response,) = await admin.describe_configs([broker])
+    return {
+        entry[0]: int(entry[1])
+        for error_code, _message, _type, _name, entries in response.resources
+        if error_code == 0
+        for entry in entries
+        if entry[1] is not None
+    }
+
+
+async def appeared(
+    admin: AIOKafkaAdminClient, topics: Collection[str], limit_s: float
+) -> dict[str, TopicDescription]:
+    """Topics that were just made, once all are shown: a broker's metadata have them a moment after they were made.
+
+    Raises:
+        TopicError: they are not, after so many seconds.
+        TopicAuthorizationFailedError: this user may not see one.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        found, refused = await describe(admin, topics)
+        if refused:
+            raise TopicAuthorizationFailedError(", ".join(sorted(refused)))
+        if not (missing := set(topics) - found.keys()):
+            return found
+        if time.monotonic() > deadline:
+            raise TopicError(
+                f"{', '.join(sorted(missing))} was made, and no broker shows it after {limit_s:g} s: see what keeps the cluster busy, and "
+                "start again"
+            )
+        await asyncio.sleep(_ASK_AGAIN_S)

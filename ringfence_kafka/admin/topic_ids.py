@@ -1,0 +1,201 @@
+"""Which topic of a name it is now: Kafka's own IDs of topics (KIP-516), which aiokafka does not know.
+
+Any broker tells, also while others are away. librdkafka asks one, the controller as it knows it; while that one refuses connections it connects
+without a pause, some 16,000 times a second, on all of a core.
+"""
+
+import asyncio
+import base64
+import contextlib
+import random
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+
+from ringfence_kafka.errors import named
+from ringfence_kafka.protocol import flexible_requests
+from ringfence_kafka.protocol.flexible_requests import INT16, INT32, NO_TAGS, Question, Reader
+
+METADATA: Final = 3
+"""Key of the request."""
+METADATA_VERSION: Final = 12
+"""Of Kafka 3.1. From 10 on there are IDs."""
+_ID: Final = struct.Struct("16s")
+_NO_ID: Final = bytes(16)
+_ANSWERS: Final = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
+_NONE: Final = ""
+ANSWER_S: Final = 3.0
+"""For each broker but the last: one that is frozen, or whose host is off, would take all the time of a request, and others wait."""
+ELSEWHERE_S: Final = 2.0
+"""For all others, at the same time, of a topic of which one broker is not enough."""
+
+
+class TopicIdentity(NamedTuple):
+    """Which topic of a name it is."""
+
+    topic_id: str
+    """Kafka's own: one that is created again under the same name has another. In base64, as librdkafka writes it: with ``+`` and ``/``."""
+    partitions: int
+
+
+NO_TOPIC: Final = TopicIdentity("", 0)
+"""There is none of that name."""
+
+Identities = Mapping[str, TopicIdentity | Exception]
+
+
+class IdentityQuestions:
+    """Asked by one client of aiokafka's.
+
+    Brokers hear of what becomes of topics one after the other, and one that is cut off from the controllers goes on to answer. So whoever answered
+    last is asked first and believed, and news from another one is believed if all that answer agree.
+    """
+
+    def __init__(self, admin: AIOKafkaAdminClient) -> None:
+        """``admin``: started before the first question."""
+        self._client: Any = admin._client  # noqa: SLF001 - it has no public way to send a request
+        self._believed: int | None = None
+        """The broker whose answer was the last one."""
+        self._silent: set[int] = set()
+        """Those that did not answer in time, as one that is frozen, or whose host is off. They are asked last."""
+        self._told: dict[str, str] = {}
+        """The ID of each topic that was told last; :data:`_NONE` of one that has gone since."""
+
+    async def ask(self, topics: Collection[str]) -> Identities:
+        """Of each topic its identity; or that there is none, that this user may not see it, or that it cannot be told. Creates none.
+
+        Raises:
+            KafkaConnectionError: no broker answers.
+        """
+        nodes = [each.nodeId for each in self._client.cluster.brokers()]
+        random.shuffle(nodes)
+        nodes.sort(key=lambda node: (node in self._silent) - (node == self._believed))
+        error: Exception = NodeNotReadyError("no broker is known")
+        for node in nodes:
+            try:
+                async with asyncio.timeout(None if node == nodes[-1] else ANSWER_S):
+                    answers: Identities = await self._client.send(node, _metadata(topics))
+            except TimeoutError as silent:
+                self._silent.add(node)
+                error = silent
+            except KafkaError as refused:
+                error = refused
+            else:
+                self._silent.discard(node)
+                return await self._judged(node, answers, [each for each in nodes if each != node])
+        self._believed = None
+        raise KafkaConnectionError(f"no broker tells which topics these are: {named(error)}") from error
+
+    async def _judged(self, node: int, answers: Identities, others: Collection[int]) -> Identities:
+        """What of a broker's answers is believed; what is doubtful is asked of others."""
+        before, self._believed = self._believed, node
+        found = dict(answers)
+        if doubtful := [
+            topic for topic, each in answers.items() if self._is_doubtful(topic, _id(each), node == before)
+        ]:
+            asked = await asyncio.gather(*(self._ask_within(each, doubtful) for each in others))
+            replies = [(node, answers), *((each, said) for each, said in zip(others, asked, strict=True))]
+            believed = set()
+            for topic in doubtful:
+                those = [(each, said[topic]) for each, said in replies if topic in said]
+                who, found[topic] = self._settled(topic, those)
+                believed.add(who)
+            self._believed = believed.pop() if len(believed) == 1 else None
+        for topic, each in found.items():
+            known = _id(each)
+            if known or (known == _NONE and topic in self._told):
+                self._told[topic] = known
+        return found
+
+    def _is_doubtful(self, topic: str, known: str | None, as_before: bool) -> bool:
+        """Whether one broker is not enough: it may have heard of it too late, or not yet."""
+        if known is None:
+            return False
+        if topic not in self._told:
+            return known == _NONE
+        return known != self._told[topic] and not as_before
+
+    async def _ask_within(self, node: int, topics: Collection[str]) -> Identities:
+        """Nothing if it does not answer soon."""
+        with contextlib.suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(ELSEWHERE_S):
+                answers: Identities = await self._client.send(node, _metadata(topics))
+                return answers
+        return {}
+
+    def _settled(
+        self, topic: str, replies: Sequence[tuple[int, TopicIdentity | Exception]]
+    ) -> tuple[int | None, TopicIdentity | Exception]:
+        """What brokers say of a topic together, and who of them is believed from now on."""
+        told = self._told.get(topic)
+        said = {_id(each) for _, each in replies} - {None}
+        if told is None and said != {_NONE}:
+            said.discard(_NONE)  # it was just made, and some have not heard of it
+        if len(said) == 1:
+            return next((node, each) for node, each in replies if _id(each) in said)
+        return (
+            next((node for node, each in replies if _id(each) == told), None),
+            KafkaConnectionError(
+                f"brokers do not agree which topic {topic} is: some have not heard of it yet"
+            ),
+        )
+
+
+def _id(answer: TopicIdentity | Exception) -> str | None:
+    """None = it says nothing of that."""
+    if isinstance(answer, TopicIdentity):
+        return answer.topic_id
+    return _NONE if isinstance(answer, UnknownTopicOrPartitionError) else None
+
+
+def _metadata(topics: Collection[str]) -> Question:
+    """The answer: see :data:`Identities`."""
+    asked = (_NO_ID + flexible_requests.text(each) + NO_TAGS for each in sorted(topics))
+    # Neither create any, nor tell what this user may do.
+    body = flexible_requests.array(asked) + b"\0" + b"\0" + NO_TAGS
+    return Question(METADATA, METADATA_VERSION, body, _read)
+
+
+def _read(reader: Reader) -> Identities:
+    reader.unpack(INT32)
+    for _ in reader.array():  # brokers
+        reader.unpack(INT32)
+        reader.text()
+        reader.unpack(INT32)
+        reader.text()
+        reader.skip_tags()
+    reader.text()
+    reader.unpack(INT32)
+    return dict(_read_topic(reader) for _ in reader.array())
+
+
+def _read_topic(reader: Reader) -> tuple[str, TopicIdentity | Exception]:
+    (error_code,) = reader.unpack(INT16)
+    name = reader.text()
+    (topic_id,) = reader.unpack(_ID)
+    reader.at += 1  # whether it is internal
+    partitions = reader.array()
+    for _ in partitions:
+        reader.at += INT16.size + 3 * INT32.size  # error, number, leader and its epoch
+        for _ in range(3):  # replicas, those in step, those away
+            numbers = len(reader.array())
+            reader.at += INT32.size * numbers
+        reader.skip_tags()
+    reader.unpack(INT32)
+    reader.skip_tags()
+    if not error_code:
+        return name, TopicIdentity(base64.b64encode(topic_id).decode().rstrip("="), len(partitions))
+    error = for_code(error_code)
+    if error_code in _ANSWERS:
+        return name, error(name)
+    return name, KafkaConnectionError(f"the topic {name} cannot be looked up: {error.__name__}")

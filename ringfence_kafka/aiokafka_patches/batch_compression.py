@@ -1,0 +1,56 @@
+"""Record batches that are compressed where that makes them smaller.
+
+What cannot be compressed grows by it, with any codec; a batch that just fits its topic would be refused, and refused again.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer, codec
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.util import calc_crc32c
+
+from ringfence_kafka.protocol.record_batch import (
+    ATTRIBUTES_AT,
+    BATCH_HEADER_BYTES,
+    CODECS,
+    CRC_AT,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+)
+
+_DECODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
+    1: codec.gzip_decode, 2: codec.snappy_decode, 3: codec.lz4_decode, 4: codec.zstd_decode,
+}  # fmt: skip
+
+
+class CompressedBatch(BatchBuilder):  # type: ignore[misc]
+    """aiokafka's, which itself sends what it has compressed, larger or not."""
+
+    _buffer: bytearray | None
+
+    def _build(self) -> bytearray:
+        if self._buffer is None:
+            size = self.size()
+            built: bytearray = super()._build()
+            self._buffer = built if len(built) < size else plain(built)
+        return self._buffer
+
+
+def plain(batch: bytearray) -> bytearray:
+    """The same records as they were before they were compressed."""
+    (attributes,) = struct.unpack_from(">h", batch, ATTRIBUTES_AT)
+    found = batch[:BATCH_HEADER_BYTES] + _DECODERS[attributes & CODECS](bytes(batch[BATCH_HEADER_BYTES:]))
+    struct.pack_into(">i", found, LENGTH_AT, len(found) - LOG_OVERHEAD)
+    struct.pack_into(">h", found, ATTRIBUTES_AT, attributes & ~CODECS)
+    struct.pack_into(">I", found, CRC_AT, calc_crc32c(bytes(found[ATTRIBUTES_AT:])))
+    return found
+
+
+def builder_of(producer: AIOKafkaProducer) -> Any:
+    """An empty record batch of a producer's own size and codec (one larger record fits alone)."""
+    batch = producer.create_batch()
+    if producer._message_accumulator._compression_type:  # noqa: SLF001
+        batch.__class__ = CompressedBatch
+    return batch

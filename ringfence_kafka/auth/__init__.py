@@ -1,0 +1,1 @@
+"""Authentication and encryption of connections to brokers, and errors about access."""

@@ -1,0 +1,111 @@
+"""What is said of brokers that refuse us or do not answer: one text, whichever client met it. Pure, but that our own certificate is looked at."""
+
+from ringfence_kafka.auth import certificate_validity
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError
+
+
+def nobody(
+    kafka: KafkaSettings, reason: str = "", key: str = "kafka.bootstrap_servers"
+) -> BrokerUnavailableError:
+    """Where no broker answers; ``reason`` in brackets, with a space before it; ``key`` as it stands in the file."""
+    return BrokerUnavailableError(
+        f"no broker answers at {key} = {kafka.bootstrap_servers!r}{reason}: start it ('ringfence broker' for a first trial), or fix the address"
+    )
+
+
+def refused(server: str, reason: str) -> BrokerUnavailableError:
+    """``server`` (``host:port``) refused us; ``reason`` is one of the sentences below."""
+    return BrokerUnavailableError(f"the broker at {server} denies access: {reason}")
+
+
+def password(kafka: KafkaSettings) -> str:
+    """The login failed."""
+    if kafka.uses_tokens:
+        return (
+            f"it refuses the token ({kafka.sasl_mechanism}) of {kafka.sasl_oauth_callback or kafka.sasl_oauth_token_url}: see that its "
+            "issuer, audience and scope are those that the listener asks for, and that both clocks are right"
+        )
+    return (
+        f"it refuses the password of kafka.sasl_username = {kafka.sasl_username!r} "
+        f"({kafka.sasl_mechanism}): fix the name, or the password in {kafka.password_place}"
+    )
+
+
+def mechanism(kafka: KafkaSettings) -> str:
+    """The listener knows no such login."""
+    return (
+        f"it does not take kafka.sasl_mechanism = {kafka.sasl_mechanism!r}: "
+        "set one that this listener has enabled"
+    )
+
+
+def authority(kafka: KafkaSettings, why: str, code: int = 0) -> str:
+    """We do not trust the broker's certificate; ``why`` and ``code`` as OpenSSL says it."""
+    if code == certificate_validity.EXPIRED:
+        return "its certificate has expired: have that of the broker renewed; if it was, see that this machine's clock is right"
+    if code == certificate_validity.NOT_YET:
+        return (
+            "its certificate is not valid yet: see that the broker's clock and that of this machine are right"
+        )
+    if code in certificate_validity.OTHER_NAME:
+        return (
+            f"its certificate is for another name ({why.strip().rstrip('.')}): name the broker in kafka.bootstrap_servers, and in its own "
+            "advertised.listeners, as its certificate does"
+        )
+    known = repr(kafka.ssl_cafile) if kafka.ssl_cafile else "'' (the system's)"
+    return (
+        f"its certificate is not trusted ({why}): set kafka.ssl_cafile, now {known}, "
+        "to the authority that signed it"
+    )
+
+
+def certificate(kafka: KafkaSettings, alert: str) -> str:
+    """The broker does not trust ours, or misses it; ``alert`` as TLS names it."""
+    if fault := certificate_validity.fault(kafka.ssl_certfile):
+        return f"it refuses kafka.ssl_certfile = {kafka.ssl_certfile!r}, which {fault} ({alert}): have it renewed"
+    refusal = (
+        f"refuses kafka.ssl_certfile = {kafka.ssl_certfile!r}"
+        if kafka.ssl_certfile
+        else "asks for a certificate"
+    )
+    return (
+        f"it {refusal} ({alert}): "
+        "set kafka.ssl_certfile and kafka.ssl_keyfile to what an authority that it trusts has signed"
+    )
+
+
+def readable(kafka: KafkaSettings) -> list[str]:
+    """What is said of a secret that anybody on the way can read."""
+    if kafka.uses_ssl or kafka.sasl_mechanism not in {"PLAIN", "OAUTHBEARER"}:
+        return []
+    secret = "token" if kafka.uses_tokens else "password"
+    note = (
+        f"kafka.security_protocol = 'SASL_PLAINTEXT' with {kafka.sasl_mechanism} sends the {secret} so that anybody on the way can read "
+        "it: set SASL_SSL, or a mechanism of SCRAM"
+    )
+    return [note]
+
+
+def no_login(kafka: KafkaSettings) -> str:
+    """The listener takes no login at all."""
+    return (
+        f"it takes no login on that port: kafka.security_protocol = {kafka.security_protocol!r} is for another listener; set "
+        f"{'SSL' if kafka.uses_ssl else 'PLAINTEXT'!r} without sasl_mechanism, or name the port of the other"
+    )
+
+
+def protocol(kafka: KafkaSettings, tls: bool | None = None) -> str:
+    """The connection ended before anything was said; ``tls``: whether that port speaks TLS, None = not known."""
+    if tls is not False and certificate_validity.fault(kafka.ssl_certfile):
+        return certificate(kafka, "it closes the connection")
+    now = f"kafka.security_protocol = {kafka.security_protocol!r}"
+    login = "'SASL_SSL'" if kafka.uses_sasl else "'SSL', or 'SASL_SSL' with a login"
+    if tls and not kafka.uses_ssl:
+        return f"that port speaks TLS, and {now} does not: set {login}"
+    if tls is False and kafka.uses_ssl:
+        plain = "'SASL_PLAINTEXT'" if kafka.uses_sasl else "'PLAINTEXT', or 'SASL_PLAINTEXT' with a login"
+        return f"that port does not speak TLS, and {now} does: name the port of a listener that does, or set {plain}"
+    if tls is False and not kafka.uses_sasl:
+        return f"it closes the connection: it may want a login, and {now} has none: set 'SASL_PLAINTEXT' and sasl_mechanism"
+    return f"it closes the connection: is {now} what that port speaks?"

@@ -1,0 +1,176 @@
+"""Getting in: what each kind of client is told about security, and why a broker refuses us.
+
+The password is read from the environment when a client is made, and is kept by that client alone.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from typing import Any, Final
+
+import aiokafka.conn
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.conn import OAuthAuthenticator, create_conn
+from aiokafka.errors import (
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+from aiokafka.protocol.metadata import MetadataRequest
+
+from ringfence_kafka.auth import access_errors, client_properties, reachability
+from ringfence_kafka.auth.oauth import source_of
+from ringfence_kafka.auth.tls import ssl_context
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError
+
+REQUEST_TIMEOUT_MS: Final = 10_000
+RETRY_BACKOFF_MS: Final = 40
+PROBE_LIMIT_S: Final = 5.0
+"""For asking a broker why; a person waits."""
+_UNDERSTOOD: Final = b"\x01"
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Of one client of aiokafka's."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        """Raises as :func:`ringfence_kafka.auth.oauth.source_of` does."""
+        self._source = source_of(kafka)
+
+    async def token(self) -> str:
+        """One that lives on for a while.
+
+        Raises:
+            KafkaConnectionError: there is none now: aiokafka tries again later, as after any other failed connection.
+        """
+        try:
+            return (await asyncio.to_thread(self._source.current)).text
+        except PrerequisiteError as error:
+            raise KafkaConnectionError(str(error)) from error
+
+
+class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
+    """Hears that a token is refused.
+
+    Brokers say that by a challenge, and give their reason once it is answered by one byte (RFC 7628, 3.2.2 and 3.2.3).
+    aiokafka takes any answer for a yes, and then finds a connection closed whose login it believes done.
+    """
+
+    _refused = False
+
+    async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
+        """What to send next, and that an answer comes; None after the login.
+
+        Raises:
+            SaslAuthenticationFailed: the broker has more to say, when it had been told to come to an end.
+        """
+        if payload:
+            if self._refused:
+                raise SaslAuthenticationFailed(payload.decode(errors="replace"))
+            self._refused = True
+            return _UNDERSTOOD, True
+        step: tuple[bytes, bool] | None = await super().step(payload)
+        return step
+
+
+aiokafka.conn.OAuthAuthenticator = TokenLogin
+
+
+def client_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """Options that every aiokafka client takes: where the cluster is and how to get in."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": [server.strip() for server in kafka.bootstrap_servers.split(",")],
+        "request_timeout_ms": REQUEST_TIMEOUT_MS,
+        "retry_backoff_ms": RETRY_BACKOFF_MS,
+        "security_protocol": kafka.security_protocol,
+        "client_id": kafka.client_id,
+        **client_properties.for_aiokafka(kafka),
+    }
+    if kafka.uses_ssl:
+        options["ssl_context"] = ssl_context(kafka)
+    if kafka.uses_tokens:
+        options["sasl_mechanism"] = kafka.sasl_mechanism
+        options["sasl_oauth_token_provider"] = Tokens(kafka)
+    elif kafka.uses_sasl:
+        options["sasl_mechanism"] = kafka.sasl_mechanism
+        options["sasl_plain_username"] = kafka.sasl_username
+        options["sasl_plain_password"] = kafka.sasl_password()
+    return options
+
+
+def producer_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """The same for producers."""
+    return client_options(kafka) | client_properties.for_aiokafka(kafka, client_properties.PRODUCERS)
+
+
+async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavailableError | None:
+    """Try each server once more; the first that refuses us tells why.
+
+    Kafka's clients themselves say only that no connection came about.
+
+    Args:
+        kafka: Where, and how to get in.
+        was_in: We were, so the protocol is right: a connection that is closed at once is of what stands before a broker that is away.
+
+    Returns:
+        The error with the way out; None if nobody was there to refuse.
+    """
+    options = client_options(kafka)
+    for each in ("retry_backoff_ms", "connections_max_idle_ms"):
+        options.pop(each, None)
+    for server in options.pop("bootstrap_servers"):
+        host, _, port = server.rpartition(":")
+        try:
+            async with asyncio.timeout(PROBE_LIMIT_S):
+                connection = await create_conn(host, int(port), **options)
+                try:
+                    await connection.send(
+                        MetadataRequest([])
+                    )  # before a login a broker tells its versions only
+                finally:
+                    connection.close()
+        except (KafkaError, OSError, TimeoutError) as error:
+            for cause in _causes(error):
+                if isinstance(cause, PrerequisiteError):
+                    return BrokerUnavailableError(str(cause))
+            reason = _reason(kafka, error)
+            if reason is None and not was_in and _closed(error):
+                reason = access_errors.protocol(
+                    kafka, await asyncio.to_thread(reachability.speaks_tls, host, int(port))
+                )
+            if reason is not None:
+                return access_errors.refused(server, reason)
+    return None
+
+
+def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
+    """Fault and way out of one failed connection; None if it says nothing about access."""
+    for each in _causes(error):
+        match each:
+            case IllegalSaslStateError():
+                return access_errors.no_login(kafka)
+            case SaslAuthenticationFailed():
+                return access_errors.password(kafka)
+            case UnsupportedSaslMechanismError():
+                return access_errors.mechanism(kafka)
+            case ssl.SSLCertVerificationError():
+                return access_errors.authority(kafka, each.verify_message, each.verify_code)
+            case ssl.SSLError() if "ALERT" in (each.reason or ""):
+                return access_errors.certificate(kafka, (each.reason or "").replace("_", " ").lower())
+    return None
+
+
+def _closed(error: BaseException) -> bool:
+    """Whether the connection came about, and ended before anything was said."""
+    return any(isinstance(each, ssl.SSLError | ConnectionResetError | EOFError) for each in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it, outermost first."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

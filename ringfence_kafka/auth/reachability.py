@@ -1,0 +1,61 @@
+"""A first look at a cluster, before anything large is loaded: is anybody there?"""
+
+import socket
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from ringfence_kafka.auth.access_errors import nobody
+from ringfence_kafka.config.kafka import KafkaSettings
+
+LOOK_LIMIT_S: Final = 0.5
+HANDSHAKE_LIMIT_S: Final = 3.0
+
+
+def require_listener(kafka: KafkaSettings) -> None:
+    """Return unless every address refuses at once. Who answers slowly is asked again, with more patience, by others.
+
+    Raises:
+        BrokerUnavailableError: nobody listens anywhere.
+    """
+    places = [each.strip().rpartition(":") for each in kafka.bootstrap_servers.split(",")]
+    pool = ThreadPoolExecutor(len(places))
+    try:
+        tried = [pool.submit(_refusal, host.strip("[]"), int(port)) for host, _, port in places]
+        refusals = []
+        for each in tried:
+            try:
+                refusals.append(each.result(2 * LOOK_LIMIT_S))
+            except TimeoutError:
+                return  # a name that is looked up for long
+    finally:
+        pool.shutdown(wait=False)
+    if all(refusals):
+        raise nobody(kafka, f" ({refusals[0]})")
+
+
+def _refusal(host: str, port: int) -> str:
+    """Why there is no connection; empty = there is one, or nobody has said no."""
+    try:
+        socket.create_connection((host, port), LOOK_LIMIT_S).close()
+    except TimeoutError:
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def speaks_tls(host: str, port: int) -> bool | None:
+    """Whether a TLS handshake is answered there; None = nobody says. Nothing secret is sent, so nothing is verified."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), HANDSHAKE_LIMIT_S) as plain:
+            context.wrap_socket(plain, server_hostname=host).close()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # it is TLS that says no
+    except ConnectionResetError:
+        return False
+    except OSError:
+        return None
+    return True

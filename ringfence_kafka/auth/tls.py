@@ -1,0 +1,111 @@
+"""What ``[kafka]`` says of security, read and checked before any client has it."""
+
+import logging
+import ssl
+from pathlib import Path
+from typing import Any, Final
+
+from ringfence_kafka.auth import client_properties
+from ringfence_kafka.auth.oauth import source_of
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import ConfigurationError
+
+_UNHEARD: Final = logging.getLogger("librdkafka")
+"""It writes some lines to the terminal whatever their level, as after a long ``send`` with tokens; its errors come with its answers."""
+_UNHEARD.addHandler(logging.NullHandler())
+_UNHEARD.propagate = False
+
+
+def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
+    """Verifies the brokers' certificates and host names; presents the client's where one is configured.
+
+    Raises:
+        ConfigurationError: a file does not hold what it should.
+    """
+    try:
+        context = ssl.create_default_context(cafile=kafka.ssl_cafile or None)
+    except OSError as error:
+        raise ConfigurationError(
+            f"kafka.ssl_cafile = {kafka.ssl_cafile!r} cannot be used ({_fault(error)}): "
+            "name a readable PEM file of certificates"
+        ) from error
+    if kafka.ssl_certfile:
+        try:
+            context.load_cert_chain(
+                kafka.ssl_certfile, kafka.ssl_keyfile, kafka.ssl_key_password() or _no_passphrase
+            )
+        except OSError as error:
+            if kafka.ssl_key_password() and _is_locked(kafka.ssl_keyfile) and _names_nothing(error):
+                raise ConfigurationError(
+                    f"kafka.ssl_keyfile = {kafka.ssl_keyfile!r} cannot be decrypted with the password in {kafka.key_password_place}: fix "
+                    "that password, or name the key that it belongs to"
+                ) from error
+            raise ConfigurationError(
+                f"kafka.ssl_certfile = {kafka.ssl_certfile!r}, kafka.ssl_keyfile = {kafka.ssl_keyfile!r} cannot be "
+                f"used ({_fault(error)}): name readable PEM files of a certificate and of its own key"
+            ) from error
+        except _EncryptedKeyError as error:
+            raise ConfigurationError(
+                f"kafka.ssl_keyfile = {kafka.ssl_keyfile!r} is encrypted: name the variable that holds its password as "
+                "kafka.ssl_key_password_env, or decrypt it into a file that only this user can read (openssl pkey -in … -out …)"
+            ) from error
+    return context
+
+
+def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """How librdkafka's clients get in. Raises as :func:`ssl_context` does, and PrerequisiteError where there is no token."""
+    options: dict[str, Any] = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": kafka.security_protocol,
+        "client.id": kafka.client_id,
+        "log_level": 0,
+        "logger": _UNHEARD,
+        **client_properties.for_librdkafka(kafka),
+    }
+    if kafka.uses_ssl:
+        ssl_context(kafka)  # librdkafka's own words on a faulty file name neither key nor way out
+        files = {
+            "ssl.ca.location": kafka.ssl_cafile,
+            "ssl.certificate.location": kafka.ssl_certfile,
+            "ssl.key.location": kafka.ssl_keyfile,
+        }
+        options |= {key: value for key, value in files.items() if value}
+        if kafka.ssl_keyfile and (password := kafka.ssl_key_password()):
+            options["ssl.key.password"] = password
+    if kafka.uses_tokens:
+        options["sasl.mechanism"] = kafka.sasl_mechanism
+        source = source_of(kafka)
+        source.current()  # librdkafka itself would say, after ten seconds, only that there was none
+        options["oauth_cb"] = source.for_librdkafka
+    elif kafka.uses_sasl:
+        options["sasl.mechanism"] = kafka.sasl_mechanism
+        options["sasl.username"] = kafka.sasl_username
+        options["sasl.password"] = kafka.sasl_password()
+    return options
+
+
+class _EncryptedKeyError(Exception):
+    """A key asks for a passphrase."""
+
+
+def _no_passphrase() -> str:
+    """In place of OpenSSL's own question on the terminal, for which a worker would wait forever."""
+    raise _EncryptedKeyError
+
+
+def _is_locked(keyfile: str) -> bool:
+    """Whether a key is encrypted, in either form that PEM has for it."""
+    try:
+        return b"ENCRYPTED" in Path(keyfile).read_bytes()
+    except OSError:
+        return False
+
+
+def _names_nothing(error: OSError) -> bool:
+    """Whether OpenSSL says no more than that a file in PEM cannot be read, as it does of a wrong password."""
+    return isinstance(error, ssl.SSLError) and not error.reason
+
+
+def _fault(error: OSError) -> str:
+    reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+    return str(reason or error).replace("_", " ").lower()

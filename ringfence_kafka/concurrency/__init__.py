@@ -1,0 +1,1 @@
+"""Helpers for asyncio: coalesced requests, time slices, timeouts."""

@@ -1,0 +1,210 @@
+"""Members of a consumer group that are not Ringfence's.
+
+The broker lets any client join a group whose name it has. A client of the classic protocol needs the same assignor, or a group that is empty.
+A client of KIP-848 needs neither: the broker changes the type of the group, and assigns the partitions itself. DescribeGroups then says that
+the group is dead, so its members are asked for by the request of each type.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.protocol import ConsumerProtocol
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
+
+from ringfence_kafka.groups.static_members import DescribeMembers
+from ringfence_kafka.protocol import flexible_requests
+from ringfence_kafka.protocol.flexible_requests import INT16, INT32, NO_TAGS, Question, Reader
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+"""KIP-848, ``group.protocol=consumer``."""
+SHARE: Final = "share"
+"""KIP-932."""
+WAY_OUT: Final = "stop it, or give it another group.id; ACLs keep others out: docs/security.md"
+
+_DESCRIBE_CONSUMER_GROUP: Final = 69
+_DESCRIBE_SHARE_GROUP: Final = 77
+_WITH_MEMBER_TYPE: Final = 1
+"""From this version of the request on a member has its type."""
+_IS_CLASSIC: Final = b"\0"
+_NO_SUCH_GROUP: Final = frozenset({69, 35})
+"""GROUP_ID_NOT_FOUND: the group has another type. UNSUPPORTED_VERSION: the cluster has no groups of the type."""
+_ID_BYTES: Final = 16
+
+IsOurs = Callable[[bytes], bool]
+"""Says, by the user data that a classic member joined with, whether it is Ringfence's."""
+
+
+class ForeignMember(NamedTuple):
+    """A member that is not ours."""
+
+    client_id: str
+    host: str
+    protocol: str
+    """:data:`CLASSIC`, :data:`CONSUMER` or :data:`SHARE`."""
+
+    def __str__(self) -> str:
+        return f"client.id {self.client_id or '(none)'} on host {self.host} ({self.protocol} protocol)"
+
+
+def fault(group: str, member: ForeignMember) -> str:
+    """Return a line of what a foreign member is, for health and status."""
+    return f"the group {group} has a foreign member, {member}"
+
+
+class OtherMember(NamedTuple):
+    """A member as the request of its group's type describes it."""
+
+    client_id: str
+    host: str
+    protocol: str | None
+    """None = the broker does not tell."""
+
+
+async def ask(
+    admin: AIOKafkaAdminClient, group: str, is_ours: IsOurs, own_prefix: str
+) -> list[ForeignMember]:
+    """Ask the coordinator of a group for its foreign members.
+
+    Args:
+        admin: Asks.
+        group: The group ID.
+        is_ours: Judges a classic member.
+        own_prefix: Our client IDs begin with it. It decides where the broker does not tell the user data: while the group
+            rebalances, and of a classic member in a group of KIP-848.
+
+    Raises:
+        KafkaError: the coordinator cannot say now, or denies access.
+        NotImplementedError: the broker is older than 2.4.
+    """
+    coordinator = await admin.find_coordinator(group)
+    answer = await admin._send_request(DescribeMembers(group), coordinator)  # noqa: SLF001
+    ((code, _, state, _, _, classic, _),) = answer.groups
+    if code and code not in _NO_SUCH_GROUP:
+        raise for_code(code)(f"the members of {group}")
+    if classic or (state != "Dead" and not code):
+        return sorted(
+            ForeignMember(client_id, _host(host), CLASSIC)
+            for _, _, client_id, host, metadata, _ in classic
+            if not _is_ours(metadata, client_id, is_ours, own_prefix)
+        )
+    members = await of_other_types(admin, group, coordinator)
+    return sorted(
+        ForeignMember(each.client_id, _host(each.host), each.protocol or CONSUMER)
+        for each in members
+        if not _is_ours_by_name(each, own_prefix)
+    )
+
+
+async def of_other_types(admin: AIOKafkaAdminClient, group: str, coordinator: int) -> Sequence[OtherMember]:
+    """Return the members of a group that DescribeGroups does not describe, because it is of KIP-848 or a share group; ours may be among them."""
+    members = await _consumer_group(admin, group, coordinator)
+    if members is None:
+        members = await _share_group(admin, group, coordinator)
+    return members or ()
+
+
+def _host(host: str) -> str:
+    return host.removeprefix("/")
+
+
+def _is_ours(metadata: bytes, client_id: str, is_ours: IsOurs, own_prefix: str) -> bool:
+    if not metadata:
+        return client_id.startswith(own_prefix)
+    try:
+        user_data = ConsumerProtocol.METADATA.decode(metadata).user_data
+    except (ValueError, TypeError, IndexError):
+        return False
+    return is_ours(user_data or b"")
+
+
+def _is_ours_by_name(member: OtherMember, own_prefix: str) -> bool:
+    """Ours speak the classic protocol. The broker tells no user data here, and before Kafka 4.1 no protocol: then the name alone decides."""
+    return member.protocol in {None, CLASSIC} and member.client_id.startswith(own_prefix)
+
+
+async def _consumer_group(
+    admin: AIOKafkaAdminClient, group: str, coordinator: int
+) -> Sequence[OtherMember] | None:
+    """None = the group has another type."""
+    for version in (_WITH_MEMBER_TYPE, 0):
+        try:
+            return await _ask(admin, coordinator, _DESCRIBE_CONSUMER_GROUP, version, group)
+        except IncompatibleBrokerVersion:
+            continue
+    return None
+
+
+async def _share_group(
+    admin: AIOKafkaAdminClient, group: str, coordinator: int
+) -> Sequence[OtherMember] | None:
+    try:
+        return await _ask(admin, coordinator, _DESCRIBE_SHARE_GROUP, 1, group)
+    except IncompatibleBrokerVersion:
+        return None
+
+
+async def _ask(
+    admin: AIOKafkaAdminClient, coordinator: int, key: int, version: int, group: str
+) -> Sequence[OtherMember] | None:
+    body = flexible_requests.array([flexible_requests.text(group)]) + b"\0" + NO_TAGS
+    share = key == _DESCRIBE_SHARE_GROUP
+
+    def read(reader: Reader) -> tuple[int, list[OtherMember]]:
+        return _group(reader, share=share, typed=not share and version >= _WITH_MEMBER_TYPE)
+
+    client: Any = admin._client  # noqa: SLF001 - it has no public way to send a request
+    code, members = await client.send(coordinator, Question(key, version, body, read))
+    if code in _NO_SUCH_GROUP:
+        return None
+    if code:
+        error: type[KafkaError] = for_code(code)
+        raise error(f"the members of {group}")
+    return list(members)
+
+
+def _group(reader: Reader, *, share: bool, typed: bool) -> tuple[int, list[OtherMember]]:
+    """Read the answer: the error code and the members."""
+    reader.unpack(INT32)  # throttled, ms
+    members: list[OtherMember] = []
+    code = 0
+    for _ in reader.array():
+        (code,) = reader.unpack(INT16)
+        for _ in range(3):  # message, group, state
+            reader.text()
+        for _ in range(2):  # epochs
+            reader.unpack(INT32)
+        reader.text()  # assignor
+        members += [_member(reader, share=share, typed=typed) for _ in reader.array()]
+        reader.unpack(INT32)  # operations
+        reader.skip_tags()
+    return code, members
+
+
+def _member(reader: Reader, *, share: bool, typed: bool) -> OtherMember:
+    for _ in range(2 if share else 3):  # ID, instance, rack; share groups have no instances
+        reader.text()
+    reader.unpack(INT32)  # epoch
+    client_id, host = reader.text(), reader.text()
+    for _ in reader.array():  # topics
+        reader.text()
+    if not share:
+        reader.text()  # regular expression
+    for _ in range(1 if share else 2):  # what it has, and what it is to have
+        _skip_assignment(reader)
+    protocol: str | None = SHARE if share else None
+    if typed:
+        protocol = CLASSIC if reader.take(1) == _IS_CLASSIC else CONSUMER
+    reader.skip_tags()
+    return OtherMember(client_id, host, protocol)
+
+
+def _skip_assignment(reader: Reader) -> None:
+    for _ in reader.array():
+        reader.take(_ID_BYTES)
+        reader.text()
+        for _ in reader.array():
+            reader.unpack(INT32)
+        reader.skip_tags()
+    reader.skip_tags()

@@ -1,0 +1,180 @@
+"""Watches a consumer group for members that are not ours, and knows which of its offsets may be followed."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from aiokafka.errors import KafkaError
+
+from ringfence_kafka import clock
+from ringfence_kafka.concurrency.coalesce import StoppedError
+from ringfence_kafka.concurrency.timeouts import set_within
+from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.groups.foreign_members import ForeignMember, IsOurs, fault
+from ringfence_kafka.groups.trusted_offsets import distrust, own_commit
+
+LOOK_S: Final = 4.0
+LIMIT_S: Final = 5.0
+"""For an answer. Both together are less than the ten seconds within which a foreign member is named."""
+FRESH_S: Final = 1.0
+"""For so long an answer counts: many partitions are opened at one moment."""
+_UNANSWERED: Final = (KafkaError, OSError, TimeoutError, RingfenceError, StoppedError)
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class _Group(Protocol):
+    """The group that is asked, as :class:`ringfence_kafka.admin.cluster.Cluster` has it."""
+
+    group_id: str
+
+    async def foreign_members(self, is_ours: IsOurs) -> list[ForeignMember]:
+        """Those of the group now."""
+        ...
+
+    async def partition_counts(self, topics: list[str]) -> dict[str, int]:
+        """Those of topics that exist."""
+        ...
+
+    async def noted(self, topic: str, partition: int) -> Committed | None:
+        """The committed offset of the group."""
+        ...
+
+
+class GroupWatch:
+    """Of the group of one process."""
+
+    def __init__(
+        self,
+        group: _Group,
+        topics: Collection[str],
+        is_ours: IsOurs,
+        log: logging.Logger,
+        meaning: str,
+        member_id: Callable[[], str] = lambda: "",
+        *,
+        reserved: bool = False,
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            group: Is asked.
+            topics: Whose offsets matter.
+            is_ours: Judges a member by the user data that it joined with.
+            log: Names foreign members.
+            meaning: What a foreign member means for messages, in the log.
+            member_id: The ID by which this process is a member; empty = it is not a member now.
+            reserved: Whether nobody but Ringfence has a use for the group. Else the group may have been another program's before.
+        """
+        self.foreign: list[ForeignMember] = []
+        """As last asked."""
+        self._group = group
+        self._topics = sorted(topics)
+        self._is_ours = is_ours
+        self._log = log
+        self._meaning = meaning
+        self._member_id = member_id
+        self._reserved = reserved
+        self._joined_as = ""
+        self._at_joining: Mapping[Place, Committed | None] = {}
+        self._asked_at = -math.inf
+        self._asking = asyncio.Lock()
+        self._wake = asyncio.Event()
+
+    @property
+    def group_id(self) -> str:
+        """Of the group."""
+        return self._group.group_id
+
+    @property
+    def faults(self) -> list[str]:
+        """A line for each foreign member."""
+        return [fault(self._group.group_id, each) for each in self.foreign]
+
+    @property
+    def joined(self) -> bool:
+        """Whether it knows the offsets of the moment at which this process joined the group."""
+        return bool(self._joined_as)
+
+    def hurry(self) -> None:
+        """Look at once, because partitions were assigned."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await self.look()
+            await set_within(self._wake, LOOK_S)
+            self._wake.clear()
+
+    async def look(self) -> None:
+        """Ask for the members once. An answer that does not come changes nothing."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                async with self._asking:
+                    await self._note_joining()
+                    await self._ask()
+        except _UNANSWERED as error:
+            self._log.debug("the members of %s cannot be asked now: %r", self._group.group_id, error)
+
+    async def _ask(self) -> None:
+        found = await self._group.foreign_members(self._is_ours)
+        self._asked_at = clock.now()
+        for each in found:
+            if each not in self.foreign:
+                self._log.error(
+                    "%s is a member of the group %s and is not Ringfence's: %s. Offsets that it commits are not followed. Stop it or give it "
+                    "another group.id, and keep others out by ACLs (docs/security.md)",
+                    each, self._group.group_id, self._meaning,
+                )  # fmt: skip
+        for each in self.foreign:
+            if each not in found:
+                self._log.warning("%s has left the group %s", each, self._group.group_id)
+        self.foreign = found
+
+    async def distrust(
+        self, topic: str, partition: int, committed: Committed | None, known: int | None
+    ) -> str:
+        """Say why a committed offset is not followed; see :func:`ringfence_kafka.groups.trusted_offsets.distrust`.
+
+        Raises:
+            KafkaError: the group cannot be asked now.
+        """
+        if committed is None or committed.offset == known:
+            return ""
+        async with self._asking:
+            await self._note_joining()
+            if clock.now() > self._asked_at + FRESH_S:
+                await self._ask()
+        place = (topic, partition)
+        return distrust(
+            committed,
+            known,
+            self._at_joining.get(place),
+            self.foreign,
+            joined=self.joined and place in self._at_joining,
+            reserved=self._reserved,
+        )
+
+    def before(self, topic: str, partition: int) -> Committed | None:
+        """Return what to follow instead where nothing else is known: the offset when this process joined the group; None = nothing."""
+        found = self._at_joining.get((topic, partition))
+        return own_commit(found) if self._reserved else found
+
+    async def _note_joining(self) -> None:
+        """Once for each membership. While it lasts the group has a member, and no operator's tool can set offsets."""
+        member_id = self._member_id()
+        if member_id == self._joined_as:
+            return
+        offsets: dict[Place, Committed | None] = {}
+        if member_id:
+            counts = await self._group.partition_counts(self._topics)
+            places: Sequence[Place] = [(topic, each) for topic in counts for each in range(counts[topic])]
+            found: Sequence[Any] = await asyncio.gather(*(self._group.noted(*each) for each in places))
+            offsets = dict(zip(places, found, strict=True))
+        if self._member_id() == member_id:
+            self._joined_as, self._at_joining = member_id, offsets

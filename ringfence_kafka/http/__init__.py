@@ -1,0 +1,1 @@
+"""Web servers: sockets, authentication, and errors of a probe."""

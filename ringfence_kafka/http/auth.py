@@ -1,0 +1,130 @@
+"""Who may look at the pages of workers, consumers and bridges: TLS and a token, both where they are configured."""
+
+import hmac
+import logging
+import os
+import ssl
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from ringfence_kafka.auth import certificate_validity
+from ringfence_kafka.config.settings import AppSettings
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.http import same_origin
+from ringfence_kafka.http.login import END_PATH, PATH, Login
+
+log: Final = logging.getLogger("ringfence.web")
+
+_ALIVE: Final = "/live"
+_READY: Final = "/health"
+_BEARER: Final = "Bearer "
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Of a server."""
+
+    token: str = ""
+    """Empty = none is asked for."""
+    context: ssl.SSLContext | None = None
+    """None = no TLS."""
+    names: frozenset[str] = frozenset()
+    """Host names of the server, besides addresses, localhost and the machine's own name."""
+
+    @property
+    def scheme(self) -> str:
+        """Of its addresses."""
+        return "http" if self.context is None else "https"
+
+    def application(self) -> web.Application:
+        """For a server's routes."""
+        return web.Application(middlewares=[self.middleware()])
+
+    def middleware(self) -> Middleware:
+        """Ask for the token, and refuse what a web page of another origin would change.
+
+        Without the token a probe learns whether the process is ready, and a browser is shown the login form.
+        """
+        expected = (_BEARER + self.token).encode()
+        login = Login(self.token, secure=self.context is not None, names=self.names) if self.token else None
+
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if login is not None and request.path in {PATH, END_PATH}:
+                return await login.answer(request)
+            given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+            known = login is None or hmac.compare_digest(given, expected) or login.knows(request)
+            if known or request.path == _ALIVE:
+                changes = request.method not in same_origin.READING
+                if changes and (reason := same_origin.refusal(request, self.names)):
+                    return web.json_response({"error": reason}, status=403)
+                return await handler(request)
+            if request.path == _READY:
+                status = (await handler(request)).status
+                return web.json_response({"ready": status == HTTPStatus.OK}, status=status)
+            if login is not None and "text/html" in request.headers.get("Accept", ""):
+                return login.form(request.path_qs)
+            headers = {"WWW-Authenticate": "Bearer"}
+            return web.json_response(
+                {"error": "the token of app.web_token_env is wanted"}, status=401, headers=headers
+            )
+
+        return guard
+
+
+OPEN: Final = Guard()
+"""Whoever reaches it."""
+
+
+def guard_of(app: AppSettings) -> Guard:
+    """As ``[app]`` says; a certificate that does not hold now is told in the log.
+
+    Raises:
+        ConfigurationError: its files do not hold what they should.
+    """
+    token = os.environ[app.web_token_env] if app.web_token_env else ""
+    names = frozenset(each for each in (app.web_host, app.web_name) if each)
+    if not app.web_tls_certfile:
+        return Guard(token, names=names)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(app.web_tls_certfile, app.web_tls_keyfile, _no_passphrase)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"app.web_tls_certfile = {app.web_tls_certfile!r}, app.web_tls_keyfile = {app.web_tls_keyfile!r} cannot be used "
+            f"({error}): name readable PEM files of a certificate and of its own key, not encrypted"
+        ) from error
+    if fault := certificate_validity.fault(app.web_tls_certfile):
+        log.warning(
+            "the certificate of this web server %s: who verifies it, as status, groups and dlq do, gets no answer; messages go on: "
+            "renew app.web_tls_certfile = %r, and restart this",
+            fault,
+            app.web_tls_certfile,
+        )
+    return Guard(token, context, names)
+
+
+def session(app: AppSettings, limit_s: float) -> aiohttp.ClientSession:
+    """For who asks such a server. Raises as :func:`guard_of` does."""
+    headers = {"Authorization": _BEARER + os.environ[app.web_token_env]} if app.web_token_env else {}
+    try:
+        context = ssl.create_default_context(cafile=app.web_tls_cafile or None)
+    except OSError as error:
+        raise ConfigurationError(
+            f"app.web_tls_cafile = {app.web_tls_cafile!r} cannot be used ({error}): name a readable PEM file of certificates"
+        ) from error
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=limit_s),
+        headers=headers,
+        connector=aiohttp.TCPConnector(ssl=context),
+    )
+
+
+def _no_passphrase() -> str:
+    """In place of OpenSSL's own question on the terminal."""
+    raise ValueError("the key is encrypted")

@@ -1,0 +1,149 @@
+"""Does about a partition what its tenure says, step by step, in a task of its own."""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from typing import Any, Generic, TypeVar
+
+from ringfence_kafka.concurrency.timeouts import cancelled, is_cancelled, set_within
+from ringfence_kafka.ownership.partition_state import Right, Step, Tenure
+
+Opened = TypeVar("Opened")
+
+
+class Tenant(ABC, Generic[Right, Opened]):
+    """Of one partition. Whoever tells the tenure something calls :meth:`_disturb` after it."""
+
+    def __init__(self, name: str) -> None:
+        """``name``: of the task."""
+        self._tenure: Tenure[Right] = Tenure()
+        self._opened: Opened | None = None
+        """What is open."""
+        self._wake = asyncio.Event()
+        self._standing = asyncio.Event()
+        """Nothing is under way, nor will be until something is told."""
+        self._standing.set()
+        self._doing: tuple[Step, Right | None, asyncio.Task[None]] | None = None
+        """What ends when something else is to be done, and the right that it was begun under."""
+        self._task: asyncio.Task[None] | None = None
+        self._task_name = name
+
+    # -- the steps ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _open(self, right: Right) -> Opened:
+        """Go through the order of opening."""
+
+    @abstractmethod
+    async def _regain(self, right: Right, opened: Opened) -> None:
+        """Have it confirmed that what is open may go on."""
+
+    async def _work(self, right: Right, opened: Opened) -> None:  # noqa: ARG002 - others work, too
+        """Until something else is to be done."""
+        await self._told()
+
+    async def _drain(self, opened: Opened) -> None:
+        """Let what runs end."""
+
+    async def _close(self, opened: Opened) -> None:
+        """The last word, and the end of what is open."""
+        await self._drop(opened)
+
+    @abstractmethod
+    async def _drop(self, opened: Opened) -> None:
+        """The end of what is open, without a word."""
+
+    @abstractmethod
+    def _failed(self, error: BaseException) -> None:
+        """A step raised this; tells the tenure."""
+
+    # -- what makes them -----------------------------------------------------------------------------------------
+
+    def _disturb(self) -> None:
+        """Something was told: what waits looks again, what is not to be done any more ends."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name=self._task_name)
+        self._standing.clear()
+        self._wake.set()
+        if self._doing is not None:
+            doing, right, task = self._doing
+            due = self._step() is doing and (doing is Step.DRAIN or right is self._tenure.right)
+            if not due and not task.cancelling():  # it may be cleaning up
+                task.cancel()
+
+    async def _told(self, limit_s: float | None = None) -> None:
+        self._wake.clear()
+        await set_within(self._wake, limit_s)
+
+    def _step(self) -> Step:
+        return self._tenure.step(time.monotonic())
+
+    async def _run(self) -> None:
+        """Step by step; nothing but cancellation leaves here."""
+        try:
+            while (step := self._step()) is not Step.END:
+                try:
+                    await self._do(step)
+                except BaseException as error:
+                    # Who dies here loses the partition in silence: so does one that takes for its own cancellation that of
+                    # something it waited for, or that meets a panic of RocksDB's bindings, which is no Exception.
+                    if is_cancelled() or isinstance(error, KeyboardInterrupt | SystemExit):
+                        raise
+                    self._failed(error)
+        finally:
+            if self._opened is not None:
+                await self._given_up(self._drop(self._opened))
+            self._standing.set()
+
+    async def _do(self, step: Step) -> None:
+        right, opened = self._tenure.right, self._opened
+        if step is Step.STAND:
+            self._standing.set()
+            await self._told()
+        elif step is Step.REST:
+            await self._told(max(0.0, self._tenure.rests_until - time.monotonic()))
+        elif step is Step.OPEN and right is not None:
+            await self._while_due(step, self._begin(right))
+        elif opened is None:
+            raise AssertionError(f"{self._task_name}: {step}, and nothing is open")
+        elif step is Step.REGAIN and right is not None:
+            await self._while_due(step, self._go_on(right, opened))
+        elif step is Step.WORK and right is not None:
+            await self._work(right, opened)
+        elif step is Step.DRAIN:
+            await self._while_due(step, self._drain_out(opened))
+        else:
+            await self._given_up(self._close(opened) if step is Step.CLOSE else self._drop(opened))
+
+    async def _while_due(self, step: Step, work: Coroutine[Any, Any, None]) -> None:
+        """Do it as long as it is what is to be done. An opening is half-done then, but nothing of it that the next fence does not end."""
+        task = asyncio.create_task(work)
+        self._doing = (step, self._tenure.right, task)
+        try:
+            await asyncio.wait([task])
+        finally:
+            self._doing = None
+            if not task.done():
+                await cancelled(task)
+        if not (task.cancelled() and task.cancelling()):
+            task.result()
+
+    async def _begin(self, right: Right) -> None:
+        self._opened = await self._open(right)
+        self._tenure.confirmed(right)
+
+    async def _go_on(self, right: Right, opened: Opened) -> None:
+        await self._regain(right, opened)
+        self._tenure.confirmed(right)
+
+    async def _drain_out(self, opened: Opened) -> None:
+        await self._drain(opened)
+        self._tenure.drained()
+
+    async def _given_up(self, end: Coroutine[Any, Any, None]) -> None:
+        try:
+            await end
+        finally:
+            self._opened = None
+            self._tenure.given_up()

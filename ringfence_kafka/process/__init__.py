@@ -1,0 +1,1 @@
+"""What a process needs: command line, signals, logs, memory."""

@@ -1,0 +1,174 @@
+"""Progress of a command whose standard error is no terminal: a line for each step, with its counts and its time.
+
+Standard output belongs to results. A step that takes long also reports now and then how far it is.
+"""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from ringfence_kafka.escaping import printable
+from ringfence_kafka.readers.read_counts import observed
+
+FIRST_S: Final = 10.0
+"""A step that takes longer reports that it goes on, and then at growing intervals."""
+INTERVAL_S_MAX: Final = 60.0
+BRIEF_S: Final = 2.0
+"""A command that only reads reports no step that is shorter."""
+_LOOK_EVERY_S: Final = 0.5
+_JOIN_LIMIT_S: Final = 1.0
+_TENTHS_BELOW_S: Final = 10.0
+
+
+class Progress(Protocol):
+    """The steps of a command, as whoever works through them reports them."""
+
+    def begin(self, name: str) -> None:
+        """End the step before, and begin this one."""
+        ...
+
+    def count(self, counts: str | Callable[[], str]) -> None:
+        """Replace what is known of the present step."""
+        ...
+
+
+class Steps:
+    """The steps of one command. Another thread reports that a step goes on."""
+
+    def __init__(
+        self,
+        write: Callable[[str], object] | None,
+        *,
+        brief_s: float = 0.0,
+        so_far: Callable[[], str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """No step has begun.
+
+        Args:
+            write: Takes a line; None = a person watches, so there are no lines.
+            brief_s: A step that is shorter, in seconds, has no line.
+            so_far: Returns how far a step is, where the step itself has no counts yet.
+            clock: Seconds.
+        """
+        self._write = write
+        self._brief_s = brief_s
+        self._so_far = so_far
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._name = ""
+        self._counts: str | Callable[[], str] = ""
+        self.records = 0
+        """That the present step has read."""
+        self._began = self._next = 0.0
+
+    def say(self, line: str) -> None:
+        """Print a line that belongs to no step."""
+        if self._write is not None:
+            self._write(line)
+
+    def begin(self, name: str) -> None:
+        """End the step before, and begin this one."""
+        self.end()
+        with self._lock:
+            self._name, self._counts, self.records = name, "", 0
+            self._began = self._clock()
+            self._next = self._began + FIRST_S
+
+    def count(self, counts: str | Callable[[], str]) -> None:
+        """Replace what is known of the present step: ``300,000 messages``, or a function that returns it."""
+        self._counts = counts
+
+    def add(self, records: int) -> None:
+        """So many more records were read."""
+        self.records += records
+
+    def end(self) -> None:
+        """Report what the present step has done, if there is one."""
+        with self._lock:
+            name, self._name = self._name, ""
+            took = self._clock() - self._began
+        if name and took >= self._brief_s:
+            self.say(_line(name, self._known(), seconds(took)))
+
+    def look(self) -> None:
+        """Report that a step goes on, if that is due."""
+        now = self._clock()
+        name = self._name
+        if not name or now < self._next:
+            return
+        counts = self._known() or (self._so_far() if self._so_far is not None else "")
+        with self._lock:
+            if name != self._name:
+                return
+            took = now - self._began
+            self._next = now + min(max(took, FIRST_S), INTERVAL_S_MAX)
+            self.say(_line(name, counts, f"{seconds(took)} so far"))
+
+    def _known(self) -> str:
+        if callable(self._counts):
+            return self._counts()
+        return self._counts or (counted(self.records, "record") if self.records else "")
+
+
+def _line(name: str, counts: str, took: str) -> str:
+    return f"{name}: {counts}, {took}" if counts else f"{name}: {took}"
+
+
+def counted(number: int, noun: str, several: str = "") -> str:
+    """Return ``1 message``, ``300,000 messages``; ``several``: the plural, where it does not end with just an s."""
+    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
+
+
+def seconds(duration: float) -> str:
+    """Return a duration as a line has it."""
+    return f"{duration:.1f} s" if duration < _TENTHS_BELOW_S else f"{duration:,.0f} s"
+
+
+def watched() -> bool:
+    """Return whether standard error is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def steps(*, brief_s: float = 0.0, so_far: Callable[[], str] | None = None) -> Iterator[Steps]:
+    """The steps of a command: lines on standard error, or nothing on a terminal. See :class:`Steps` for the arguments.
+
+    The step that an exception ends has no line: the error says what happened.
+    """
+    if watched():
+        yield Steps(None)
+        return
+    found = Steps(_print, brief_s=brief_s, so_far=so_far)
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(_LOOK_EVERY_S):
+            found.look()
+
+    looking = threading.Thread(target=look, name="progress", daemon=True)
+    looking.start()
+    try:
+        yield found
+        found.end()
+    finally:
+        ended.set()
+        looking.join(_JOIN_LIMIT_S)
+
+
+@contextlib.contextmanager
+def reading(what: str, *, brief_s: float = BRIEF_S) -> Iterator[Steps]:
+    """One step that reads logs, with the number of records, for commands that do little else."""
+    with steps(brief_s=brief_s) as found, observed(found.add):
+        found.begin(f"reading {what}")
+        yield found
+
+
+def _print(line: str) -> None:
+    """A closed standard error does not stop the command."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{printable(line)}\n")
+        sys.stderr.flush()

@@ -1,0 +1,43 @@
+"""Where tables are told: a person's terminal, or a file or another program."""
+
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ringfence_kafka.escaping import printable
+
+_WIDTH_MAX: Final = 100_000
+"""More than any table has: without a terminal nothing is cut or folded."""
+_NAME_ROOM_MIN: Final = 40
+"""Columns that a name gets in any window."""
+
+
+class _Plain(Console):
+    """Names, IDs and reasons are anybody's words: neither markup, nor smileys, nor commands of a terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, keep="\n"), **options)
+
+
+def console() -> Console:
+    """Standard output; without a terminal as wide as what is printed. What it is given is printed as it is."""
+    found = _Plain(markup=False, emoji=False)
+    return found if found.is_terminal else _Plain(markup=False, emoji=False, width=_WIDTH_MAX)
+
+
+def tell(table: Table, to: Console | None = None) -> None:
+    """Print a table. What each row is about, its first column, is never cut: others fold first, then the last ones are.
+
+    Only a name that would leave the others no room folds, too.
+    """
+    to = to or console()
+    if table.columns:
+        first, *rest = table.columns
+        longest = max(to.render_str(str(each)).cell_len for each in (first.header, *first.cells))
+        if longest <= max(_NAME_ROOM_MIN, to.width // 2):
+            first.no_wrap, first.min_width = True, longest
+        for each in (first, *rest):
+            each.overflow = "fold"
+    to.print(table)

@@ -1,0 +1,1 @@
+"""Transactional and idempotent producers, and Kafka's two transaction protocols."""

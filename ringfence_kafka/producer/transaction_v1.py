@@ -1,0 +1,129 @@
+"""A transaction as aiokafka writes it: partitions and the group are added to it by requests of their own.
+
+All brokers take that. What is known of aiokafka's transactions stands here and in :mod:`ringfence_kafka.producer.transaction_v2`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import IllegalOperation, KafkaConnectionError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
+
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.producer.outgoing import (
+    OF_TOPICS,
+    Outgoing,
+    name_topics,
+    note_outcome,
+    refusal,
+    require_partition,
+    wait_for_all,
+)
+from ringfence_kafka.producer.transaction_v1_sender import send_only_what_was_added, tell_unanswered
+
+
+class Explicit:
+    """Transactions of one producer, one after the other."""
+
+    def __init__(self, producer: AIOKafkaProducer, lane: str) -> None:
+        """``producer`` is initialised; ``lane`` is whose it is, for fail points."""
+        self._producer = producer
+        self._lane = lane
+        self._unanswered = False
+        send_only_what_was_added(producer)
+        tell_unanswered(producer, self._note_unanswered)
+
+    def _note_unanswered(self) -> None:
+        self._unanswered = True
+
+    async def begin(self) -> None:
+        """The next one.
+
+        Raises:
+            KafkaConnectionError: what was asked of the last one may arrive once more, in this one: a new epoch is needed.
+        """
+        if self._unanswered:
+            raise KafkaConnectionError(
+                "a request of the transaction before had no answer, and may still arrive: a new epoch is needed"
+            )
+        await self._producer.begin_transaction()
+
+    async def write(
+        self, batches: Sequence[Outgoing], offsets: Mapping[TopicPartition, int], group_id: str
+    ) -> list[int]:
+        """All of it; waits until all is acknowledged.
+
+        Returns:
+            The base offset of each batch, in order; -1 where the broker did not say.
+
+        Raises:
+            ProducerFenced: another holder has the transactional ID.
+            TopicError: a topic does not take a record's timestamp, or a batch's size.
+            KafkaError: something was refused.
+        """
+        futures: list[asyncio.Future[Any]] = []
+        try:
+            try:
+                for topic, partition, builder, _ in batches:
+                    await require_partition(self._producer, topic, partition, wait=True)
+                    futures.append(await self._producer.send_batch(builder, topic, partition=partition))
+                    await reach("mid-send", self._lane)
+            except IllegalOperation:
+                await wait_for_all(
+                    futures
+                )  # the producer has failed meanwhile: what was sent before it says why
+                raise
+            committed = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
+            # Every future is awaited before the commit: aiokafka commits although a batch has failed, and
+            # what that batch held would simply be missing.
+            if committed:
+                results = await wait_for_all([*futures, self._send_offsets(committed, group_id)])
+            else:
+                results = await wait_for_all(futures)
+            return [-1 if each is None else cast("int", each.offset) for each in results[: len(futures)]]
+        except OF_TOPICS as error:
+            raise refusal(error, _refusing(batches, futures, type(error)), batches) from error
+        except KafkaError as error:
+            if topics := _refusing(batches, futures, type(error)):
+                name_topics(error, topics)
+            raise
+        finally:
+            # Whoever gives up before they are answered: Python would print what becomes of them as never asked for.
+            _note_outcomes(futures)
+
+    async def commit(self) -> None:
+        """End it."""
+        await self._producer.commit_transaction()
+
+    async def abort(self) -> None:
+        """End it so that nobody reads what is in it."""
+        await self._producer.abort_transaction()
+
+    async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
+        try:
+            await self._producer.send_offsets_to_transaction(offsets, group_id)
+        except asyncio.CancelledError:
+            # aiokafka's future stays, and gets an error when this producer is fenced: Python would print it as never asked for.
+            for _, _, future in self._producer._txn_manager._pending_txn_offsets:  # noqa: SLF001
+                future.add_done_callback(note_outcome)
+            raise
+
+
+def _refusing(
+    batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"], kind: type[Exception]
+) -> set[str]:
+    """Topics that refused a batch so."""
+    return {
+        batch.topic
+        for batch, future in zip(batches, futures, strict=False)  # sending may have ended early
+        if future.done() and not future.cancelled() and isinstance(future.exception(), kind)
+    }
+
+
+def _note_outcomes(futures: list["asyncio.Future[Any]"]) -> None:
+    """Of all, and let go of them: an error that was raised here would keep itself, as in :func:`wait_for_all`."""
+    for future in futures:
+        future.add_done_callback(note_outcome)
+    futures.clear()

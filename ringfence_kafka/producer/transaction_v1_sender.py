@@ -1,0 +1,73 @@
+"""What aiokafka sends of a transaction: only what is in it, its offsets and its end once.
+
+When a coordinator refuses a partition, aiokafka forgets which ones were still to be added, and sends what waits for all of them. Of the
+transaction before, the markers may not be written yet: in a partition of that one the broker takes such a record without a question,
+and that transaction's marker commits it. So a transaction that was refused would be there in part: its changelog without its messages.
+
+An end that got no answer is asked for again. Where the first question only came late, it comes in the midst of the next transaction, and
+ends that: whatever of it is written by then. Offsets that come late take the place of the next transaction's, and the group goes back. So
+there must be no next one of this epoch. What else comes late does no such harm: records are told by their numbers; partitions and the group
+begin a transaction with nothing in it, which its time-out ends, and its holder is fenced at worst.
+
+Neither can happen where each transaction has an epoch of its own (:mod:`ringfence_kafka.producer.transaction_v2`).
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError, NodeNotReadyError, ProducerClosed
+from aiokafka.protocol.transaction import EndTxnRequest, TxnOffsetCommitRequest
+
+from ringfence_kafka.producer.outgoing import note_outcome
+
+HARMFUL: Final = (TxnOffsetCommitRequest, EndTxnRequest)
+"""Where they come late."""
+
+
+def send_only_what_was_added(producer: AIOKafkaProducer) -> None:
+    """Batches for partitions that the coordinator has not confirmed wait; those that it never will fail."""
+    accumulator, manager = producer._message_accumulator, producer._txn_manager  # noqa: SLF001
+    drain = accumulator.drain_by_nodes
+
+    def drain_by_nodes(ignore_nodes: Collection[int], muted_partitions: Iterable[TopicPartition] = ()) -> Any:
+        added, to_add = manager.txn_partitions, manager.partitions_to_add()
+        for place in [each for each in accumulator._batches if each not in added]:  # noqa: SLF001
+            if place not in to_add:
+                _fail(accumulator._batches.pop(place), _reason(manager))  # noqa: SLF001
+        return drain(ignore_nodes, {*muted_partitions, *to_add})
+
+    accumulator.drain_by_nodes = drain_by_nodes
+
+
+def tell_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> None:
+    """Call ``tell`` when offsets or an end were sent and are not answered, whatever ended the wait for that: they may arrive at any time."""
+    client = producer.client
+    send = client.send
+
+    async def send_and_tell(node_id: int, request: Any, **options: Any) -> Any:
+        try:
+            return await send(node_id, request, **options)
+        except NodeNotReadyError:
+            raise  # it was not sent
+        except KafkaError:
+            if isinstance(request, HARMFUL):
+                tell()
+            raise
+
+    client.send = send_and_tell
+
+
+def _fail(batches: Collection[Any], reason: BaseException) -> None:
+    for each in batches:
+        each.failure(reason)
+        note_outcome(each._drain_waiter)  # noqa: SLF001 - waited for by who adds a second batch, if anybody
+
+
+def _reason(manager: Any) -> BaseException:
+    """Why the transaction can only be aborted; else it has ended."""
+    waiter = manager.wait_for_transaction_end()
+    reason: BaseException | None = None
+    if waiter is not None and waiter.done() and not waiter.cancelled():
+        reason = waiter.exception()
+    return reason or ProducerClosed()

@@ -1,0 +1,344 @@
+"""A transaction in three requests: what is written adds itself to it, where brokers offer that (KIP-890, ``transaction.version`` 2).
+
+aiokafka needs five, and one more round trip. Its connections and its knowledge of the cluster are used; the requests are ours, because it
+knows no version of them that can do this.
+
+Each transaction has an epoch of its own: the coordinator raises it at the end, whoever ends it. So nothing that is late, of an earlier
+transaction or an earlier holder, gets into a later one. The fence is the same: who initialises the transactional ID raises the epoch too.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.errors import (
+    DuplicateSequenceNumber,
+    GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    NoError,
+    ProducerClosed,
+    ProducerFenced,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+    UnknownError,
+    for_code,
+)
+
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.producer import transaction_v2_requests
+from ringfence_kafka.producer.marker_delay import Gap
+from ringfence_kafka.producer.outgoing import (
+    OF_TOPICS,
+    Outgoing,
+    name_topics,
+    refusal,
+    require_partition,
+    wait_for_all,
+)
+from ringfence_kafka.producer.transaction_v2_requests import Place, Producer
+from ringfence_kafka.protocol.flexible_requests import Question
+
+log: Final = logging.getLogger("ringfence.kafka")
+
+AGAIN_FIRST_S: Final = 0.005
+"""Before what was refused for the moment is asked again: mostly the markers of the transaction before are still being written."""
+USUAL_ATTEMPTS: Final = 6
+"""From so many on somebody should know why; they take a tenth of a second."""
+SAY_S: Final = 5.0
+"""Between two lines about what is asked again."""
+_FENCED: Final = {47, 90}
+"""INVALID_PRODUCER_EPOCH, PRODUCER_FENCED."""
+_MOMENTARY: Final = {13, 51}
+"""NETWORK_EXCEPTION, between brokers, and CONCURRENT_TRANSACTIONS: more errors after which to ask again than aiokafka knows."""
+_COORDINATOR_GONE: Final = {7, 15, 16}
+"""REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+_COORDINATOR_BUSY: Final = {3, 14} | _MOMENTARY
+"""UNKNOWN_TOPIC_OR_PARTITION, of a broker that has not heard of it yet, and COORDINATOR_LOAD_IN_PROGRESS."""
+
+
+_NO_ANSWER: Final = -2
+"""In the place of an error code."""
+
+
+class Implicit:
+    """Transactions of one producer, one after the other."""
+
+    def __init__(self, producer: AIOKafkaProducer, transactional_id: str, lane: str) -> None:
+        """``producer`` is initialised, and writes nothing itself; ``lane`` is whose it is, for fail points."""
+        self._producer = producer
+        self._id = transactional_id
+        self._lane = lane
+        manager = producer._txn_manager  # noqa: SLF001
+        self._who = Producer(manager.producer_id, manager.producer_epoch)
+        self._sequences: dict[Place, int] = {}
+        self._added: set[Place] = set()
+        """Partitions that are in this transaction."""
+        self._back_off_s: float = producer._sender._retry_backoff  # noqa: SLF001
+        self._say_at = 0.0
+        self._unanswered: set[int] = set()
+        """Kinds of requests (their API keys) whose last one was not."""
+        self._written = self._committing = False
+        self._begun = False
+        """The first write of this transaction is answered."""
+        self._gap = Gap()
+        self._ended_at = -math.inf
+        """When the last one did, by the monotonic clock."""
+
+    async def begin(self) -> None:
+        """The next one. Nobody is told: the first that is written begins it."""
+        self._added.clear()
+        self._begun = False
+        self._written = self._committing = False
+
+    async def write(
+        self, batches: Sequence[Outgoing], offsets: Mapping[TopicPartition, int], group_id: str
+    ) -> list[int]:
+        """As :meth:`ringfence_kafka.producer.transaction_v1.Explicit.write`."""
+        for each in batches:
+            if self._leader(each) is None:
+                await self._look_for(each)
+        left = self._ended_at + self._gap.seconds - time.monotonic()
+        if left > 0:
+            await asyncio.sleep(left)
+        self._written = bool(batches or offsets)
+        committed = {(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
+        if not committed:
+            return await self._produce_all(batches)
+        group_node = await self._coordinator(CoordinationType.GROUP, group_id)
+        if {self._leader(each) for each in batches} == {group_node}:
+            # Both on one connection, where the broker takes up the second when the first is answered: at once, two that add
+            # themselves to one transaction disturb each other.
+            return await self._produce_all(
+                batches, self._commit_offsets(committed, group_id, ConnectionGroup.DEFAULT)
+            )
+        bases = await self._produce_all(batches)
+        await self._commit_offsets(committed, group_id, ConnectionGroup.COORDINATION)
+        return bases
+
+    async def commit(self) -> None:
+        """End it. While that is not answered nobody knows whether it is; it is asked until it is."""
+        self._committing = True
+        await self._end(commit=True)
+
+    async def abort(self) -> None:
+        """End it so that nobody reads what is in it; but not where it may be committed already."""
+        if not self._committing:
+            await self._end(commit=False)
+
+    async def _produce_all(
+        self, batches: Sequence[Outgoing], *beside: Coroutine[Any, Any, None]
+    ) -> list[int]:
+        also = [*beside, self._sent(batches)] if failpoints.any_installed() else beside
+        if not also:
+            return await self._produce(batches)
+        bases, *_ = await wait_for_all([self._produce(batches), *also])
+        return list(bases)
+
+    async def _look_for(self, batch: Outgoing) -> None:
+        """Nobody is known to lead its partition."""
+        await require_partition(self._producer, batch.topic, batch.partition, wait=True)
+        await self._producer.client._wait_on_metadata(batch.topic)  # noqa: SLF001
+
+    async def _sent(self, batches: Sequence[Outgoing]) -> None:
+        for _ in batches:
+            await reach("mid-send", self._lane)
+
+    # -- what is written -----------------------------------------------------------------------------------
+
+    async def _produce(self, batches: Sequence[Outgoing]) -> list[int]:
+        """One batch of a partition after the other, those of all partitions at once: their base offsets."""
+        bases = [-1] * len(batches)
+        waiting: dict[Place, deque[int]] = {}
+        for number, each in enumerate(batches):
+            place = each.topic, each.partition
+            waiting.setdefault(place, deque()).append(number)
+            sequence = self._sequences.get(place, 0)
+            self._sequences[place] = sequence + each.builder.record_count()
+            each.builder._set_producer_state(*self._who, sequence)  # noqa: SLF001
+        attempt = 0
+        while waiting:
+            answers = await self._ask_leaders({place: batches[each[0]] for place, each in waiting.items()})
+            refused: dict[Place, int] = {}
+            again: set[int] = set()
+            for place in list(waiting):
+                code, base = answers.get(place, (_NO_ANSWER, -1))
+                if _is_written(code):
+                    self._added.add(place)
+                    bases[waiting[place].popleft()] = base
+                    if not waiting[place]:
+                        del waiting[place]
+                elif _is_momentary(code):
+                    again.add(code)
+                else:
+                    refused[place] = code
+            if refused:
+                self._refuse(refused, batches)
+            if again:
+                attempt += 1
+                if attempt >= USUAL_ATTEMPTS:
+                    self._say(f"{_names(again)} of {', '.join(f'{topic}/{one}' for topic, one in waiting)}")
+                await self._wait(attempt, metadata=any(_is_elsewhere(each) for each in again))
+        return bases
+
+    async def _ask_leaders(self, heads: Mapping[Place, Outgoing]) -> dict[Place, tuple[int, int]]:
+        """Error code and base offset, by partition; without those of which nobody is known to lead them, or does not answer.
+
+        One broker after the other, until all have added their partitions: of two that do so at once the coordinator refuses one.
+        """
+        by_leader: dict[int, dict[Place, bytes]] = {}
+        for place, each in heads.items():
+            leader = self._leader(each)
+            if leader is not None:
+                by_leader.setdefault(leader, {})[place] = each.builder._build()  # noqa: SLF001
+        if len(by_leader) > 1 and self._added.issuperset(heads):
+            answers = await wait_for_all([self._ask_leader(*each) for each in by_leader.items()])
+        else:
+            answers = [await self._ask_leader(*each) for each in by_leader.items()]
+        return {place: found for answer in answers for place, found in answer.items()}
+
+    async def _ask_leader(self, node: int, data: Mapping[Place, bytes]) -> dict[Place, tuple[int, int]]:
+        timeout_ms = self._producer._request_timeout_ms  # noqa: SLF001
+        began = time.monotonic()
+        found = await self._ask(
+            node, transaction_v2_requests.produce(self._id, timeout_ms, data), ConnectionGroup.DEFAULT
+        )
+        if found and not self._begun:
+            self._begun = True
+            self._gap.wrote(time.monotonic() - began, began - self._ended_at)
+        return found or {}
+
+    def _leader(self, batch: Outgoing) -> int | None:
+        place = TopicPartition(batch.topic, batch.partition)
+        leader: int | None = self._producer._metadata.leader_for_partition(place)  # noqa: SLF001
+        return None if leader == -1 else leader
+
+    def _refuse(self, refused: Mapping[Place, int], batches: Sequence[Outgoing]) -> NoReturn:
+        """For good."""
+        (topic, _), code = next(iter(refused.items()))
+        error = self._error(code, topic)
+        topics = {each for (each, _), one in refused.items() if one == code}
+        if isinstance(error, OF_TOPICS):
+            raise refusal(error, topics, batches)
+        name_topics(error, topics)
+        raise error
+
+    async def _commit_offsets(
+        self, offsets: Mapping[Place, int], group_id: str, connection: ConnectionGroup
+    ) -> None:
+        question = transaction_v2_requests.commit_offsets(self._id, group_id, self._who, offsets)
+        attempt = 0
+        while True:
+            node = await self._coordinator(CoordinationType.GROUP, group_id)
+            answers = await self._ask(node, question, connection)
+            codes = {_NO_ANSWER} if answers is None else set(answers.values()) - {NoError.errno}
+            if not codes:
+                return
+            for (topic, _), code in (answers or {}).items():
+                if code not in _COORDINATOR_BUSY | _COORDINATOR_GONE | {NoError.errno}:
+                    raise self._error(code, topic, group_id)
+            attempt += 1
+            await self._look_again(CoordinationType.GROUP, codes, attempt)
+
+    # -- its end -------------------------------------------------------------------------------------------
+
+    async def _end(self, *, commit: bool) -> None:
+        if not self._written:
+            return
+        question = transaction_v2_requests.end(self._id, self._who, commit=commit)
+        attempt = 0
+        while True:
+            node = await self._coordinator(CoordinationType.TRANSACTION, self._id)
+            answer = await self._ask(node, question, ConnectionGroup.COORDINATION)
+            code = _NO_ANSWER if answer is None else answer.error_code
+            if code == NoError.errno:
+                break
+            if code not in _COORDINATOR_BUSY | _COORDINATOR_GONE | {_NO_ANSWER}:
+                raise self._error(code)
+            attempt += 1
+            await self._look_again(CoordinationType.TRANSACTION, {code}, attempt)
+        self._written = self._committing = False
+        self._ended_at = time.monotonic()
+        if answer.producer.id >= 0 and answer.producer != self._who:
+            self._who = answer.producer
+            self._sequences.clear()
+
+    # -- asking --------------------------------------------------------------------------------------------
+
+    async def _ask(self, node: int, question: Question, connection: ConnectionGroup) -> Any:
+        """The answer; None = there is none, and it is to be asked again."""
+        try:
+            answer = await self._producer.client.send(node, question, group=connection)
+        except (IncompatibleBrokerVersion, ProducerClosed):
+            raise
+        except KafkaError as error:
+            # Brokers close what has been idle or logged in for long, under the next question: that alone is no news.
+            if question.API_KEY in self._unanswered or not isinstance(error, KafkaConnectionError):
+                self._say(f"broker {node} does not answer ({error!r})")
+            self._unanswered.add(question.API_KEY)
+            return None
+        self._unanswered.discard(question.API_KEY)
+        return answer
+
+    async def _coordinator(self, kind: int, key: str) -> int:
+        node: int = await self._producer._sender._find_coordinator(kind, key)  # noqa: SLF001
+        return node
+
+    async def _look_again(self, kind: int, codes: set[int], attempt: int) -> None:
+        """Before a coordinator is asked again; perhaps it is another one."""
+        if attempt >= USUAL_ATTEMPTS:
+            self._say(f"{_names(codes)} of the coordinator")
+        if codes & (_COORDINATOR_GONE | {_NO_ANSWER}):
+            self._producer._sender._coordinator_dead(kind)  # noqa: SLF001
+        await self._wait(attempt)
+
+    def _say(self, what: str) -> None:
+        """Not each time: a broker that is away refuses at once."""
+        if time.monotonic() >= self._say_at:
+            self._say_at = time.monotonic() + SAY_S
+            log.warning("transactional ID %s: %s, asking again", self._id, what)
+
+    async def _wait(self, attempt: int, *, metadata: bool = False) -> None:
+        if metadata:
+            await self._producer.client.force_metadata_update()
+        await asyncio.sleep(min(self._back_off_s, AGAIN_FIRST_S * 2 ** min(attempt - 1, 10)))
+
+    def _error(self, code: int, topic: str = "", group_id: str = "") -> Exception:
+        kind: type[Exception] = ProducerFenced if code in _FENCED else for_code(code)
+        named: dict[type[Exception], str] = {
+            TopicAuthorizationFailedError: topic,
+            GroupAuthorizationFailedError: group_id,
+            TransactionalIdAuthorizationFailed: self._id,
+        }
+        if kind in named:
+            error: Exception = kind(named[kind])
+            return error
+        unnamed: Exception = UnknownError(f"error code {code}") if kind is UnknownError else kind()
+        return unnamed
+
+
+def _names(codes: set[int]) -> str:
+    """As documents name them."""
+    return ", ".join(sorted("no answer" if each == _NO_ANSWER else for_code(each).__name__ for each in codes))
+
+
+def _is_written(code: int) -> bool:
+    """Also where the broker no longer knows at which offset."""
+    return code in {NoError.errno, DuplicateSequenceNumber.errno}
+
+
+def _is_momentary(code: int) -> bool:
+    return code in _MOMENTARY or code == _NO_ANSWER or bool(for_code(code).retriable)
+
+
+def _is_elsewhere(code: int) -> bool:
+    """Whether the partition may have another leader by now."""
+    return code == _NO_ANSWER or bool(for_code(code).invalid_metadata)

@@ -1,0 +1,183 @@
+"""The four requests of a transaction in which partitions are added by writing to them (KIP-890), as bytes. Pure.
+
+aiokafka knows none of these versions itself.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ringfence_kafka.protocol import flexible_requests
+from ringfence_kafka.protocol.flexible_requests import INT16, INT32, NO_TAGS, Question, Reader
+
+PRODUCE, TXN_OFFSET_COMMIT, END_TXN, API_VERSIONS = 0, 28, 26, 18
+"""Keys of the requests."""
+PRODUCE_VERSION: Final = 12
+TXN_OFFSET_COMMIT_VERSION: Final = 5
+END_TXN_VERSION: Final = 5
+API_VERSIONS_VERSION: Final = 4
+"""Of Kafka 3.9. Version 3 leaves out what a broker supports from level 0 on (KAFKA-17011)."""
+FEATURE: Final = "transaction.version"
+IMPLICIT: Final = 2
+"""Of that feature, from which on brokers add partitions by themselves."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+_SUPPORTED, _FINALIZED = 0, 2
+"""Tags of features in the answer to ApiVersions: the broker's, and the cluster's."""
+_FEATURE_RANGE: Final = struct.Struct(">hh")
+_ACKS_ALL: Final = -1
+_PRODUCER: Final = struct.Struct(">qh")
+_TRIED: Final = struct.Struct(">hi")
+_PARTITION_OFFSET: Final = struct.Struct(">iqi")
+_WRITTEN: Final = struct.Struct(">ihqqq")
+
+
+class Producer(NamedTuple):
+    """Who writes."""
+
+    id: int
+    epoch: int
+
+
+class Features(NamedTuple):
+    """Levels of the cluster's features, by name. A feature that is not named is at 0."""
+
+    agreed: dict[str, int]
+    """What the cluster goes by."""
+    supported: dict[str, int]
+    """The highest that the broker which answers could go by."""
+
+
+class Ended(NamedTuple):
+    """What the coordinator says to the end of a transaction."""
+
+    error_code: int
+    producer: Producer
+    """Of the next one."""
+
+
+def api_versions(name: str, version: str) -> Question:
+    """Asks for the features of the cluster. The answer: :class:`Features`."""
+    body = flexible_requests.text(name) + flexible_requests.text(version) + NO_TAGS
+    return Question(API_VERSIONS, API_VERSIONS_VERSION, body, _read_features, tagged=False)
+
+
+def produce(transactional_id: str, timeout_ms: int, batches: Mapping[Place, bytes]) -> Question:
+    """Writes a record batch to each partition. The answer: error code and base offset, by partition."""
+    topics: dict[str, list[tuple[int, bytes]]] = {}
+    for (topic, partition), data in batches.items():
+        topics.setdefault(topic, []).append((partition, data))
+    pieces = [
+        flexible_requests.text(transactional_id),
+        _TRIED.pack(_ACKS_ALL, timeout_ms),
+        flexible_requests.length(len(topics)),
+    ]
+    for topic, partitions in topics.items():
+        pieces += (flexible_requests.text(topic), flexible_requests.length(len(partitions)))
+        for partition, data in partitions:  # joined once: they are large
+            pieces += (INT32.pack(partition), flexible_requests.length(len(data)), data, NO_TAGS)
+        pieces.append(NO_TAGS)
+    pieces.append(NO_TAGS)
+    body = b"".join(pieces)
+    return Question(PRODUCE, PRODUCE_VERSION, body, _read_written)
+
+
+def commit_offsets(
+    transactional_id: str, group_id: str, producer: Producer, offsets: Mapping[Place, int]
+) -> Question:
+    """Offsets of a group, with the transaction. The answer: error codes by partition."""
+    topics: dict[str, list[bytes]] = {}
+    for (topic, partition), offset in offsets.items():
+        whole = _PARTITION_OFFSET.pack(partition, offset, -1) + flexible_requests.text("") + NO_TAGS
+        topics.setdefault(topic, []).append(whole)
+    body = b"".join(
+        (
+            flexible_requests.text(transactional_id),
+            flexible_requests.text(group_id),
+            _PRODUCER.pack(*producer),
+            INT32.pack(-1),  # no generation: the transactional ID is the fence
+            flexible_requests.text(""),
+            flexible_requests.text(None),
+            flexible_requests.array(
+                flexible_requests.text(topic) + flexible_requests.array(partitions) + NO_TAGS
+                for topic, partitions in topics.items()
+            ),
+            NO_TAGS,
+        )
+    )
+    return Question(TXN_OFFSET_COMMIT, TXN_OFFSET_COMMIT_VERSION, body, _read_committed)
+
+
+def end(transactional_id: str, producer: Producer, *, commit: bool) -> Question:
+    """Ends the transaction. The answer: :class:`Ended`."""
+    body = (
+        flexible_requests.text(transactional_id)
+        + _PRODUCER.pack(*producer)
+        + (b"\1" if commit else b"\0")
+        + NO_TAGS
+    )
+    return Question(END_TXN, END_TXN_VERSION, body, _read_ended)
+
+
+def _read_features(reader: Reader) -> Features:
+    features = Features({}, {})
+    (error_code,) = reader.unpack(INT16)
+    for _ in reader.array():
+        reader.at += 3 * INT16.size
+        reader.skip_tags()
+    reader.unpack(INT32)
+    if error_code:
+        return features
+    for _ in range(reader.number()):
+        tag, end = reader.number(), reader.number()
+        end += reader.at
+        if tag in {_SUPPORTED, _FINALIZED}:
+            for _ in reader.array():
+                name = reader.text()
+                # The one tag has the lowest first, the other the highest.
+                first, second = reader.unpack(_FEATURE_RANGE)
+                if tag == _FINALIZED:
+                    features.agreed[name] = first
+                else:
+                    features.supported[name] = second
+                reader.skip_tags()
+        reader.at = end
+    return features
+
+
+def _read_written(reader: Reader) -> dict[Place, tuple[int, int]]:
+    answers: dict[Place, tuple[int, int]] = {}
+    for _ in reader.array():
+        topic = reader.text()
+        for _ in reader.array():
+            partition, error_code, base, _, _ = reader.unpack(_WRITTEN)
+            answers[topic, partition] = error_code, base
+            for _ in reader.array():
+                reader.unpack(INT32)
+                reader.text()
+                reader.skip_tags()
+            reader.text()
+            reader.skip_tags()
+        reader.skip_tags()
+    return answers
+
+
+def _read_committed(reader: Reader) -> dict[Place, int]:
+    answers: dict[Place, int] = {}
+    reader.unpack(INT32)
+    for _ in reader.array():
+        topic = reader.text()
+        for _ in reader.array():
+            (partition,), (error_code,) = reader.unpack(INT32), reader.unpack(INT16)
+            answers[topic, partition] = error_code
+            reader.skip_tags()
+        reader.skip_tags()
+    return answers
+
+
+def _read_ended(reader: Reader) -> Ended:
+    reader.unpack(INT32)
+    (error_code,) = reader.unpack(INT16)
+    return Ended(error_code, Producer(*reader.unpack(_PRODUCER)))

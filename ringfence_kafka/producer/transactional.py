@@ -1,0 +1,284 @@
+"""The transactional producer of a lane. What is known of aiokafka's producer stands here and in :mod:`ringfence_kafka.transaction`.
+
+The transactional ID is the fence: no group generation goes with the offsets of a transaction, so the broker cannot tell a zombie by its
+generation. It can by its producer epoch: whoever initialises the transactional ID last owns the lane, and every earlier holder fails at
+its next transactional call.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaTimeoutError, ProducerFenced, UnsupportedVersionError
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches.batch_compression import builder_of
+from ringfence_kafka.auth.client_options import producer_options
+from ringfence_kafka.broker_limits import TRANSACTION_TIMEOUT_MS
+from ringfence_kafka.concurrency.timeouts import to_the_end
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.producer import transaction_v2_requests, transaction_version
+from ringfence_kafka.producer.outgoing import (
+    BatchForm,
+    Builder,
+    FencedError,
+    NewBuilder,
+    Outgoing,
+    RefusedError,
+    note_outcome,
+    refusing_topics,
+    require_partition,
+)
+from ringfence_kafka.producer.shared_clients import ClientShare, ProducerClients
+from ringfence_kafka.producer.transaction_v1 import Explicit
+from ringfence_kafka.producer.transaction_v2 import Implicit
+from ringfence_kafka.producer.transaction_version import TransactionVersionError
+
+__all__ = [
+    "BatchForm",
+    "Builder",
+    "FencedError",
+    "NewBuilder",
+    "Outgoing",
+    "RefusedError",
+    "TransactionVersionError",
+    "TransactionalProducer",
+    "empty_batch",
+    "end_sender",
+    "note_outcome",
+    "refusing_topics",
+    "require_partition",
+]
+
+BATCH_BYTES_MAX: Final = 512 * 1024
+"""Of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
+REQUEST_BYTES_MAX: Final = 64 * 2**20
+FENCE_LIMIT_S: Final = 30.0
+DISCARD_TIMEOUT_S: Final = 3.0
+
+
+class TransactionalProducer:
+    """One producer, one transactional ID, one life: after any failure it is discarded, never fixed."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        transactional_id: str,
+        lane: str,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        clients: ProducerClients | None = None,
+    ) -> None:
+        """Not connected yet.
+
+        Args:
+            kafka: Where, and how to get in.
+            transactional_id: The fence.
+            lane: Whose it is, for fail points.
+            batch_bytes_max: The smallest ``max.message.bytes`` of the topics that will be written to.
+            transaction_timeout_ms: After which the broker aborts a transaction that nobody ends.
+            clients: Connections that it shares with other producers; without them it has its own.
+        """
+        self.transactional_id = transactional_id
+        self._lane = lane
+        self._producer = AIOKafkaProducer(
+            **producer_options(kafka),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            max_batch_size=min(batch_bytes_max, BATCH_BYTES_MAX),
+            max_request_size=REQUEST_BYTES_MAX,
+            acks="all",
+        )
+        internals.never_create(self._producer)
+        self._turns: asyncio.Semaphore | None = None
+        if clients is not None:
+            self._turns = clients.turns
+            _attach(self._producer, clients.share())
+        self._in_transaction = False
+        self._implicit = transaction_version.wanted()
+        self._way: Explicit | Implicit = Explicit(self._producer, lane)
+
+    async def fence(self, limit_s: float = FENCE_LIMIT_S) -> None:
+        """Take the transactional ID: ends the former holder's open transaction and all its later writes.
+
+        With shared connections a turn of :class:`ringfence_kafka.producer.shared_clients.ProducerClients` is to be held, or what bounds fences otherwise.
+
+        Raises:
+            KafkaTimeoutError: it is not done within so many seconds; aiokafka would try as long as there is no coordinator.
+            TransactionVersionError: brokers refuse the ID, because ``transaction.version`` was lowered.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._producer.start()
+                if self._implicit and await transaction_version.offered(self._producer):
+                    self._way = Implicit(self._producer, self.transactional_id, self._lane)
+        except UnsupportedVersionError as error:
+            raise await self._refused(error) from error
+        except TimeoutError as error:
+            if await transaction_version.lowered(self._producer):
+                raise TransactionVersionError(self.transactional_id) from error
+            raise KafkaTimeoutError(
+                f"transactional ID {self.transactional_id} cannot be initialised within {limit_s:g} s, so nothing is processed: "
+                "its last transaction does not end (kafka-transactions.sh find-hanging), the cluster's transaction "
+                f"coordinator is away, or {transaction_v2_requests.FEATURE} was lowered to 0 for a time and brokers were not restarted since"
+            ) from error
+
+    async def _refused(self, error: UnsupportedVersionError) -> Exception:
+        """Why the broker takes a request no longer that it took before."""
+        return (
+            TransactionVersionError(self.transactional_id)
+            if await transaction_version.lowered(self._producer)
+            else error
+        )
+
+    def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """To be held for a transaction: with shared connections only so many run at once.
+
+        Who limits the time of a transaction takes it first.
+        """
+        return contextlib.nullcontext() if self._turns is None else self._turns
+
+    def builder(self) -> Builder:
+        """An empty record batch of at most :data:`BATCH_BYTES_MAX` (one larger record fits alone)."""
+        return builder_of(self._producer)
+
+    def form(self) -> BatchForm:
+        """Of what :meth:`builder` makes, for who fills record batches otherwise."""
+        accumulator = self._producer._message_accumulator  # noqa: SLF001
+        return BatchForm(accumulator._batch_size, accumulator._compression_type)  # noqa: SLF001
+
+    async def transact(
+        self,
+        batches: Sequence[Outgoing],
+        offsets: Mapping[TopicPartition, int],
+        group_id: str,
+        approve: Callable[[list[int]], Awaitable[None]] | None = None,
+    ) -> list[int]:
+        """Write all batches and the offsets in one transaction.
+
+        Args:
+            batches: What to write.
+            offsets: What to commit for the group.
+            group_id: The group.
+            approve: Called with the base offsets when all is written, before the commit; raises to prevent it.
+
+        Returns:
+            The base offset of each batch, in order; -1 where the broker did not say.
+
+        Raises:
+            FencedError: another holder has the transactional ID.
+            RefusedError: a topic does not take a record's timestamp, or a batch's size.
+            TransactionVersionError: brokers refuse the ID, because ``transaction.version`` was lowered.
+            KafkaError: something was refused (:func:`refusing_topics` has the topics, where they are known); the outcome is unknown, and this producer must be discarded.
+        """
+        try:
+            await self._way.begin()
+            self._in_transaction = True
+            await reach("before-send", self._lane)
+            bases = await self._way.write(batches, offsets, group_id)
+            await reach("after-send", self._lane)
+            if approve is not None:
+                await approve(bases)
+            await reach("before-commit", self._lane)
+            await self._way.commit()
+            self._in_transaction = False
+        except ProducerFenced as error:
+            raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+        except UnsupportedVersionError as error:
+            raise await self._refused(error) from error
+        return bases
+
+    async def prime(self, places: Iterable[tuple[str, int]]) -> None:
+        """Have these partitions hold something of now, by a transaction that is aborted.
+
+        Retention deletes segments from a log's beginning and stops at the first whose largest timestamp is young. The marker of
+        the abort carries the broker's time, so whatever is written behind it is kept, however old the time that stands on it.
+
+        Raises:
+            FencedError: another holder has the transactional ID.
+            KafkaError: something was refused; this producer must be discarded.
+        """
+        try:
+            await self._way.begin()
+            self._in_transaction = True
+            batches = []
+            for topic, partition in places:
+                batches.append(Outgoing(topic, partition, self.builder()))
+                batches[-1].builder.append(timestamp=None, key=None, value=None, headers=[])
+            await self._way.write(batches, {}, "")
+            # The coordinator begins no other transaction of ours before all markers of this one are written.
+            await self._way.abort()
+            self._in_transaction = False
+        except ProducerFenced as error:
+            raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+        except UnsupportedVersionError as error:
+            raise await self._refused(error) from error
+
+    @contextlib.asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Whoever fails in it has no more use for the producer: it is discarded."""
+        try:
+            yield
+        except BaseException:
+            await self.discard()
+            raise
+
+    async def discard(self) -> None:
+        """End it within a few seconds, whatever state it and the broker are in. Never raises.
+
+        An open transaction is aborted so that readers of the outputs are not held back until the next fence. Who is
+        cancelled meanwhile still waits for the end: nothing else would close the connections.
+        """
+        await to_the_end(self._end())
+
+    async def _end(self) -> None:
+        # Nobody else asks aiokafka's transaction what ended it; Python would print that, with its trace, as never asked for.
+        waiter: asyncio.Future[Any] | None = self._producer._txn_manager._transaction_waiter  # noqa: SLF001
+        if waiter is not None and waiter.done():
+            note_outcome(waiter)
+        # Of a partition that was deleted meanwhile they would be tried for ever, and the abort would wait for them.
+        self._producer._txn_manager._pending_txn_offsets.clear()  # noqa: SLF001
+        # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for, as a time limit leaves them behind.
+        if self._in_transaction:
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                    await self._way.abort()
+        try:
+            async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                await self._producer.stop()
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                    await self._producer.client.close()
+            await end_sender(self._producer)
+
+
+def empty_batch() -> Builder:
+    """A record batch of no producer's, to see how large it becomes."""
+    return BatchBuilder(BATCH_BYTES_MAX, 0, is_transactional=1)
+
+
+def _attach(producer: AIOKafkaProducer, share: ClientShare) -> None:
+    """Replace the client that aiokafka made, which is not connected yet."""
+    producer.client = producer._sender.client = share  # noqa: SLF001
+    producer._metadata = producer._message_accumulator._cluster = share.cluster  # noqa: SLF001
+
+
+async def end_sender(producer: AIOKafkaProducer) -> None:
+    """A ``stop()`` that was cut short leaves aiokafka's task behind, which would try for ever."""
+    task: asyncio.Task[None] | None = producer._sender.sender_task  # noqa: SLF001
+    if task is None:
+        return
+    accumulator = producer._message_accumulator  # noqa: SLF001
+    for batch in (*accumulator._pending_batches, *itertools.chain(*accumulator._batches.values())):  # noqa: SLF001
+        batch.future.cancel()  # the task waits for what it cannot send
+    task.remove_done_callback(producer._sender._fail_all)  # noqa: SLF001 - nobody waits for anything any more
+    task.cancel()
+    await asyncio.wait([task], timeout=DISCARD_TIMEOUT_S)
+    if task.done() and not task.cancelled():
+        task.exception()

@@ -1,0 +1,1 @@
+"""Names and byte layouts that every part of Ringfence agrees on. Pure."""

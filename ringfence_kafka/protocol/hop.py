@@ -1,0 +1,95 @@
+"""The step of one record over a bridge, as it stands in a header. Pure.
+
+``<bridge>/<source topic's ID>/<partition>/<offset>``: Kafka's own ID of the topic, as its tools print it, and not the name, so that
+a source that was deleted and created again is another one.
+"""
+
+import functools
+import re
+from typing import Final, NamedTuple
+
+OFFSET_MAX: Final = 2**63 - 1
+"""Kafka's offsets are signed 64-bit numbers. No record stands at the last of them: its successor has one, too."""
+NO_IDS: Final = frozenset({"", "A" * 22})
+"""What stands for a topic's ID where its cluster has none."""
+SOURCES_REMEMBERED: Final = 4_096
+
+_SOURCE: Final = re.compile(rb"([a-zA-Z0-9._-]{1,200})/([a-zA-Z0-9_-]{22})/(0|[1-9][0-9]{0,9})")
+_SOURCE_BYTES_MAX: Final = 200 + 1 + 22 + 1 + 10
+_DIGITS_MAX: Final = 19
+_ZERO: Final = ord("0")
+
+
+class Source(NamedTuple):
+    """Where a bridge reads: one partition of one topic's life."""
+
+    bridge: str
+    topic_id: str
+    """22 characters."""
+    partition: int
+
+
+class Hop(NamedTuple):
+    """One record of a source."""
+
+    source: Source
+    offset: int
+
+
+def as_printed(topic_id: str) -> str:
+    """A topic's ID as Kafka's tools print it, from librdkafka's text of it, which has ``/`` and ``+``."""
+    return topic_id.replace("+", "-").replace("/", "_").rstrip("=")
+
+
+def encode(hop: Hop) -> bytes:
+    """The value of :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`."""
+    return encode_at(encode_source(hop.source), hop.offset)
+
+
+def encode_at(source: bytes, offset: int) -> bytes:
+    """The same, of a source that :func:`encode_source` wrote: once for many offsets."""
+    return b"%b/%d" % (source, offset)
+
+
+def decode(value: bytes | None) -> Hop | None:
+    """What stands there; None = nothing that a bridge writes."""
+    if value is None:
+        return None
+    place, _, number = value.rpartition(b"/")
+    source, offset = decode_source(place), decode_offset(number)
+    if source is None or offset is None or offset == OFFSET_MAX:
+        return None
+    return Hop(source, offset)
+
+
+def encode_source(source: Source) -> bytes:
+    """What a hop begins with."""
+    return "/".join((source.bridge, source.topic_id, str(source.partition))).encode()
+
+
+def decode_source(value: bytes) -> Source | None:
+    """What :func:`encode_source` wrote; None = nothing of the kind."""
+    return None if len(value) > _SOURCE_BYTES_MAX else _decode_source(value)
+
+
+@functools.lru_cache(
+    SOURCES_REMEMBERED
+)  # thousands of hops in a row have one of a few; what is remembered is short
+def _decode_source(value: bytes) -> Source | None:
+    found = _SOURCE.fullmatch(value)
+    if found is None or (partition := int(found[3])) >= 2**31:
+        return None
+    return Source(found[1].decode(), found[2].decode(), partition)
+
+
+def decode_offset(value: bytes | None) -> int | None:
+    """The value of :data:`ringfence_kafka.protocol.wire_names.HEADER_CONFIRMED`; None = nothing that a bridge writes."""
+    return None if value is None or len(value) > _DIGITS_MAX else _decode_offset(value)
+
+
+@functools.lru_cache(SOURCES_REMEMBERED)  # thousands of records in a row confirm the same
+def _decode_offset(value: bytes) -> int | None:
+    if not value.isdigit() or (value[0] == _ZERO and len(value) > 1):
+        return None
+    number = int(value)
+    return number if number <= OFFSET_MAX else None

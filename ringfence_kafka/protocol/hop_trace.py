@@ -1,0 +1,42 @@
+"""Where a message has been, as it stands in :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS`. Pure.
+
+Members of a cluster connection stand there by their names. A topic that a bridge of its own has read it from stands there by Kafka's ID of
+it, behind a ``*``, which no member's name has: a topic that was deleted and created again is another one. A member that gets the message from
+one that it has passed stands there behind a ``+``, where messages may go further than one step: nobody else need bring it there.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+TOPIC_MARK: Final = b"*"
+REACHED_MARK: Final = b"+"
+TOPICS_MAX: Final = 16
+"""The last ones stay: a circle over so many topics is seen."""
+
+
+def topic(topic_id: str) -> bytes:
+    """The entry of a topic."""
+    return TOPIC_MARK + topic_id.encode()
+
+
+def reached(member: bytes) -> bytes:
+    """The entry of a member that gets it from one that it has passed."""
+    return REACHED_MARK + member
+
+
+def entries(value: bytes | None) -> list[bytes]:
+    """What a header says, in order."""
+    return [each for each in (value or b"").split(b",") if each]
+
+
+def members(found: Sequence[bytes]) -> list[bytes]:
+    """Those that it has passed, of a connection, among the entries."""
+    return [each for each in found if each[:1] not in {TOPIC_MARK, REACHED_MARK}]
+
+
+def with_topic(found: Sequence[bytes], own: bytes) -> bytes:
+    """The header once it has passed this topic, too."""
+    kept = [*found, own]
+    while sum(each[:1] == TOPIC_MARK for each in kept) > TOPICS_MAX:
+        kept.remove(next(each for each in kept if each[:1] == TOPIC_MARK))
+    return b",".join(kept)

@@ -1,0 +1,102 @@
+"""Replaces a record that is too large to be read whole by one with sizes and digests. No I/O.
+
+Brokers compare the size of a compressed batch with ``max.message.bytes``, so a record may have two gigabytes in memory and ten kilobytes on the
+wire.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from aiokafka.errors import CorruptRecordException
+
+from ringfence_kafka.protocol import value_digest
+from ringfence_kafka.protocol.record_batch import varint
+
+RECORD_BYTES_MAX: Final = 32 * 2**20
+"""Larger records of compressed batches are replaced, unless a process has memory for larger ones."""
+KEPT_BYTES: Final = 2**20
+"""A key or value of such a record that is no larger, and headers that together are not, stay as they are."""
+_PIECE_BYTES: Final = 2**18
+_VARINT_BITS_MAX: Final = 70
+
+
+class Replaced(NamedTuple):
+    """What stands for a record."""
+
+    data: bytes
+    """The record as a batch has it."""
+    offset_delta: int
+    reason: str
+    """Why it is not read whole, for quarantine."""
+
+
+def replace(pull: Callable[[int], bytes], limit: int) -> Replaced:
+    """Read a record piece by piece, and return the one that stands for it.
+
+    Args:
+        pull: Returns so many of the next bytes of the batch, or fewer at its end.
+        limit: Bytes of a record that are read whole, for the reason.
+
+    Raises:
+        CorruptRecordException: the bytes are no record.
+    """
+    reader = _Reader(pull)
+    length = reader.varint()
+    begin = reader.taken
+    attributes, timestamp, offset = reader.take(1), reader.varint(), reader.varint()
+    digested: list[str] = []
+    fields = b""
+    for name in ("key", "value"):
+        size = reader.varint()
+        if size > KEPT_BYTES:
+            digested.append(name)
+            content = reader.digest(size)
+            fields += varint(len(content)) + content
+        else:
+            fields += varint(size) + (reader.take(size) if size > 0 else b"")
+    left = length - (reader.taken - begin)
+    if left < 0:
+        raise CorruptRecordException("the fields of a record have more bytes than the record")
+    if left > KEPT_BYTES:
+        digested.append("headers")
+        reader.digest(left)
+        fields += varint(0)
+    else:
+        fields += reader.take(left)
+    body = attributes + varint(timestamp) + varint(offset) + fields
+    where = f"size and digest stand for its {' and its '.join(digested)}"
+    return Replaced(
+        varint(len(body)) + body,
+        offset,
+        f"it has {length:,} bytes, and a record of more than {limit:,} bytes is not read whole: {where}",
+    )
+
+
+class _Reader:
+    def __init__(self, pull: Callable[[int], bytes]) -> None:
+        self._pull = pull
+        self.taken = 0
+
+    def take(self, size: int) -> bytes:
+        found = self._pull(size)
+        if len(found) != size:
+            raise CorruptRecordException("the batch ends within a record")
+        self.taken += size
+        return found
+
+    def varint(self) -> int:
+        value = 0
+        for shift in range(0, _VARINT_BITS_MAX, 7):
+            (byte,) = self.take(1)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:  # noqa: PLR2004 - the last byte of a number
+                return (value >> 1) ^ -(value & 1)
+        raise CorruptRecordException("a number of a record has no end")
+
+    def digest(self, size: int) -> bytes:
+        found, left = value_digest.new(), size
+        while left:
+            piece = self.take(min(left, _PIECE_BYTES))
+            found.update(piece)
+            left -= len(piece)
+        return value_digest.stand_in(size, found)

@@ -1,0 +1,168 @@
+"""The wire vocabulary: header names, topic names, transactional IDs.
+
+Other programs and the nightly reconciliation rely on these names; changing one is a change of the interface.
+"""
+
+from typing import Final
+
+HEADER_SOURCE: Final = "_RF_SOURCE"
+"""On every accepted record: ``<topic>/<partition>/<offset>`` of the input record it was made from."""
+
+HEADER_KEY: Final = "_RF_KEY"
+"""On an accepted record: the input record's key, where it differs from the group."""
+
+HEADER_ORIGINAL: Final = "_RF_ORIGINAL"
+"""On a diverted duplicate: ``<topic>/<partition>/<offset>`` of the original's input record."""
+
+HEADER_REASON: Final = "_RF_REASON"
+"""On a quarantined record: why it was refused for good."""
+
+HEADER_TIMESTAMP: Final = "_RF_TIMESTAMP"
+"""On a forwarded record: the input record's timestamp, in ms, eight bytes. Nowhere else."""
+
+HEADER_CONSUMER_GROUP: Final = "_RF_CONSUMER_GROUP"
+"""On a dead letter: the consumer group whose handler could not do it. :data:`HEADER_REASON` says why."""
+
+HEADER_ATTEMPTS: Final = "_RF_ATTEMPTS"
+"""On a dead letter: how often it was tried, as decimal digits."""
+
+HEADER_REDRIVEN: Final = "_RF_REDRIVEN"
+"""How often it was redriven, as decimal digits: on what a redrive from quarantine publishes, and on a dead letter of a message that was
+redriven before it failed again. Missing = never."""
+
+HEADER_TRANSACTION: Final = "_RF_TX"
+"""On an input record: it is an envelope, a transaction whose parts its value lists; the form of that."""
+
+TRANSACTION_FORM: Final = b"json/1"
+"""The form of envelopes that this version reads."""
+
+TRANSACTION_PARTS_MAX: Final = 10_000
+"""Of one envelope."""
+
+HEADER_PART: Final = "_RF_TX_PART"
+"""On an accepted record: it is a part of a transaction, ``i/N``: part i of N, counted from 1."""
+
+HEADER_HOP: Final = "_RF_BRIDGE_DUPL_ID"
+"""On a record that a bridge forwarded: which step this is, as :mod:`ringfence_kafka.protocol.hop` writes it."""
+
+HEADER_CONFIRMED: Final = "_RF_BRIDGE_CONFIRMED"
+"""Beside :data:`HEADER_HOP`: an offset of its source partition, as decimal digits. When this was sent, the target had acknowledged
+everything below it that was to be forwarded."""
+
+HEADER_USER_IDS: Final = "_RF_BRIDGE_IDS"
+"""Beside :data:`HEADER_HOP`: :data:`USER_IDS_IGNORED` = the message's own ID is not looked at; missing = it is checked."""
+
+USER_IDS_IGNORED: Final = b"ignore"
+
+HEADER_BRIDGE_APP: Final = "_RF_BRIDGE_APP"
+"""On what a bridge has quarantined: the ID of its application. Bridges of several sources may have one name, and then one quarantine topic."""
+
+HEADER_HOPS: Final = "_RF_HOPS"
+"""What a message has passed, in order, with commas between, as :mod:`ringfence_kafka.protocol.hop_trace` has it; stays on what is accepted."""
+
+DEAD_LETTER_TOPIC: Final = "__dlq.errors.topic"
+"""On a dead letter, as KIP-1191 names them: the accepted topic that its message stands in …"""
+DEAD_LETTER_PARTITION: Final = "__dlq.errors.partition"
+"""… the partition, as decimal digits …"""
+DEAD_LETTER_OFFSET: Final = "__dlq.errors.offset"
+"""… and the offset."""
+DEAD_LETTER_GROUP: Final = "__dlq.errors.group"
+"""The consumer group, as :data:`HEADER_CONSUMER_GROUP`."""
+DEAD_LETTER_DELIVERIES: Final = "__dlq.errors.delivery.count"
+"""How often it was tried, as :data:`HEADER_ATTEMPTS`."""
+DEAD_LETTER_MESSAGE: Final = "__dlq.errors.message"
+"""Why, as :data:`HEADER_REASON`."""
+
+NO_TIMESTAMP: Final = -1
+"""What Kafka says of a record that has none."""
+
+TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
+TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
+"""Settings of a topic: how far a record's timestamp may be from the broker's clock."""
+
+RESERVED_PREFIX: Final = "_RF_"
+"""Headers that begin so belong to Ringfence; producers must not set them."""
+
+
+def input_topic(address: str) -> str:
+    """Topic that producers publish to."""
+    return address
+
+
+def accepted_topic(address: str) -> str:
+    """Topic that carries what was accepted, keyed by group."""
+    return f"{address}.accepted"
+
+
+def duplicates_topic(address: str) -> str:
+    """Topic that duplicates are diverted to, where that is configured."""
+    return f"{address}.duplicates"
+
+
+def quarantine_topic(address: str) -> str:
+    """Topic for what was refused for good."""
+    return f"{address}.quarantine"
+
+
+def dead_letter_topic(address: str) -> str:
+    """Topic for accepted messages that a consumer group's handler rejected, or could not do in all its attempts."""
+    return f"{address}.dlq"
+
+
+def progress_topic(app_id: str) -> str:
+    """Compacted topic with how far each consumer group is in each partition of the accepted topics."""
+    return f"{app_id}-progress"
+
+
+def consumer_transactional_id(app_id: str, group: str, topic: str, partition: int) -> str:
+    """Transactional ID of who holds a partition for a consumer group."""
+    return f"{app_id}-consumer/{group}/{topic}/{partition}"
+
+
+def repair_group(app_id: str) -> str:
+    """Under this name the progress topic has which records of quarantine and dead-letter topics are settled."""
+    return f"{app_id}-repair"
+
+
+def journal_topic(app_id: str) -> str:
+    """What happened to rings that excuses an ID accepted twice: cleared, resized, forgotten at an opening."""
+    return f"{app_id}-journal"
+
+
+def forward_topic(app_id: str, address: str) -> str:
+    """Topic by which records that reached another lane than their home travel there; partition = home."""
+    return f"{app_id}-{address}-forward"
+
+
+def changelog_topic(app_id: str, address: str) -> str:
+    """Compacted topic with the rings of an address, partition p for lane p."""
+    return f"{app_id}-{address}-changelog"
+
+
+def transactional_id(app_id: str, address: str, partition: int) -> str:
+    """Transactional ID of a lane. It is the lane's fence: whoever initialises it last owns the lane."""
+    return f"{app_id}-{address}-{partition}"
+
+
+def lane_name(address: str, partition: int) -> str:
+    """How logs, health and folders name a lane."""
+    return f"{address}-{partition}"
+
+
+HOP_MEMORY: Final = "BRIDGE."
+"""What the name of an address's hop memory begins with, as HornetQ 37.3 names that cache; the address follows."""
+
+
+def bridge_group(app_id: str, bridge: str) -> str:
+    """Consumer group of a bridge, on its source."""
+    return f"{app_id}-bridge-{bridge}"
+
+
+def bridge_quarantine_topic(bridge: str) -> str:
+    """Topic at a bridge's target for what the target does not take."""
+    return f"{bridge}.quarantine"
+
+
+def source(topic: str, partition: int) -> bytes:
+    """What :data:`HEADER_SOURCE` begins with; the offset follows as decimal digits."""
+    return b"%b/%d/" % (topic.encode(), partition)

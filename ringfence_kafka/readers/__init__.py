@@ -1,0 +1,1 @@
+"""Readers of ranges of a log and of compacted topics."""

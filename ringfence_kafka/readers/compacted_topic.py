@@ -1,0 +1,305 @@
+"""The last committed value of each key in a compacted topic, for those who ask again and again.
+
+What was read of a partition is kept; the next question reads what came since. The log may have become another one
+meanwhile (the topic was recreated, its tail lost, its beginning deleted), and its end alone does not tell: each reading
+begins with the record that was read last, and where that is not there as it was, all is read anew. Whoever asks gets
+what is committed up to the high watermark of that moment, and nothing beyond it; transactions that are open below it are
+waited for.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError
+
+from ringfence_kafka import clock
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.auth.client_options import client_options
+from ringfence_kafka.concurrency.coalesce import StoppedError, Together
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.readers.log_reader import LogStalledError, require_moving
+
+BYTES_MAX: Final = 64 * 2**20
+"""That are kept, all partitions together. Beyond, those that were asked for longest ago are read anew next time."""
+ENTRY_BYTES: Final = 250
+"""That a key and its value cost beside their own length."""
+AGE_MAX_S: Final = 30.0
+"""Beyond, all is read anew: a tombstone that came and went meanwhile would not be noticed. The topic's
+``delete.retention.ms`` is at least twice that."""
+TRIES: Final = 5
+STOP_LIMIT_S: Final = 5.0
+_POLL_MS: Final = 50
+"""A fetch that waits for an open transaction of one partition holds up those of others for so long."""
+_RECORDS_MAX: Final = 20_000
+_FETCH_BYTES: Final = 4 * 2**20
+
+
+class Look(NamedTuple):
+    """An answer."""
+
+    value: bytes | None
+    asked_at: float
+    beside: Mapping[bytes, bytes]
+    """By key."""
+
+
+class LatestValues:
+    """Of one topic; one reader for all of its partitions, made when it is first needed."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        cluster: Cluster,
+        topic: str,
+        partitions: int,
+        bytes_max: int = BYTES_MAX,
+        beside: Callable[[bytes, bytes], Iterable[bytes]] = lambda *_: (),
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            kafka: Where, and how to get in.
+            cluster: Asked for the ends.
+            topic: The topic.
+            partitions: How many it has.
+            bytes_max: To be kept.
+            beside: Returns the keys whose values belong to a key and its value; :meth:`look_beside` answers with them.
+        """
+        self._kafka = kafka
+        self._cluster = cluster
+        self._topic = topic
+        self._partitions = partitions
+        self._bytes_max = bytes_max
+        self._beside = beside
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+        """By partition, what was asked for last at the end. Not there: read anew."""
+        self._asked: dict[int, Together[bytes, Look]] = {}
+        self._reader: _Reader | None = None
+        self._starting = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    async def look(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
+        """The last value of this key that was committed before the call, None = there is none; and until when it was the last.
+
+        That moment, by :func:`ringfence_kafka.clock.now` and after the call, is when the end up to which is read was asked for: what is
+        committed later was not written before it. The reading itself may take as long as somebody else's transaction stays open.
+
+        Raises:
+            LogStalledError: a transaction does not end.
+            KafkaError: the cluster does not answer.
+            StoppedError: :meth:`stop` was called.
+        """
+        found = await self.look_beside(partition, key)
+        return found.value, found.asked_at
+
+    async def look_beside(self, partition: int, key: bytes) -> "Look":
+        """As :meth:`look`, and with the values that belong to it, as they were at the same offset of the log.
+
+        That offset may lie within a transaction that was committed later: a value may be older than those beside it.
+        """
+        if self._stopped:
+            raise StoppedError
+        if partition not in self._asked:
+            self._asked[partition] = Together(partial(self._answer, partition))
+        return await self._asked[partition].ask(key)
+
+    def resize(self, partitions: int) -> None:
+        """The topic has so many partitions now."""
+        if partitions != self._partitions:
+            self._partitions = partitions
+            if (reader := self._reader) is not None:
+                reader.retired = True  # it is assigned those that there were
+                self._end_retired(reader)
+
+    async def stop(self) -> None:
+        """Answer nobody any more, and disconnect."""
+        self._stopped = True
+        await asyncio.gather(*(each.stop() for each in self._asked.values()))
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.stop()
+        await asyncio.gather(*self._ending)
+
+    async def _answer(self, partition: int, keys: Collection[bytes]) -> Mapping[bytes, "Look"]:
+        for _ in range(TRIES):
+            start, end = await asyncio.gather(
+                self._cluster.log_start(self._topic, partition),
+                self._cluster.high_watermark(self._topic, partition),
+            )
+            asked_at = clock.now()
+            # Taken out while it grows: what fails or is cancelled leaves nothing half-read behind.
+            known = self._known.pop(partition, None)
+            if (
+                known is None
+                or known.start != start
+                or end < known.next
+                or asked_at - known.read_at > AGE_MAX_S
+            ):
+                known = _Known(start)
+            if await self._read_on(partition, known, end):
+                known.read_at = asked_at
+                self._keep(partition, known)
+                return {key: self._look(known, key, asked_at) for key in keys}
+        raise LogStalledError(
+            f"{self._topic}/{partition} changed under its reader {TRIES} times: is it being recreated, or do its "
+            "brokers disagree?"
+        )
+
+    def _look(self, known: "_Known", key: bytes, asked_at: float) -> "Look":
+        value = known.values.get(key)
+        beside = () if value is None else self._beside(key, value)
+        return Look(value, asked_at, {each: known.values[each] for each in beside if each in known.values})
+
+    def _keep(self, partition: int, known: "_Known") -> None:
+        self._known[partition] = known
+        while sum(each.bytes for each in self._known.values()) > self._bytes_max:
+            self._known.popitem(last=False)
+
+    async def _read_on(self, partition: int, known: "_Known", end: int) -> bool:
+        """Up to ``end``, from the record that was read last; False: it is not there any more."""
+        witness = known.last
+        begin = known.start if witness is None else witness.offset
+        if begin >= end:
+            return True
+        reader, tp = await self._connected(), TopicPartition(self._topic, partition)
+        try:
+            reader.begin(tp, begin)
+            known.next = begin
+            moved_at = time.monotonic()
+            while known.next < end:
+                records, reached = await reader.fetch(tp)
+                if witness is not None and reached > begin:
+                    if not records or not _same(records[0], witness):
+                        return False
+                    witness = None
+                # What came after it was known up to where to read belongs to the next question: it is newer than the answer says.
+                known.take([each for each in records if each.offset < end])
+                if reached > known.next:
+                    moved_at, known.next = time.monotonic(), min(reached, end)
+                else:
+                    require_moving(tp, moved_at, reached, end)
+        except OffsetOutOfRangeError:
+            return False
+        except Exception:
+            reader.retired = True
+            raise
+        finally:
+            reader.release(tp)
+            self._end_retired(reader)
+        return True
+
+    async def _connected(self) -> "_Reader":
+        async with self._starting:
+            if self._reader is None or self._reader.retired:
+                self._reader = await _Reader.connect(self._kafka, self._topic, self._partitions)
+            self._reader.users += 1
+            return self._reader
+
+    def _end_retired(self, reader: "_Reader") -> None:
+        """The last user of one that failed ends it; the next question begins with another one."""
+        if reader.retired and not reader.users:
+            task = asyncio.create_task(reader.stop())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+
+class _Known:
+    """What was read of one partition."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        """Where the log began."""
+        self.next = start
+        """Up to where it was read."""
+        self.read_at = clock.now()
+        """When that was its end."""
+        self.last: Any = None
+        """The record that was read last; None = none yet."""
+        self.values: dict[bytes, bytes] = {}
+        self.bytes = 0
+
+    def take(self, records: list[Any]) -> None:
+        """These come next, or begin with the last one again."""
+        for each in records:
+            self._drop(each.key)
+            if each.value is not None:
+                self.values[each.key] = each.value
+                self.bytes += ENTRY_BYTES + len(each.key or b"") + len(each.value)
+        if records:
+            self.last = records[-1]
+
+    def _drop(self, key: bytes) -> None:
+        value = self.values.pop(key, None)
+        if value is not None:
+            self.bytes -= ENTRY_BYTES + len(key or b"") + len(value)
+
+
+class _Reader:
+    """A consumer that is assigned all partitions, and fetches of those that are read at the moment."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._consumer = consumer
+        self.users = 0
+        self.retired = False
+        """Something is wrong with it, or with the topic."""
+
+    @classmethod
+    async def connect(cls, kafka: KafkaSettings, topic: str, partitions: int) -> "_Reader":
+        consumer = AIOKafkaConsumer(
+            **client_options(kafka),
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            fetch_max_wait_ms=_POLL_MS,
+        )
+        internals.never_create(consumer)
+        try:
+            await consumer.start()
+        except BaseException:
+            await internals.end(consumer, STOP_LIMIT_S)
+            raise
+        tps = [TopicPartition(topic, each) for each in range(partitions)]
+        consumer.assign(tps)
+        consumer.pause(*tps)
+        for tp in tps:
+            consumer.seek(tp, 0)  # else aiokafka looks for a position itself
+        return cls(consumer)
+
+    def begin(self, tp: TopicPartition, offset: int) -> None:
+        """Fetch of this partition from here on."""
+        self._consumer.seek(tp, offset)
+        self._consumer.resume(tp)
+
+    async def fetch(self, tp: TopicPartition) -> tuple[list[Any], int]:
+        """What has come, perhaps nothing, and up to where that is, markers included."""
+        internals.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+        fetched = await self._consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
+        return fetched.get(tp, []), await self._consumer.position(tp)
+
+    def release(self, tp: TopicPartition) -> None:
+        """A user is done with it. What was fetched ahead is dropped: it would be old when it is asked for."""
+        self.users -= 1
+        with contextlib.suppress(Exception):  # it may be stopped
+            internals.drop_fetched(self._consumer, [tp])  # else it stays until Python looks for cycles
+            self._consumer.pause(tp)
+            self._consumer.seek(tp, 0)
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await internals.end(self._consumer, STOP_LIMIT_S)
+
+
+def _same(record: Any, witness: Any) -> bool:
+    return bool(
+        (record.offset, record.timestamp, record.key, record.value)
+        == (witness.offset, witness.timestamp, witness.key, witness.value)
+    )
