@@ -13,7 +13,7 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from agents.home import Home
+from agents.decision.partitioner import Home
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from bench import measure, topics

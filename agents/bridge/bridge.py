@@ -10,16 +10,16 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.bridge.committing import Committer
 from agents.bridge.flow import Flow
-from agents.bridge.joining import Permit
-from agents.bridge.life import LifeEndedError
-from agents.bridge.lives import Lives, OutdatedError
+from agents.bridge.member_admission import Permit
+from agents.bridge.offset_commits import Committer
 from agents.bridge.partitions import Partitions
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
+from agents.bridge.producer_session import LifeEndedError
+from agents.bridge.producer_sessions import Lives, OutdatedError
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import SOURCE, BridgeState
-from agents.bridge.stopping import StoppingError, unless
+from agents.bridge.stop_signal import StoppingError, unless
 from agents.bridge.upkeep import keep, measure
 from ringfence_client import terms
 from ringfence_client.assignor import is_ours

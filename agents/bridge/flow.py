@@ -6,10 +6,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from agents.bridge.life import Life, LifeEndedError
-from agents.bridge.load import Load, Loader, Target
+from agents.bridge.batch_builder import Load, Loader, Target
 from agents.bridge.plan import Plan
-from agents.bridge.refused import Refused, RefusedError
+from agents.bridge.producer_session import Life, LifeEndedError
+from agents.bridge.refused_records import Refused, RefusedError
 from agents.bridge.source import DRAIN_LIMIT_S, RESPONSE_BYTES_MAX, Read
 from agents.bridge.state import REFUSED, BridgeState
 from agents.bridge.window import CYCLE_RECORDS_MAX, CYCLES_MAX, Cycle, Place, Window

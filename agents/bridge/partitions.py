@@ -9,11 +9,11 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.bridge.begin import Beginning, Missing, SourceLog, begin, lost_end, unknown_place
-from agents.bridge.committing import Committer
-from agents.bridge.note import Map, Note, decode
+from agents.bridge.offset_commits import Committer
+from agents.bridge.offset_metadata import Map, Note, decode
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
 from agents.bridge.source import SourceConsumer
+from agents.bridge.start_offsets import Beginning, Missing, SourceLog, begin, lost_end, unknown_place
 from agents.bridge.state import LOST, REFUSED, UNREADABLE, BridgeState, PartitionState
 from agents.bridge.window import Window
 from ringfence_kafka.admin.cluster import Cluster

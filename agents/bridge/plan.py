@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from agents.bridge.translation import Translator
-from agents.lane_rules import rules_of
+from agents.rules.lane_rules import rules_of
 from ringfence_kafka.config.bridges import WINDOW, BridgeSettings, ConnectionSettings, window_of
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError

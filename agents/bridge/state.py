@@ -8,7 +8,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.bridge.note import Note
+from agents.bridge.offset_metadata import Note
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.errors import RingfenceError, said, unforeseen
 

@@ -7,8 +7,8 @@ members and topics that a message has passed, as long as a bridge or a lane wrot
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from agents.batch import Record
-from agents.bridge.returning import Passing
+from agents.batch.batch import Record
+from agents.bridge.loop_filter import Passing
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.hop_trace import entries, reached
 from ringfence_kafka.protocol.hop_trace import members as members_of

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from agents.bridge.joining import Permit
+from agents.bridge.member_admission import Permit
 from agents.bridge.plan import Plan, with_members
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agents.bridge.bridge import Bridge
-from agents.bridge.inspection import faults
 from agents.bridge.plan import Plan, plans
-from agents.bridge.stopping import StoppingError, unless
+from agents.bridge.preflight import faults
+from agents.bridge.stop_signal import StoppingError, unless
 from app.bridge import drains, web
 from app.bridge.connections import permitted
 from ringfence_client.web import advertised, listen

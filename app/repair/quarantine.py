@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from agents import crossing
 from agents.bridge.plan import Plan, plans
-from agents.home import Home
-from agents.refusing import RESENT
-from agents.verdict import Reader
+from agents.decision import bridge_headers
+from agents.decision.ids_and_groups import Reader
+from agents.decision.partitioner import Home
+from agents.decision.quarantine import RESENT
 from app.repair import showing
 from app.repair.pace import Pace
 from app.repair.published import Batches, Published, alone, as_read
@@ -244,7 +244,7 @@ class Redrive:
             self._hops.add(hop)
 
     def _hop(self, refused: Refused) -> bytes | None:
-        if not self._quarantine.bridged and not crossing.readable(as_read(refused)):
+        if not self._quarantine.bridged and not bridge_headers.readable(as_read(refused)):
             return None  # of two that no bridge has written nothing says that they are the same
         return dict(refused.headers).get(wire_names.HEADER_HOP)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from agents.verdict import Reader
+from agents.decision.ids_and_groups import Reader
 from app.repair import showing, verbs
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find

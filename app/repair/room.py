@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from agents.emitter import Emitter, Outputs, TooLargeError
-from agents.envelope import MalformedEnvelopeError
-from agents.home import Home
-from agents.path import Outcome
-from agents.unit import Unit, Units
-from agents.verdict import Reader, is_envelope
+from agents.decision.decide import Outcome
+from agents.decision.envelope import MalformedEnvelopeError
+from agents.decision.envelope_parts import Unit, Units
+from agents.decision.ids_and_groups import Reader, is_envelope
+from agents.decision.partitioner import Home
+from agents.output.build import Emitter, Outputs, TooLargeError
 from app.repair.published import Published, as_read_again
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings

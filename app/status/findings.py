@@ -7,7 +7,7 @@ messages have waited for longer than it may take.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from agents.lane_rules import OWN_FILE
+from agents.rules.lane_rules import OWN_FILE
 from app.status import consumer_findings, model
 from app.status.causes import PASSES_S, Problem, merged, named, quota
 from app.status.model import Address, Bridge, Finding, Lane, Status, Worker

@@ -11,7 +11,7 @@ from typing import Any, Final
 import aiohttp
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from agents.statements import is_worker
+from agents.rules.member_statements import is_worker
 from app.status import model
 from app.status.model import Address, Lane, Worker
 from ringfence_kafka.admin.cluster import Cluster

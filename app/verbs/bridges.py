@@ -14,9 +14,9 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.console import Console
 from rich.table import Table
 
-from agents.bridge.begin import lost_end
-from agents.bridge.note import Note, decode
+from agents.bridge.offset_metadata import Note, decode
 from agents.bridge.plan import Plan, plans
+from agents.bridge.start_offsets import lost_end
 from app.verbs import left_bridges
 from ringfence_client.assignor import is_ours
 from ringfence_kafka.admin.cluster import Cluster

@@ -18,8 +18,8 @@ from typing import Final
 import click
 from aiokafka.errors import KafkaError
 
-from agents.journal import RingEvent
-from agents.state_faults import newest_meta
+from agents.lane.journal import RingEvent
+from agents.topic_checks.changelog import newest_meta
 from app.asking import confirmed
 from app.verbs.growth import Growth, GrowthError, Work, document, foretell, named_heirs, plan
 from app.verbs.owned_lane import OwnedLane, require_journal

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agents.home import Home
-from agents.unit import Units
-from agents.verdict import Reader
+from agents.decision.envelope_parts import Units
+from agents.decision.ids_and_groups import Reader
+from agents.decision.partitioner import Home
 from app.verbs.lines import Line, PartLine, TransactionLine, check_id
 from ringfence_client.transaction import Part, envelope
 from ringfence_kafka.config.settings import AddressSettings

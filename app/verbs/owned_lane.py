@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final, Self
 
-from agents import journal
-from agents.changelog import batches_of
-from agents.topic_faults import missing_journal
+from agents.lane import journal
+from agents.output.changelog import batches_of
+from agents.topic_checks.topics import missing_journal
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
@@ -61,7 +61,7 @@ class OwnedLane:
         capacities: tuple[int, int],
         meta: Meta,
     ) -> Outgoing:
-        """What the journal is to say of it, by a name that it knows, from where ``meta`` says on. See :func:`agents.journal.outgoing`."""
+        """What the journal is to say of it, by a name that it knows, from where ``meta`` says on. See :func:`agents.lane.journal.outgoing`."""
         builder, following, topic_ids = self._producer.builder(), meta.next_offsets, meta.topic_ids
         return journal.outgoing(
             builder, self._app_id, event, name, self._number, capacities, following, topic_ids

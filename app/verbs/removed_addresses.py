@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from confluent_kafka.admin import AdminClient
 
-from agents.state_faults import newest_meta
+from agents.topic_checks.changelog import newest_meta
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import Settings

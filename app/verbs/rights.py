@@ -11,7 +11,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from agents.topic_faults import of_target, rights_on
+from agents.topic_checks.topics import of_target, rights_on
 from app.verbs.topic_rules import Findings
 from ringfence_kafka.admin.topics import lacking
 from ringfence_kafka.auth.tls import confluent_options

@@ -11,8 +11,8 @@ from typing import Any, Final
 import click
 from aiokafka.errors import KafkaError
 
-from agents.journal import RingEvent
-from agents.lane_rules import as_written, differences, key_of, rules_of
+from agents.lane.journal import RingEvent
+from agents.rules.lane_rules import as_written, differences, key_of, rules_of
 from app.asking import confirmed
 from app.verbs import rings
 from app.verbs.owned_lane import OwnedLane, require_journal

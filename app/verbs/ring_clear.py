@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import click
 from aiokafka.errors import KafkaError
 
-from agents.journal import RingEvent
+from agents.lane.journal import RingEvent
 from app.asking import confirmed
 from app.verbs import hop_memory, rings
 from app.verbs.owned_lane import OwnedLane, require_journal

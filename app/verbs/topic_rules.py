@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from agents import topic_faults
+from agents.topic_checks import topics as topic_faults
 from ringfence_client import progress
 from ringfence_client import topic_faults as consumer_faults
 from ringfence_kafka.admin.topics import (

@@ -23,7 +23,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from agents.state_faults import newest_meta, state_faults
+from agents.topic_checks.changelog import newest_meta, state_faults
 from app.verbs import rights
 from app.verbs.removed_addresses import removed_addresses
 from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, replica_faults, required

@@ -1,7 +1,7 @@
 """Faust's assignor of partitions, which shares out lanes; see :mod:`app.worker.sharing`.
 
 What members say when they join, and are told, is as Faust has it: workers of other versions may be in the group. Beside that each states
-its rules (:mod:`agents.statements`), which Faust ignores.
+its rules (:mod:`agents.rules.member_statements`), which Faust ignores.
 """
 
 import json
@@ -12,7 +12,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 from faust.assignor.partition_assignor import PartitionAssignor
 
-from agents.statements import KEY, decode
+from agents.rules.member_statements import KEY, decode
 from app.worker.sharing import Shared, share, units_of
 from ringfence_kafka.groups.static_members import Member
 

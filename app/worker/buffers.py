@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-from agents import raw
-from agents.batch import BATCH_RECORDS_MAX, Record
-from agents.batch import Held as AnyHeld
+from agents.batch import native_records
+from agents.batch.batch import BATCH_RECORDS_MAX, Record
+from agents.batch.batch import Held as AnyHeld
 from app.worker import raw_fetch
 from app.worker.raw_fetch import Limits
 from ringfence_client.memory import FETCHING_PART, Memory
@@ -221,7 +221,7 @@ class Buffers:
             taken = raw_fetch.take(fetcher, tp, limits, hold)
             if taken is None:
                 break
-            records = taken.records if records is None else raw.joined(records, taken.records)
+            records = taken.records if records is None else native_records.joined(records, taken.records)
             count += len(taken.records)
             content += taken.content
             headers += taken.headers

@@ -7,14 +7,14 @@ from typing import cast
 import faust
 from aiokafka import TopicPartition
 
-from agents.opening import QUESTION_LIMIT_S
+from agents.lane.open import QUESTION_LIMIT_S
 from app.worker.transport import BatchConsumer, BatchConsumerThread
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.concurrency.coalesce import Together
 
 
 class GroupOwnership:
-    """A lane's view of the consumer group, for one assignment (see :class:`agents.opening.Ownership`)."""
+    """A lane's view of the consumer group, for one assignment (see :class:`agents.lane.open.Ownership`)."""
 
     def __init__(self, app: faust.App) -> None:
         self._app = app

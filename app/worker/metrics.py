@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, ge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from agents.lane import LaneState
-from agents.lanes import Lanes
+from agents.lane.lane import LaneState
+from agents.worker.lanes import Lanes
 from app.worker.buffers import Buffers
 from app.worker.spacing import Spacing
 from ringfence_client.foreign_members import foreign_metric

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from agents.lane import LaneState
-from agents.lanes import Lanes
+from agents.lane.lane import LaneState
+from agents.worker.lanes import Lanes
 
 EVERY_S: Final = 60.0
 

@@ -11,9 +11,9 @@ from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
 import native
-from agents import raw
-from agents.batch import Held
-from agents.raw import Part
+from agents.batch import native_records
+from agents.batch.batch import Held
+from agents.batch.native_records import Part
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import fetch_buffer
 from ringfence_kafka.aiokafka_patches.fetch_buffer import LargeBatch
@@ -99,7 +99,7 @@ def _next(parsed: TolerantRecords, unread: _Unread, limits: Limits) -> Part | No
     if unread.large is not None:
         part = _of_large(unread, start, limits.records_max, bytes_max)
     else:
-        part = raw.parse(
+        part = native_records.parse(
             parsed.data,
             unread.begin,
             unread.aborted,

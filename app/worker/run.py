@@ -18,11 +18,11 @@ import faust
 from yarl import URL
 
 import native
-from agents import address as address_agent
-from agents.address_faults import AddressFaults, Faults, say_fault
-from agents.agreement import Agreement
-from agents.lanes import Lanes
-from agents.statements import UNUSABLE, encode, is_worker, own_statement
+from agents.rules.agreement import Agreement
+from agents.rules.member_statements import UNUSABLE, encode, is_worker, own_statement
+from agents.topic_checks.addresses import AddressFaults, Faults, say_fault
+from agents.worker import faust_agent as address_agent
+from agents.worker.lanes import Lanes
 from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
 from app.worker import membership, warming, web
@@ -78,7 +78,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     unassigned: Unassigned
     group_watch: GroupWatch
     statement: Mapping[str, Any] = MappingProxyType({})
-    """The rules that this worker states when it joins: see :mod:`agents.statements`."""
+    """The rules that this worker states when it joins: see :mod:`agents.rules.member_statements`."""
     topics_together: Sequence[Collection[str]] = ()
     """Those of each address: see :class:`app.worker.assignor.LaneAssignor`."""
     fault: str = ""

@@ -3,7 +3,7 @@
 What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/aiokafka_patches/internals.py, producer.py, clients.py and cluster.py.
 
 1. A fetch is one message: Faust moves an event at a time and pays some 23 callbacks for each; here the records of
-   one fetch of one partition travel as one :class:`agents.batch.FetchedBatch`.
+   one fetch of one partition travel as one :class:`agents.batch.batch.FetchedBatch`.
 2. Each batch says where its fetch began, so that a lane can see that something was stepped over.
 3. Only committed data is read, whatever guarantee Faust is set to.
 4. Faust's own idea of what was read and of what is slow is off: lanes know better.
@@ -42,7 +42,7 @@ from aiokafka.errors import (
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
-from agents.batch import FetchedBatch, Held, Parcel, Record
+from agents.batch.batch import FetchedBatch, Held, Parcel, Record
 from app.worker.buffers import BoundedFetches, Buffers
 from app.worker.connecting import connected
 from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, Pace

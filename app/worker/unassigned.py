@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from aiokafka.errors import KafkaError
 
-from agents.opening import QUESTION_LIMIT_S
+from agents.lane.open import QUESTION_LIMIT_S
 from ringfence_kafka import clock
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.groups.static_members import Member

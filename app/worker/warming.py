@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.lanes import Lanes
+from agents.worker.lanes import Lanes
 from app.worker.assignor import LaneAssignor
 from ringfence_kafka.admin.cluster import Cluster
 

@@ -7,7 +7,7 @@ from faust.web import Request, Response, View
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from agents.lanes import Lanes
+from agents.worker.lanes import Lanes
 from app.status.page import HEADERS
 from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics

@@ -1,4 +1,4 @@
-/* What becomes of records, and the record batches of it: agents/path.py, agents/emitter.py and tables/ring.py in one, for what is plain.
+/* What becomes of records, and the record batches of it: agents/decision/decide.py, agents/output/build.py and tables/ring.py in one, for what is plain.
  *
  * Those are the reference. Whatever is not plain - an envelope, a hop, a record that is at home elsewhere or too large - is theirs:
  * then nothing is said here, and nothing is changed in any case. */

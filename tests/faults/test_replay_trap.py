@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agents import transactions
-from agents.lane import Lane
+from agents.lane import transactions
+from agents.lane.lane import Lane
 from app.embedded.link import TcpProxy
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer import transactional

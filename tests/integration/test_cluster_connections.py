@@ -14,10 +14,10 @@ import pytest
 from aiokafka.partitioner import murmur2
 
 from agents.bridge.bridge import Bridge
-from agents.bridge.joining import Permit
-from agents.bridge.note import Map
+from agents.bridge.member_admission import Permit
+from agents.bridge.member_hash import owner
+from agents.bridge.offset_metadata import Map
 from agents.bridge.plan import plans
-from agents.bridge.sharing import owner
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import wire_names

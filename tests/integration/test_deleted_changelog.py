@@ -7,8 +7,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agents import changelog, changelog_recovery
-from agents.lane import Lane, LaneState
+from agents.lane import changelog_recovery
+from agents.lane.lane import Lane, LaneState
+from agents.output import changelog
 from ringfence_kafka.producer.transactional import Outgoing
 from tests.support import kafka
 from tests.support.lanes import LIMIT_S, Bench, Group, bench, ids, until

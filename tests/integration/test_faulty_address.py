@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.address_faults import EVERY, AddressFaults
-from agents.batch import FetchedBatch
-from agents.lanes import Lanes
+from agents.batch.batch import FetchedBatch
+from agents.topic_checks.addresses import EVERY, AddressFaults
+from agents.worker.lanes import Lanes
 from app.verbs import topics
 from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
@@ -96,7 +96,7 @@ class Scene:
 @pytest.fixture
 async def scene(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     """Topics as ``topics create`` makes them; refused lanes ask again at once."""
-    monkeypatch.setattr("agents.lane.REFUSED_AGAIN_S", 0.1)
+    monkeypatch.setattr("agents.lane.lane.REFUSED_AGAIN_S", 0.1)
     name = kafka.unique("scene")
     settings = validate(
         {

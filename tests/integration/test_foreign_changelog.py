@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.lane import Lane, LaneState
-from agents.opening import Opening
+from agents.lane.lane import Lane, LaneState
+from agents.lane.open import Opening
 from app.verbs import ring_clear, ring_find, rings, topics
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
@@ -58,7 +58,7 @@ async def _refused(settings: Settings, *, doubtful: bool) -> AsyncIterator[str]:
 
 async def test_names_that_meet(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second is refused, whatever is asked of it. Who knows beforehand fences nobody, who does not does so once."""
-    monkeypatch.setattr("agents.lane.REFUSED_AGAIN_S", 0.05)
+    monkeypatch.setattr("agents.lane.lane.REFUSED_AGAIN_S", 0.05)
     async with bench(bootstrap, tmp_path) as lanes:
         other = _other(lanes, tmp_path)
         await topics.ensure(other)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from agents.home import Home
+from agents.decision.partitioner import Home
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
 from tests.support.kafka import Sent

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from agents.lane import Lane, LaneState
+from agents.lane.lane import Lane, LaneState
 from tests.support.lanes import Gate, Group, bench, ids, until
 
 

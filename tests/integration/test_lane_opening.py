@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from agents.lane import LaneState
-from agents.lanes import Lanes
+from agents.lane.lane import LaneState
+from agents.worker.lanes import Lanes
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.kafka import Sent
@@ -54,7 +54,7 @@ async def test_waiting_for_the_group_is_said_once(
 
         assert said() == ["INFO", "INFO"]
         await lane.close()
-        monkeypatch.setattr("agents.failures.WAIT_UNUSUAL_S", 0.5)
+        monkeypatch.setattr("agents.lane.failure_log.WAIT_UNUSUAL_S", 0.5)
         lane.start(group)
         await until(lambda: "WARNING" in said(), lambda: f"asked {group.asked} times: {said()}")
 
@@ -365,7 +365,7 @@ async def test_fence_that_does_not_come(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transactional ID whose last transaction hangs: the lane says which, and what to look at."""
-    monkeypatch.setattr("agents.opening.FENCE_LIMIT_S", 0.0)
+    monkeypatch.setattr("agents.lane.open.FENCE_LIMIT_S", 0.0)
     async with bench(bootstrap, tmp_path) as lanes:
         lane = lanes.lane()
         lane.start(Group())

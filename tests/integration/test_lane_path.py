@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import native
-from agents.lane import LaneState
+from agents.lane.lane import LaneState
 from ringfence_kafka.process import failpoints
 from tables.store import Store
 from tests.support import kafka
@@ -58,7 +58,7 @@ async def test_a_span_a_batch(bootstrap: str, tmp_path: Path, monkeypatch: pytes
         yield
         spans.append((lane, topic, partition, [each.offset for each in records], "done"))
 
-    monkeypatch.setattr("agents.transactions.batch_span", noted)
+    monkeypatch.setattr("agents.lane.transactions.batch_span", noted)
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 3))
         await lanes.feed(await lanes.opened(), 0, 3)

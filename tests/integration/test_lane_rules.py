@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from agents.agreement import SETTLE_S, Agreement
-from agents.lane import LaneState
-from agents.statements import KEY, Statement, encode, own_statement
+from agents.lane.lane import LaneState
+from agents.rules.agreement import SETTLE_S, Agreement
+from agents.rules.member_statements import KEY, Statement, encode, own_statement
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.groups.static_members import Member
 from tables.codec import Meta, decode_meta

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.batch import FetchedBatch
-from agents.lane import Lane, LaneState
-from agents.lanes import Lanes
-from agents.opening import Opened
-from agents.ownership import Ownership
+from agents.batch.batch import FetchedBatch
+from agents.lane.assignment import Ownership
+from agents.lane.lane import Lane, LaneState
+from agents.lane.open import Opened
+from agents.worker.lanes import Lanes
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
@@ -154,7 +154,7 @@ async def test_transaction_that_does_not_end(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is left to the fence of whoever comes next, and is not waited for longer than the group waits for us."""
-    monkeypatch.setattr("agents.lane.DRAIN_LIMIT_S", 0.3)
+    monkeypatch.setattr("agents.lane.lane.DRAIN_LIMIT_S", 0.3)
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         lane = await lanes.opened()

@@ -16,7 +16,7 @@ ENVELOPES, PARTS = 10, 5
 
 @pytest.fixture(autouse=True)
 def _few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.path.PARTS_MAX", PARTS_MAX)
+    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", PARTS_MAX)
 
 
 def _send(lanes: Bench) -> list[bytes]:

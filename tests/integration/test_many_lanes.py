@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from aiokafka.errors import KafkaError
 
-import agents.lanes
-from agents.lane import Lane, LaneState
-from agents.lanes import Lanes
-from agents.places import Places
+import agents.worker.lanes
+from agents.lane.lane import Lane, LaneState
+from agents.lane.opening_limiter import Places
+from agents.worker.lanes import Lanes
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from ringfence_kafka.protocol import wire_names
@@ -28,7 +28,7 @@ ROUND = 5
 async def _worker(
     bootstrap: str, folder: Path, monkeypatch: pytest.MonkeyPatch, held_max_s: float = 60.0
 ) -> AsyncIterator[tuple[Bench, Lanes]]:
-    monkeypatch.setattr(agents.lanes, "CLIENTS_MAX", CLIENTS)
+    monkeypatch.setattr(agents.worker.lanes, "CLIENTS_MAX", CLIENTS)
     async with bench(bootstrap, folder, partitions=LANES) as lanes:
         worker = Lanes(lanes.settings, lanes.cluster)
         worker._places = Places(4, 4, held_max_s)

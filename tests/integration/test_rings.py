@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.lanes import Lanes
+from agents.worker.lanes import Lanes
 from app.verbs import ring_clear
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load

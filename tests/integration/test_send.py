@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import murmur2
 
-from agents import envelope
+from agents.decision import envelope
 from app.embedded.broker import EmbeddedBroker
 from app.verbs import send, sender
 from app.verbs.lines import InputError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.lane import Lane, LaneState
+from agents.lane.lane import Lane, LaneState
 from tables import codec
 from tables.table import LaneTable
 from tests.support import kafka

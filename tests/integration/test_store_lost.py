@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from agents.lane import LaneState
+from agents.lane.lane import LaneState
 from tests.support.kafka import Sent
 from tests.support.lanes import Group, bench, until
 

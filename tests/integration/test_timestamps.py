@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.lane import LaneState
+from agents.lane.lane import LaneState
 from app.verbs import topics
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
@@ -34,7 +34,7 @@ async def test_lane_says_the_way_out(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record that the input took and the output does not: the lane names topic and setting, and goes on when it is set."""
-    monkeypatch.setattr("agents.lane.REFUSED_AGAIN_S", 0.1)
+    monkeypatch.setattr("agents.lane.lane.REFUSED_AGAIN_S", 0.1)
     async with bench(bootstrap, tmp_path) as lanes:
         lane = await lanes.opened()
         kafka.alter_topic(bootstrap, lanes.accepted, AFTER, "3600000")  # the default since Kafka 4.0

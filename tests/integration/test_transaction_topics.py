@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.address_faults import AddressFaults
-from agents.batch import FetchedBatch
-from agents.lanes import Lanes
+from agents.batch.batch import FetchedBatch
+from agents.topic_checks.addresses import AddressFaults
+from agents.worker.lanes import Lanes
 from app.verbs import topics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
@@ -59,7 +59,7 @@ class Scene:
 @pytest.fixture
 async def scene(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     """Topics as ``topics create`` makes them; refused lanes ask again at once."""
-    monkeypatch.setattr("agents.lane.REFUSED_AGAIN_S", 0.1)
+    monkeypatch.setattr("agents.lane.lane.REFUSED_AGAIN_S", 0.1)
     name = kafka.unique("targets")
     transfers, payments, alone = (f"{name}-{each}" for each in ("transfers", "payments", "alone"))
     settings = validate(

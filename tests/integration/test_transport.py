@@ -18,7 +18,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 import native
-from agents.batch import FetchedBatch
+from agents.batch.batch import FetchedBatch
 from app.verbs import topics
 from app.worker import buffers, run, transport
 from app.worker.buffers import Buffers

@@ -4,7 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_JUDGING: Final = "agents/judging.py"
+_JUDGING: Final = "agents/decision/verdicts.py"
 _HOPS: Final = "tables/hops.py"
 _HOPS_MODEL_TESTS: Final = "tests/property/test_hops_model.py"
 _HOPS_TESTS: Final = "tests/unit/test_hops.py"
@@ -37,7 +37,7 @@ MUTANTS: Final = (
         "A record whose ID was known passes when it is sent again after that ID was forgotten.",
         (
             Patch(
-                "agents/path.py",
+                "agents/decision/decide.py",
                 "        return Outcome(\n            checked=checked,\n",
                 "        if Verdict.DUPLICATE in checked.verdicts:\n"
                 "            judged = judged._replace(changed={})\n"
@@ -68,7 +68,7 @@ MUTANTS: Final = (
         "What a lane refused is refused again when its bridge sends it again, or accepted beside its open quarantine, and redriven besides.",
         (
             Patch(
-                "agents/refusing.py",
+                "agents/decision/quarantine.py",
                 "offset: reason for offset, reason in refused.items() if offset not in noted",
                 "**refused",
             ),
@@ -79,7 +79,11 @@ MUTANTS: Final = (
     Mutant(
         "malformed-confirmation-believed",
         "Who claims that everything is confirmed has everything of that bridge dropped.",
-        (Patch("agents/crossing.py", "    if confirmed > offset:\n", "    if confirmed < 0:\n"),),
+        (
+            Patch(
+                "agents/decision/bridge_headers.py", "    if confirmed > offset:\n", "    if confirmed < 0:\n"
+            ),
+        ),
         f"{_PATH_HOPS_TESTS}::test_malformed",
     ),
     Mutant(
@@ -87,7 +91,7 @@ MUTANTS: Final = (
         "The next bridge finds another one's hop on what it forwards, and consumers see headers that mean nothing to them.",
         (
             Patch(
-                "agents/emitter.py",
+                "agents/output/build.py",
                 "wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_HOPS,",
                 "wire.HEADER_HOPS,",
             ),

@@ -4,7 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_LOAD: Final = "agents/bridge/load.py"
+_LOAD: Final = "agents/bridge/batch_builder.py"
 _PARTITIONS: Final = "agents/bridge/partitions.py"
 _TRANSLATION: Final = "agents/bridge/translation.py"
 _BRIDGE_MODEL_TESTS: Final = "tests/property/test_bridge_model.py"
@@ -58,7 +58,7 @@ MUTANTS: Final = (
         "A batch is lost, the next one arrives: groups lose their order.",
         (
             Patch(
-                "agents/bridge/life.py",
+                "agents/bridge/producer_session.py",
                 "            place = (each.topic, each.partition)\n",
                 "            place = (each.topic, each.partition, id(each))\n",
             ),
@@ -111,7 +111,7 @@ MUTANTS: Final = (
         "What comes back goes on for ever where IDs do not count.",
         (
             Patch(
-                "agents/bridge/returning.py",
+                "agents/bridge/loop_filter.py",
                 "if not self._forwards or turns >= TURNS_MAX:",
                 "if not self._forwards:",
             ),
@@ -135,7 +135,7 @@ MUTANTS: Final = (
         "Messages between where two members' bridges stand go to nobody or to two.",
         (
             Patch(
-                "agents/bridge/maps.py",
+                "agents/bridge/member_maps.py",
                 "if others or first is None or not all(",
                 "if first is None or not all(",
             ),
@@ -146,7 +146,7 @@ MUTANTS: Final = (
     Mutant(
         "bridge-forgets-a-lost-end",
         "A source that lost its end and has grown is forwarded, with offsets that the target knows: it drops what is new.",
-        (Patch("agents/bridge/begin.py", "if note.lost_end or reached", "if reached"),),
+        (Patch("agents/bridge/start_offsets.py", "if note.lost_end or reached", "if reached"),),
         "tests/unit/test_bridge_begin.py::test_stands_until_somebody_acts",
     ),
     Mutant(

@@ -4,9 +4,9 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_EMITTER: Final = "agents/emitter.py"
-_PATH: Final = "agents/path.py"
-_VERDICT: Final = "agents/verdict.py"
+_EMITTER: Final = "agents/output/build.py"
+_PATH: Final = "agents/decision/decide.py"
+_VERDICT: Final = "agents/decision/ids_and_groups.py"
 _EMITTER_TESTS: Final = "tests/unit/test_emitter.py"
 _PATH_TESTS: Final = "tests/unit/test_path.py"
 _VERDICT_TESTS: Final = "tests/unit/test_verdict.py"
@@ -27,7 +27,7 @@ MUTANTS: Final = (
     Mutant(
         "home-keeps-the-sign",
         "Half of the keys have another home than the Java client gives them, and all their traffic is forwarded.",
-        (Patch("agents/home.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)"),),
+        (Patch("agents/decision/partitioner.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)"),),
         "tests/unit/test_home.py::test_sign_of_the_hash",
     ),
     Mutant(
@@ -48,7 +48,9 @@ MUTANTS: Final = (
         "What somebody else wrote into the forward topic is accepted under a source that does not exist.",
         (
             Patch(
-                "agents/detour.py", "re.compile(re.escape(input_topic.encode()) +", 're.compile(rb"[^/]+" +'
+                "agents/decision/forwarding.py",
+                "re.compile(re.escape(input_topic.encode()) +",
+                're.compile(rb"[^/]+" +',
             ),
         ),
         f"{_PATH_TESTS}::test_malformed_source",
@@ -124,7 +126,7 @@ MUTANTS: Final = (
         "A batch of duplicates leaves no trace in the changelog: neither its offset nor its floor.",
         (
             Patch(
-                "agents/changelog.py",
+                "agents/output/changelog.py",
                 "change), (META_KEY, encode_meta(change.meta))]",
                 "change), *([(META_KEY, encode_meta(change.meta))] if change.slots else [])]",
             ),

@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_EMITTER: Final = "agents/emitter.py"
-_PATH: Final = "agents/path.py"
+_EMITTER: Final = "agents/output/build.py"
+_PATH: Final = "agents/decision/decide.py"
 _RING: Final = "tables/ring.py"
 _PATH_ENVELOPES_TESTS: Final = "tests/unit/test_path_envelopes.py"
 _RING_UNITS_TESTS: Final = "tests/unit/test_ring_units.py"
@@ -38,7 +38,7 @@ MUTANTS: Final = (
     Mutant(
         "foreign-id-not-apart",
         "ID 7 of payments makes ID 7 of transfers a duplicate: a silent loss.",
-        (Patch("agents/unit.py", "else foreign_id(address, each)", "else each"),),
+        (Patch("agents/decision/envelope_parts.py", "else foreign_id(address, each)", "else each"),),
         f"{_PATH_ENVELOPES_TESTS}::test_ids_of_other_addresses_are_apart",
     ),
     Mutant(

@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_LANES: Final = "agents/lanes.py"
-_OPENING: Final = "agents/opening.py"
+_LANES: Final = "agents/worker/lanes.py"
+_OPENING: Final = "agents/lane/open.py"
 _TABLE: Final = "tables/table.py"
 _FOREIGN_CHANGELOG_TESTS: Final = "tests/integration/test_foreign_changelog.py"
 _LANE_OPENING_TESTS: Final = "tests/integration/test_lane_opening.py"
@@ -151,7 +151,7 @@ MUTANTS: Final = (
         "After a change of the partition count groups and IDs go on in other lanes, which know nothing of them.",
         (
             Patch(
-                "agents/topic_faults.py",
+                "agents/topic_checks/topics.py",
                 "counts.get(topic, before) != before",
                 "counts.get(topic, before) < before",
             ),

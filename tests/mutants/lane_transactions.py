@@ -4,9 +4,9 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_CURSOR: Final = "agents/cursor.py"
-_LANE: Final = "agents/lane.py"
-_TRANSACTIONS: Final = "agents/transactions.py"
+_CURSOR: Final = "agents/lane/cursor.py"
+_LANE: Final = "agents/lane/lane.py"
+_TRANSACTIONS: Final = "agents/lane/transactions.py"
 _EXPLICIT: Final = "ringfence_kafka/producer/transaction_v1.py"
 _IMPLICIT: Final = "ringfence_kafka/producer/transaction_v2.py"
 _LANE_PATH_TESTS: Final = "tests/integration/test_lane_path.py"

@@ -26,7 +26,7 @@ MUTANTS: Final = (
         "What waits for a lane that is slow becomes a transaction of gigabytes.",
         (
             Patch(
-                "agents/batch.py",
+                "agents/batch/batch.py",
                 "        if self.bytes + later.bytes > JOINED_BYTES_MAX:\n            return None\n",
                 "",
             ),
@@ -48,7 +48,13 @@ MUTANTS: Final = (
     Mutant(
         "place-held-for-ever",
         "Sixteen lanes whose broker does not answer keep all others from opening.",
-        (Patch("agents/places.py", "call_later(self._held_max_s, overstay)", "call_later(1e9, overstay)"),),
+        (
+            Patch(
+                "agents/lane/opening_limiter.py",
+                "call_later(self._held_max_s, overstay)",
+                "call_later(1e9, overstay)",
+            ),
+        ),
         "tests/unit/test_places.py::test_who_was_stuck_waits_elsewhere",
     ),
     Mutant(

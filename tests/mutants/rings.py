@@ -116,7 +116,9 @@ MUTANTS: Final = (
         "The lane goes on beside a changelog that lacks its IDs, and the next worker accepts all of them again.",
         (
             Patch(
-                "agents/lane.py", "topic_id not in {None, self._opened.topic_ids[topic]}", "topic_id is None"
+                "agents/lane/lane.py",
+                "topic_id not in {None, self._opened.topic_ids[topic]}",
+                "topic_id is None",
             ),
         ),
         "tests/integration/test_deleted_changelog.py::test_beneath_a_running_lane",

@@ -45,14 +45,14 @@ class Fuzz:
     """By one seed."""
 
     def __init__(self, seed: int) -> None:
-        from agents import raw  # noqa: PLC0415 - after the build was chosen
+        from agents.batch import native_records  # noqa: PLC0415 - after the build was chosen
         from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress  # noqa: PLC0415
         from ringfence_kafka.producer.transactional import BatchForm  # noqa: PLC0415
         from tests.property.test_native_path import World  # noqa: PLC0415
         from tests.support import raw as made  # noqa: PLC0415
 
         self.rng = random.Random(seed)
-        self.raw, self.made, self.decompress = raw, made, decompress
+        self.raw, self.made, self.decompress = native_records, made, decompress
         self.worlds = [
             World({"id_cache_size": 50, **more}, BatchForm(size, 0), size, (homes, 3), 0)
             for more, size, homes in (
@@ -176,7 +176,7 @@ class Fuzz:
 
     def plan(self, records: Any) -> None:
         """By several addresses."""
-        from agents.batch import FetchedBatch  # noqa: PLC0415
+        from agents.batch.batch import FetchedBatch  # noqa: PLC0415
 
         if not len(records):
             return

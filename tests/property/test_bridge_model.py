@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from agents.home import Home
+from agents.decision.partitioner import Home
 from ringfence_kafka.protocol import hop
 from tables.codec import Way
 from tables.hops import Arrival, HopMemory

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import usual_envelope
-from agents.envelope import MalformedEnvelopeError, decode, decode_any
-from agents.usual_envelope import Part
+from agents.decision import fast_envelope
+from agents.decision.envelope import MalformedEnvelopeError, decode, decode_any
+from agents.decision.fast_envelope import Part
 
 FORM = b"json/1"
 EXAMPLES = 500
@@ -71,9 +71,9 @@ def test_round_trip(those: list[Part], as_base64: bool, ascii_only: bool) -> Non
 
 def both(value: bytes) -> list[Part] | None:
     """What is read quickly is what is read with care."""
-    found = usual_envelope.read(value)
+    found = fast_envelope.read(value)
     assert found is None or found == decode_any(value)
-    bare = usual_envelope.read_bare(value)
+    bare = fast_envelope.read_bare(value)
     if bare is not None:
         keys, values, addresses = bare
         assert keys
@@ -112,13 +112,13 @@ def test_bare_parts(those: list[tuple[str, str, str | None]], ascii_only: bool) 
     value = json.dumps({"parts": written}, ensure_ascii=ascii_only).encode()
 
     both(value)
-    bare = usual_envelope.read_bare(value)
+    bare = fast_envelope.read_bare(value)
     assert bare is not None or b"\\\\" in value
     assert bare is None or bare[:2] == (
         [key.encode() for key, _, _ in those],
         [text.encode() for _, text, _ in those],
     )
-    assert usual_envelope.read_bare(json.dumps({"parts": []}).encode()) is None
+    assert fast_envelope.read_bare(json.dumps({"parts": []}).encode()) is None
 
 
 @given(st.binary(max_size=200))

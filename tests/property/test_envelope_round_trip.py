@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import envelope as worker
+from agents.decision import envelope as worker
 from ringfence_client import Part, envelope
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

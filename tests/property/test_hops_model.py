@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.batch import FetchedBatch
-from agents.detour import headers_on_the_way
-from agents.path import Path
+from agents.batch.batch import FetchedBatch
+from agents.decision.decide import Path
+from agents.decision.forwarding import headers_on_the_way
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Way

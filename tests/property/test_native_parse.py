@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import native
-from agents import raw
-from agents.batch import Record
+from agents.batch import native_records
+from agents.batch.batch import Record
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import internals  # noqa: F401 - it has aiokafka read emptied markers
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
@@ -88,7 +88,7 @@ def by_aiokafka(data: bytes, begin: int, aborted: list[tuple[int, int]], level: 
 
 
 def by_core(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int) -> Read | None:
-    found = raw.parse(data, begin, aborted, decompress, committed=level == COMMITTED)
+    found = native_records.parse(data, begin, aborted, decompress, committed=level == COMMITTED)
     return None if found is None else ([_seen(each) for each in found[0]], found[1])
 
 
@@ -116,7 +116,7 @@ def test_parts_are_the_whole(
     found: list[Seen] = []
     start, more = begin, True
     while more:
-        part = raw.parse(
+        part = native_records.parse(
             data, begin, aborted, decompress, start=start, records_max=records_max, bytes_max=bytes_max
         )
         if part is None:
@@ -156,17 +156,20 @@ def test_slices_and_joins() -> None:
     """Parts of records, and those of two fetches, are what lists of them would be."""
     first = [Stored(each, key=b"%d" % each) for each in (3, 4, 9)]
     later = [Stored(each, key=b"%d" % each, headers=[("h", None)]) for each in (10, 12)]
-    one, two = (raw.parse(stored(each), 0, [], decompress) for each in (first, later))
+    one, two = (native_records.parse(stored(each), 0, [], decompress) for each in (first, later))
     assert one is not None
     assert two is not None
-    both = raw.joined(one[0], two[0])
+    both = native_records.joined(one[0], two[0])
 
     assert isinstance(both, RawRecords)
     assert [each.key for each in both] == [b"3", b"4", b"9", b"10", b"12"]
     assert [each.offset for each in both[1:4]] == [4, 9, 10]
     assert [each.offset for each in both[::2]] == [3, 9, 12]
     assert both[-1].headers == (("h", None),)
-    assert [each.offset for each in raw.since(both, 5)] == [9, 10, 12]
-    assert raw.since(both, 13) == raw.since(both[3:3], 0) or len(raw.since(both, 13)) == 0
+    assert [each.offset for each in native_records.since(both, 5)] == [9, 10, 12]
+    assert (
+        native_records.since(both, 13) == native_records.since(both[3:3], 0)
+        or len(native_records.since(both, 13)) == 0
+    )
     with pytest.raises(IndexError):
         both[5]

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import native
-from agents.batch import FetchedBatch
-from agents.changelog import changelog_batches
-from agents.emitter import Emitter, Outputs, TooLargeError
-from agents.native_path import NativePath
-from agents.path import Outcome, Path
-from agents.raw import parse
+from agents.batch.batch import FetchedBatch
+from agents.batch.native_records import parse
+from agents.decision.decide import Outcome, Path
+from agents.output.build import Emitter, Outputs, TooLargeError
+from agents.output.changelog import changelog_batches
+from agents.output.native_build import NativePath
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches.batch_compression import CompressedBatch
 from ringfence_kafka.config.load import validate
@@ -354,7 +354,7 @@ def test_a_core_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     assert parsed is not None
     batch = FetchedBatch("orders", 0, 0, 1, parsed[0], 0)
     world.native_path._rules = ()  # type: ignore[assignment]
-    with patch("agents.raw.native.core.parse", side_effect=ValueError("planted")):
+    with patch("agents.batch.native_records.native.core.parse", side_effect=ValueError("planted")):
         read = parse(encoded, 0, [], lambda _codec, _data: None)
 
     assert read is None

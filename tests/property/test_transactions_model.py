@@ -18,9 +18,9 @@ from aiokafka.record import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.batch import FetchedBatch
-from agents.emitter import Emitter, Outputs, TooLargeError
-from agents.path import Outcome, Path
+from agents.batch.batch import FetchedBatch
+from agents.decision.decide import Outcome, Path
+from agents.output.build import Emitter, Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
 from tables.table import LaneTable
 from tests.faults.checker import check, counts
@@ -316,7 +316,7 @@ def _record(topic: str, partition: int, record: Given) -> Record:
 def test_exactly_what_is_due(plan: list[Planned], capacity: int, dice: random.Random) -> None:
     """Each message and each transaction once, whole, in order; or a duplicate; or in quarantine. However it was cut."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agents.path.PARTS_MAX", 6)
+        patch.setattr("agents.decision.decide.PARTS_MAX", 6)
         world = World(plan, capacity, dice)
         world.run()
 

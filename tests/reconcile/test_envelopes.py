@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from agents import envelope
-from agents.envelope import MalformedEnvelopeError
+from agents.decision import envelope
+from agents.decision.envelope import MalformedEnvelopeError
 from reconcile.spark.envelopes import PARTS_MAX, opened
 
 FORM = ("_RF_TX", b"json/1")

@@ -7,7 +7,7 @@ import random
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from agents import emitter
+from agents.output import build
 from reconcile.spark import envelopes, hops
 from reconcile.spark.read import HEADERS_FEW, OURS, Dialect, Targets, headers_digest, id_of, inputs, place
 from ringfence_kafka.protocol import wire_names
@@ -49,7 +49,7 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
 def test_the_names_are_those_of_workers() -> None:
     """The run does not share the worker's code, but its rule: names, and no prefix. The run does not compare what workers leave out."""
     assert set(OURS) == {value for name, value in vars(wire_names).items() if name.startswith("HEADER_")}
-    assert set(OURS) > emitter.OURS
+    assert set(OURS) > build.OURS
 
 
 def test_empty_ids_are_none(spark: SparkSession) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from agents.crossing import MalformedHopError, read
+from agents.decision.bridge_headers import MalformedHopError, read
 from reconcile.anomalies import bridged, lost
 from reconcile.anomalies.name import Anomaly, rows
 from reconcile.night import evidence as ev

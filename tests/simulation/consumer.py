@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from aiokafka.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
-from agents.batch import FetchedBatch
-from agents.lanes import Lanes
+from agents.batch.batch import FetchedBatch
+from agents.worker.lanes import Lanes
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.groups import Joined, Place
 from tests.simulation.logs import Fetched

@@ -4,7 +4,7 @@ import dataclasses
 import zlib
 from typing import Any, Final
 
-from agents.lane import Lane, LaneState
+from agents.lane.lane import Lane, LaneState
 from tests.faults.history import Record
 from tests.simulation import envelopes
 from tests.simulation.consumer import FETCH_OFFSETS, SimulatedConsumer

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from agents.lane import Lane, LaneState
+from agents.lane.lane import Lane, LaneState
 from tables import codec
 from tables.codec import Meta
 from tests.faults.history import Record

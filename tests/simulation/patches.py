@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 from unittest import mock
 
-import agents.cursor
+import agents.lane.cursor
 import ringfence_client.attempts
 import ringfence_client.consumer
 import ringfence_client.dispatcher
@@ -199,7 +199,7 @@ def simulated() -> Iterator[None]:
         (timeouts, "random", DICE),
         (tables.table, "secrets", DICE),
         (tables.table, "Store", MemoryStore),
-        (agents.cursor, "log", _EAR),
+        (agents.lane.cursor, "log", _EAR),
         (ringfence_client.lease_acquisition, "log", _EAR),
         (ringfence_client.parked, "log", _EAR),
         (log_reader, "read", questions.read),

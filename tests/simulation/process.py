@@ -5,7 +5,7 @@ import random
 from collections.abc import Collection
 from typing import Any, Final
 
-from agents.lanes import Lanes
+from agents.worker.lanes import Lanes
 from ringfence_kafka.config.settings import Settings
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.consumer import SimulatedConsumer

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from agents.lane import Lane
+from agents.lane.lane import Lane
 
 
 class Rights:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.opening import Opening
+from agents.lane.open import Opening
 from tests.simulation.batches import BATCH, Tally, tallies
 from tests.simulation.run import Runner
 from tests.simulation.worlds import WORLDS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.emitter import Emitter
+from agents.output.build import Emitter
 from ringfence_kafka.protocol import wire_names
 from tests.simulation.envelopes import Bridged, Envelope, envelope_schedule
 from tests.simulation.lane_world import LaneWorld

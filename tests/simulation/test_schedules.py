@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.opening import Opening
+from agents.lane.open import Opening
 from tests.simulation.batches import BATCH, Tally, tallies
 from tests.simulation.lane_schedules import schedule
 from tests.simulation.run import Runner

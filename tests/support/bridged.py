@@ -14,9 +14,9 @@ from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
-from agents.batch import FetchedBatch
-from agents.emitter import Emitter, Outputs
-from agents.path import Outcome, Path
+from agents.batch.batch import FetchedBatch
+from agents.decision.decide import Outcome, Path
+from agents.output.build import Emitter, Outputs
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from tables.ring import Verdict

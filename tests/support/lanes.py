@@ -11,10 +11,10 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agents.batch import FetchedBatch
-from agents.lane import Lane, LaneState
-from agents.lanes import Lanes
-from agents.opening import Opening
+from agents.batch.batch import FetchedBatch
+from agents.lane.lane import Lane, LaneState
+from agents.lane.open import Opening
+from agents.worker.lanes import Lanes
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings

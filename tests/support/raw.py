@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from agents import raw
+from agents.batch import native_records
 from native.records import RawRecords
 
 CONTROL: Final = 0x20
@@ -87,7 +87,7 @@ def as_stored(record: Any) -> Stored:
 def raw_records(records: Iterable[Any]) -> RawRecords | None:
     """Consumed records as the core has them; None = there is no core, or it does not read these."""
     those = [as_stored(each) for each in records]
-    found = raw.parse(stored(those), 0, [], lambda _codec, _data: None) if those else None
+    found = native_records.parse(stored(those), 0, [], lambda _codec, _data: None) if those else None
     return None if found is None else found[0]
 
 

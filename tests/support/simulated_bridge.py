@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
+from agents.bridge.batch_builder import Loader, Target
 from agents.bridge.flow import Flow
-from agents.bridge.life import Life, LifeEndedError
-from agents.bridge.load import Loader, Target
 from agents.bridge.plan import Plan, plans
+from agents.bridge.producer_session import Life, LifeEndedError
 from agents.bridge.source import Read
 from agents.bridge.state import BridgeState
 from ringfence_kafka.config.load import validate

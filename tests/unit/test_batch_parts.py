@@ -12,7 +12,7 @@ from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import CorruptRecordException
 
 import native
-from agents import raw
+from agents.batch import native_records
 from app.worker.buffers import Buffers
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer, internals
@@ -373,11 +373,11 @@ def test_a_part_is_a_batch() -> None:
 def test_small_ones_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The core still reads several batches at once if each is smaller than a part."""
     data = _large(50, 1_000, 4) + _large(50, 1_000, 3, first=50)
-    part = raw.parse(data, 0, [], fetch_buffer.decompress)
+    part = native_records.parse(data, 0, [], fetch_buffer.decompress)
 
     assert part is not None
     assert (len(part.records), part.end, part.more, part.large_at) == (100, 100, False, -1)
     monkeypatch.setattr(fetch_buffer, "PART_BYTES", 40_000)
-    part = raw.parse(data, 0, [], fetch_buffer.decompress)
+    part = native_records.parse(data, 0, [], fetch_buffer.decompress)
     assert part is not None
     assert (len(part.records), part.end, part.more, part.large_at) == (0, 0, True, 0)

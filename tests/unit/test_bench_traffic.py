@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from agents.home import Home
+from agents.decision.partitioner import Home
 from bench.traffic import Message, Plan, generate
 
 PLAN = Plan(messages=20_000, ring=100, groups=50)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from agents.bridge.begin import Missing, SourceLog, begin, lost_end
-from agents.bridge.note import BYTES_MAX, ERROR_CHARACTERS_MAX, Map, Note, decode, encode
+from agents.bridge.offset_metadata import BYTES_MAX, ERROR_CHARACTERS_MAX, Map, Note, decode, encode
 from agents.bridge.plan import plans
+from agents.bridge.start_offsets import Missing, SourceLog, begin, lost_end
 from agents.bridge.window import Place
 from ringfence_kafka.config.load import validate
 

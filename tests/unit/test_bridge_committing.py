@@ -7,12 +7,12 @@ from typing import cast
 import pytest
 from aiokafka.errors import KafkaTimeoutError
 
-from agents.bridge.committing import Committer
 from agents.bridge.flow import Flow
-from agents.bridge.lives import Lives
-from agents.bridge.note import AT_REST, Note, decode
+from agents.bridge.offset_commits import Committer
+from agents.bridge.offset_metadata import AT_REST, Note, decode
 from agents.bridge.partitions import Partitions
 from agents.bridge.plan import plans
+from agents.bridge.producer_sessions import Lives
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import REFUSED, TARGET, BridgeState, PartitionState
 from ringfence_kafka.config.load import validate

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from agents.bridge.batch_builder import Batch, Load, Loader, Target
 from agents.bridge.flow import Flow
-from agents.bridge.life import Life, LifeEndedError
-from agents.bridge.load import Batch, Load, Loader, Target
 from agents.bridge.plan import plans
-from agents.bridge.refused import RefusedError
+from agents.bridge.producer_session import Life, LifeEndedError
+from agents.bridge.refused_records import RefusedError
 from agents.bridge.source import Read
 from agents.bridge.state import BridgeState
 from agents.bridge.window import CYCLE_RECORDS_MAX, Cycle

@@ -11,8 +11,8 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from agents.bridge.life import Life, LifeEndedError
-from agents.bridge.load import Batch
+from agents.bridge.batch_builder import Batch
+from agents.bridge.producer_session import Life, LifeEndedError
 from agents.bridge.window import Cycle, Place
 from ringfence_kafka.producer.idempotent import IdempotentProducer
 from tests.support.simulated_bridge import Producer

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka.errors import for_code
 
-from agents.bridge.life import FOR_GOOD
-from agents.bridge.load import Load, Loader, Target
+from agents.bridge.batch_builder import Load, Loader, Target
+from agents.bridge.member_hash import owner
 from agents.bridge.plan import Plan, plans
-from agents.bridge.refused import Refused
-from agents.bridge.sharing import owner
+from agents.bridge.producer_session import FOR_GOOD
+from agents.bridge.refused_records import Refused
 from agents.bridge.window import Window
-from agents.home import Home
+from agents.decision.partitioner import Home
 from ringfence_kafka import clock
 from ringfence_kafka.config.load import validate
 

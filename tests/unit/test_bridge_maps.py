@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agents import memo
-from agents.bridge.joining import stand
-from agents.bridge.maps import Adopt, Refuse, Run, Stand, Standing, decide
-from agents.bridge.note import AT_REST, NOT_BEGUN, Map, Note, encode
-from agents.bridge.sharing import Owner, owner
-from agents.home import Home
-from agents.memo import Memo
+from agents.bridge.member_admission import stand
+from agents.bridge.member_hash import Owner, owner
+from agents.bridge.member_maps import Adopt, Refuse, Run, Stand, Standing, decide
+from agents.bridge.offset_metadata import AT_REST, NOT_BEGUN, Map, Note, encode
+from agents.decision import group_cache
+from agents.decision.group_cache import Memo
+from agents.decision.partitioner import Home
 from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.protocol.hop import Source
 from tables.codec import Way
@@ -152,8 +152,8 @@ def test_each_group_has_one_owner() -> None:
 
 def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long groups are, what is remembered of them and of homes stays within one limit, and every owner is right."""
-    monkeypatch.setattr(memo, "MEMO_BYTES_MIN", 0)
-    monkeypatch.setattr(memo, "MEMO_BYTES_MAX", 2 * 10 * (memo.KEY_BYTES + 1_000))
+    monkeypatch.setattr(group_cache, "MEMO_BYTES_MIN", 0)
+    monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 2 * 10 * (group_cache.KEY_BYTES + 1_000))
     monkeypatch.setattr(Memo, "_living", weakref.WeakValueDictionary())
     homes, found = Home(4), Owner(THREE)
     groups = [b"%1000d" % each for each in range(45)]

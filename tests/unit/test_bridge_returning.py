@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from agents.bridge.batch_builder import Load, Loader, Target
 from agents.bridge.flow import TELL_S, Flow
-from agents.bridge.load import Load, Loader, Target
+from agents.bridge.loop_filter import TURNS_MAX, Passing
 from agents.bridge.plan import Plan, plans
-from agents.bridge.refused import Refused
-from agents.bridge.returning import TURNS_MAX, Passing
+from agents.bridge.refused_records import Refused
 from agents.bridge.state import BridgeState
 from agents.bridge.window import Cycle, Window
 from ringfence_kafka import clock

@@ -13,8 +13,8 @@ from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.protocol.fetch import FetchRequest
 
-from agents.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
-from agents.mail import Mail
+from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
+from agents.batch.inbox import Mail
 from app.worker.buffers import (
     COPIES,
     RECORD_BYTES,

@@ -7,7 +7,7 @@ import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from agents.raw_batch import Filled, RawBatch
+from agents.output.native_batch import Filled, RawBatch
 from ringfence_kafka.aiokafka_patches.batch_compression import CompressedBatch
 from ringfence_kafka.producer.transactional import BatchForm
 from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES

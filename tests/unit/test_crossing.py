@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.crossing import Crossing, Headers, MalformedHopError, read
+from agents.decision.bridge_headers import Crossing, Headers, MalformedHopError, read
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Way
 from tables.hops import Arrival

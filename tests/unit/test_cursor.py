@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agents.batch import FetchedBatch
-from agents.cursor import Cursor
+from agents.batch.batch import FetchedBatch
+from agents.lane.cursor import Cursor
 from ringfence_kafka.producer.transactional import FencedError
 
 RECORD: Any = SimpleNamespace(offset=9)

@@ -1,7 +1,7 @@
 """How many records of a batch go into one transaction."""
 
-from agents.batch import BATCH_RECORDS_MAX
-from agents.divided import Divided
+from agents.batch.batch import BATCH_RECORDS_MAX
+from agents.lane.batch_split import Divided
 
 
 def test_halved_until_it_goes_well() -> None:

@@ -13,9 +13,9 @@ from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
-from agents.changelog import changelog_batches
-from agents.emitter import Emitter, Outputs, TooLargeError
-from agents.path import Outcome
+from agents.decision.decide import Outcome
+from agents.output.build import Emitter, Outputs, TooLargeError
+from agents.output.changelog import changelog_batches
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer.transactional import Outgoing

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.envelope import PARTS_MAX, MalformedEnvelopeError, Part, decode
+from agents.decision.envelope import PARTS_MAX, MalformedEnvelopeError, Part, decode
 
 FORM = b"json/1"
 

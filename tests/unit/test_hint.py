@@ -2,8 +2,8 @@ import logging
 
 import pytest
 
-from agents import hint
-from agents.hint import AGAIN_AFTER_S, RECORDS_MIN, ForwardingHint
+from agents.lane import forwarding_hint
+from agents.lane.forwarding_hint import AGAIN_AFTER_S, RECORDS_MIN, ForwardingHint
 from ringfence_kafka.config.load import validate
 
 
@@ -20,7 +20,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(hint, "time", clock)
+    monkeypatch.setattr(forwarding_hint, "time", clock)
     return clock
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 
-from agents import home, memo
-from agents.home import Home, crc32, murmur2
-from agents.memo import Memo
+from agents.decision import group_cache
+from agents.decision import partitioner as home
+from agents.decision.group_cache import Memo
+from agents.decision.partitioner import Home, crc32, murmur2
 
 
 @pytest.mark.parametrize(
@@ -133,8 +134,8 @@ def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many groups there are, no more than the limit is remembered, and every home stays right."""
-    monkeypatch.setattr(memo, "MEMO_BYTES_MIN", 0)
-    monkeypatch.setattr(memo, "MEMO_BYTES_MAX", 10 * (memo.KEY_BYTES + 2))
+    monkeypatch.setattr(group_cache, "MEMO_BYTES_MIN", 0)
+    monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 10 * (group_cache.KEY_BYTES + 2))
     monkeypatch.setattr(Memo, "_living", weakref.WeakValueDictionary())
     homes = Home(7)
     keys = [b"%d" % each for each in range(95)]
@@ -146,7 +147,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             sizes.append(len(homes))
 
     assert max(sizes) == 10
-    homes[b"x" * 10 * memo.KEY_BYTES]
+    homes[b"x" * 10 * group_cache.KEY_BYTES]
     assert len(homes) == 1
     other = Home(7)
     for each in keys:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.cursor import Cursor
+from agents.lane.cursor import Cursor
 from ringfence_kafka.errors import InvariantError, require
 
 

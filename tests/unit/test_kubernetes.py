@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.lane import DRAIN_LIMIT_S
+from agents.lane.lane import DRAIN_LIMIT_S
 from ringfence_kafka.config.load import load
 from tests.support import deployment
 from tests.support.deployment import KUBERNETES, pods

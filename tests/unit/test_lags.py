@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from agents.cursor import Cursor
-from agents.lags import Growth, Lags, Partition
-from agents.lane import Lane, LaneState
+from agents.lane.cursor import Cursor
+from agents.lane.lane import Lane, LaneState
+from agents.worker.lag import Growth, Lags, Partition
 
 INPUT, FORWARD = "orders", "app-orders-forward"
 

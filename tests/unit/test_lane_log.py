@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from agents.lane import Lane, LaneState
-from agents.lanes import Lanes
-from agents.opening import LimitsAgreedError, TopicChangedError, _store
-from agents.state_folder import FolderUsableError
+from agents.lane.lane import Lane, LaneState
+from agents.lane.open import LimitsAgreedError, TopicChangedError, _store
+from agents.lane.state_folder import FolderUsableError
+from agents.worker.lanes import Lanes
 from bench.worker_log import events, opened
 from ringfence_kafka.config.load import validate
 from tables.table import LaneTable, Restored, TableOptions

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from agents.agreement import SETTLE_S, Agreement
-from agents.lane_rules import differences, limits_of, recorded_limits, rules_fault, rules_of, with_limits
-from agents.statements import KEY, Statement, decode, encode, own_statement, unlike_limits
+from agents.rules.agreement import SETTLE_S, Agreement
+from agents.rules.lane_rules import (
+    differences,
+    limits_of,
+    recorded_limits,
+    rules_fault,
+    rules_of,
+    with_limits,
+)
+from agents.rules.member_statements import KEY, Statement, decode, encode, own_statement, unlike_limits
 from app.verbs.ring_adopt import forgets
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings, Settings

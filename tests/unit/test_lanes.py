@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from agents import lanes as lanes_module
-from agents import opening as module
-from agents.batch import FetchedBatch
-from agents.kept_tables import KEPT_S, KeptTables
-from agents.lane import Lane
-from agents.lanes import Lanes
-from agents.opening import Opening
+from agents.batch.batch import FetchedBatch
+from agents.lane import open as module
+from agents.lane.lane import Lane
+from agents.lane.open import Opening
+from agents.worker import lanes as lanes_module
+from agents.worker.lanes import Lanes
+from agents.worker.table_cache import KEPT_S, KeptTables
 from ringfence_kafka.config.load import validate
 from tables.table import LaneTable, Restored, TableOptions
 

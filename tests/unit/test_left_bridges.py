@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from agents.bridge.note import Note, encode
+from agents.bridge.offset_metadata import Note, encode
 from agents.bridge.plan import plans
 from app.status.findings import findings
 from app.status.model import LeftBridge

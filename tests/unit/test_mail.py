@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agents import batch as batches
-from agents.batch import FetchedBatch
-from agents.mail import MAIL_MAX, Mail
+from agents.batch import batch as batches
+from agents.batch.batch import FetchedBatch
+from agents.batch.inbox import MAIL_MAX, Mail
 
 INPUT, FORWARD = "orders", "app-orders-forward"
 

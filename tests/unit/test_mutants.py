@@ -94,9 +94,9 @@ def test_only_a_denial_catches(
 
 def test_trial(tmp_path: Path) -> None:
     """In its copy the bug is there, is caught, and is gone with the copy; a bug that a test does not see survives it."""
-    patch = Patch("agents/home.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)")
+    patch = Patch("agents/decision/partitioner.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)")
     seen, unseen = "tests/unit/test_home.py::test_sign_of_the_hash", "tests/unit/test_home.py::test_empty_key"
-    before = (ROOT / "agents/home.py").read_bytes()
+    before = (ROOT / "agents/decision/partitioner.py").read_bytes()
     laboratory = Laboratory(tmp_path)
 
     assert laboratory.unmutated([seen, unseen]).exit_code == 0
@@ -106,5 +106,8 @@ def test_trial(tmp_path: Path) -> None:
     assert (
         laboratory.judge(Mutant("m", "", (patch,), "tests/unit/test_home.py::test_gone")).fate is Fate.BROKEN
     )
-    assert laboratory.judge(Mutant("m", "", (Patch("agents/home.py", "gone", ""),), seen)).fate is Fate.BROKEN
-    assert (ROOT / "agents/home.py").read_bytes() == before
+    assert (
+        laboratory.judge(Mutant("m", "", (Patch("agents/decision/partitioner.py", "gone", ""),), seen)).fate
+        is Fate.BROKEN
+    )
+    assert (ROOT / "agents/decision/partitioner.py").read_bytes() == before

@@ -10,7 +10,7 @@ import pytest
 from aiokafka.record.util import calc_crc32c
 
 import native
-from agents import raw
+from agents.batch import native_records
 from tests.support.raw import Stored, stored
 
 ROOT = Path(__file__).parents[2]
@@ -49,10 +49,10 @@ def test_another_value(tmp_path: Path) -> None:
 def test_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is not built nothing is read by it, and nothing is asked of it."""
     monkeypatch.setattr(native, "core", None)
-    found = raw.parse(stored([Stored(0)]), 0, [], lambda _codec, _data: None)
+    found = native_records.parse(stored([Stored(0)]), 0, [], lambda _codec, _data: None)
 
     assert found is None
-    assert raw.plain([]) is None
+    assert native_records.plain([]) is None
 
 
 def test_a_build_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.lanes import Lanes
+from agents.worker.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
 from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from agents.batch import FetchedBatch
-from agents.detour import MALFORMED, headers_on_the_way
-from agents.home import Home
-from agents.path import Outcome, Path
+from agents.batch.batch import FetchedBatch
+from agents.decision.decide import Outcome, Path
+from agents.decision.forwarding import MALFORMED, headers_on_the_way
+from agents.decision.partitioner import Home
 from ringfence_kafka.config.load import validate
 from tables.codec import Origin, Slot, encode_id, ring_value
 from tables.hops import Arrival, HopMemory, Judged

@@ -8,11 +8,11 @@ import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
-from agents import unit
-from agents.batch import FetchedBatch
-from agents.emitter import Emitter, Outputs, TooLargeError
-from agents.home import Home
-from agents.path import Outcome, Path
+from agents.batch.batch import FetchedBatch
+from agents.decision import envelope_parts
+from agents.decision.decide import Outcome, Path
+from agents.decision.partitioner import Home
+from agents.output.build import Emitter, Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
 from tables.codec import encode_id, foreign_id
 from tables.ring import Verdict
@@ -444,7 +444,7 @@ def test_reason_fits_its_header() -> None:
 
 def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the envelope that would be too much; everything from there on is left for the next transaction."""
-    monkeypatch.setattr("agents.path.PARTS_MAX", 5)
+    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 5)
     lane = Lane()
     records = [
         Given(0, AT_HOME),
@@ -468,12 +468,12 @@ def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_larger_than_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes alone: an envelope is never cut."""
-    monkeypatch.setattr("agents.path.PARTS_MAX", 5)
+    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 5)
     lane = Lane()
     outcome = lane.decide(envelope(1, *[part()] * 9), envelope(2, part()))
 
     assert (outcome.end, [each.offset for each in outcome.records]) == (2, [1])
-    assert unit.PARTS_MAX > 5
+    assert envelope_parts.PARTS_MAX > 5
 
 
 def test_batches_without_envelopes_are_as_ever() -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from agents.detour import headers_on_the_way
-from agents.emitter import TooLargeError
-from agents.home import Home
-from agents.path import Outcome, Path
-from agents.refusing import RESENT
+from agents.decision.decide import Outcome, Path
+from agents.decision.forwarding import headers_on_the_way
+from agents.decision.partitioner import Home
+from agents.decision.quarantine import RESENT
+from agents.output.build import TooLargeError
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Way
@@ -305,7 +305,7 @@ def test_parts_have_the_members() -> None:
 
 def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left for the next transaction has not come yet."""
-    monkeypatch.setattr("agents.path.PARTS_MAX", 2)
+    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 2)
     lane = Lane()
     outcome = lane.decide(
         _over(envelope(0, part(), part()), 7), _over(envelope(1, part(), part()), 8), crossed(2, 9)

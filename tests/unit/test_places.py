@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from agents.places import Places
+from agents.lane.opening_limiter import Places
 
 LIMIT_S = 60.0
 LONG_S = 60.0

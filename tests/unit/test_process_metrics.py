@@ -11,7 +11,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.lanes import Lanes
+from agents.worker.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
 from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics

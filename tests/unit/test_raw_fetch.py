@@ -11,8 +11,8 @@ from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher, FetchResult
 from aiokafka.consumer.subscription_state import Assignment
 
 import native
-from agents.batch import FetchedBatch
-from agents.raw import joined
+from agents.batch.batch import FetchedBatch
+from agents.batch.native_records import joined
 from app.worker.buffers import (
     COPIES,
     RAW_COPIES,

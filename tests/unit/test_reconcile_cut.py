@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.journal import RingEvent, opening_event
+from agents.lane.journal import RingEvent, opening_event
 from reconcile.night.cut import Lost, Position, Span, TopicState, cut_topic, journal_lost
 from reconcile.night.kept_ids import expendable, heirs
 from reconcile.night.nights import Night, Nights

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
-from agents.refusing import RESENT
+from agents.decision.quarantine import RESENT
 from app.repair import dlq_verbs, showing, verbs
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find

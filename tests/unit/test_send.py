@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from agents import envelope, path
-from agents.batch import FetchedBatch
-from agents.home import Home
+from agents.batch.batch import FetchedBatch
+from agents.decision import decide, envelope
+from agents.decision.partitioner import Home
 from app.verbs import lines, send
 from app.verbs.lines import InputError, Line, parse
 from app.verbs.outgoing import Composer, Outgoing
@@ -201,7 +201,7 @@ def test_transaction() -> None:
 def test_transaction_without_a_group(line: Any, home: bytes) -> None:
     """It goes where its first ID has its home: a resend meets its original there, and nothing has to be forwarded."""
     record = composed(line)
-    lane = path.Path(SETTINGS.addresses[0], record.partition, PARTITIONS, "forward", SETTINGS.addresses[1:])
+    lane = decide.Path(SETTINGS.addresses[0], record.partition, PARTITIONS, "forward", SETTINGS.addresses[1:])
     arrived = Given(0, record.key, list(record.headers), record.value)
     outcome = lane.decide(
         FetchedBatch("transfers", record.partition, 0, 1, [arrived], 0),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents import state_folder
-from agents.state_folder import GIVE_UP_S, IDS_IN_MEMORY_MAX, RECENT_S, USABLE_S, StateFolder
+from agents.lane import state_folder
+from agents.lane.state_folder import GIVE_UP_S, IDS_IN_MEMORY_MAX, RECENT_S, USABLE_S, StateFolder
 from app.worker.assignor import deal
 from tables.store import Store
 

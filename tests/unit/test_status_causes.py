@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agents.state_folder import IDS_IN_MEMORY_MAX, StateFolder
+from agents.lane.state_folder import IDS_IN_MEMORY_MAX, StateFolder
 from app.status import lanes, page, verb
 from app.status.findings import findings
 from app.status.model import Status, Worker

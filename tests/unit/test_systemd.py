@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.lane import DRAIN_LIMIT_S
+from agents.lane.lane import DRAIN_LIMIT_S
 from tests.support import deployment
 from tests.support.deployment import ROOT
 

@@ -34,7 +34,7 @@ class Log:
     end: int = 0
 
     def commit(self, table: LaneTable, change: Change) -> int:
-        """One transaction, as :func:`agents.changelog.changelog_batches` makes it; returns the position after its last record."""
+        """One transaction, as :func:`agents.output.changelog.changelog_batches` makes it; returns the position after its last record."""
         for key, value in [*table.persisted(change), (codec.META_KEY, codec.encode_meta(change.meta))]:
             self.append(key, value)
         position = self.end

@@ -5,8 +5,8 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from agents.state_faults import meta_faults
-from agents.topic_faults import (
+from agents.topic_checks.changelog import meta_faults
+from agents.topic_checks.topics import (
     count_faults,
     denied,
     missing_targets,

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agents import tracing
-from agents.tracing import LINKS_MAX, batch_span
+from agents.lane import tracing
+from agents.lane.tracing import LINKS_MAX, batch_span
 
 
 class Given(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import ringfence_client
-from agents import envelope as worker
+from agents.decision import envelope as worker
 from ringfence_client import Part, envelope
 from ringfence_kafka.protocol import wire_names
 

@@ -4,11 +4,11 @@ from typing import Any, cast
 
 import pytest
 
-from agents import transactions
-from agents.batch import FetchedBatch
-from agents.cursor import Cursor
-from agents.opening import Opened, Opening
-from agents.transactions import Transactions
+from agents.batch.batch import FetchedBatch
+from agents.lane import transactions
+from agents.lane.cursor import Cursor
+from agents.lane.open import Opened, Opening
+from agents.lane.transactions import Transactions
 from ringfence_kafka.config.load import validate
 
 
@@ -31,7 +31,7 @@ def test_many_that_go_to_quarantine(
 ) -> None:
     """One line at once, with how many there were; then one at intervals that counts what went without."""
     now = 100.0
-    monkeypatch.setattr("agents.transactions.time.monotonic", lambda: now)
+    monkeypatch.setattr("agents.lane.transactions.time.monotonic", lambda: now)
     lane = _made()
     lane._say_refused(_batch(), {})
     lane._say_refused(_batch(), {3: "too large", 4: "too large"})
@@ -52,7 +52,7 @@ async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
     """From when its broker was asked until readers can have it, which is as long after the commit as that took."""
     asked_at, written_at, committed_at = 50.0, 50.5, 50.75
     now = written_at
-    monkeypatch.setattr("agents.transactions.time.monotonic", lambda: now)
+    monkeypatch.setattr("agents.lane.transactions.time.monotonic", lambda: now)
 
     async def transact(_batches: Any, _offsets: Any, _group: str, approve: Any) -> list[int]:
         nonlocal now
@@ -69,7 +69,7 @@ async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome: Any = SimpleNamespace(end=9)
     took: list[float] = []
     lane = Transactions(_opening(), Counter(), took=took.append)
-    monkeypatch.setattr("agents.transactions._points", lambda *_: [])
+    monkeypatch.setattr("agents.lane.transactions._points", lambda *_: [])
 
     async def plan(*_: Any) -> Any:
         return outcome, [], change, [state]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from agents import envelope as worker
-from agents.unit import Units
+from agents.decision import envelope as worker
+from agents.decision.envelope_parts import Units
 from app.verbs.lines import TransactionLine, parse
 from ringfence_client import Part, envelope
 from ringfence_kafka.config.load import validate

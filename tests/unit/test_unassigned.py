@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import GroupLoadInProgressError
 
-from agents.lanes import Lanes
+from agents.worker.lanes import Lanes
 from app.worker.unassigned import AGAIN_MOST_S, STANDS_S, Partition, Unassigned
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member

@@ -6,8 +6,8 @@ import pytest
 from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from agents.envelope import MalformedEnvelopeError
-from agents.unit import Units
+from agents.decision.envelope import MalformedEnvelopeError
+from agents.decision.envelope_parts import Units
 from ringfence_kafka.config.load import validate
 from tables.codec import digest_id, encode_id, foreign_id, of_address
 from tests.unit.test_path import Given

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.verdict import Reader, duplicate_ids, last_header
+from agents.decision.ids_and_groups import Reader, duplicate_ids, last_header
 from ringfence_kafka.config.load import validate
 from tables.codec import digest_id, encode_id
 

@@ -11,7 +11,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import GroupLoadInProgressError
 from faust.assignor.partition_assignor import PartitionAssignor
 
-from agents.lanes import Lanes
+from agents.worker.lanes import Lanes
 from app.worker import warming
 from app.worker.run import create_app
 from ringfence_kafka.admin.cluster import Cluster

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from agents.lane import LaneState
+from agents.lane.lane import LaneState
 from app.worker.metrics import _gauges
 
 

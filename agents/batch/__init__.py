@@ -1,0 +1,1 @@
+"""Records as a lane receives them. Pure."""

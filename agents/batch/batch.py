@@ -1,0 +1,98 @@
+"""What a lane is given: the records of one fetch, where the fetch began, and what it costs. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, Self
+
+from agents.batch import native_records
+from agents.batch.record import Content, Record
+
+__all__ = ["BATCH_RECORDS_MAX", "Content", "FetchedBatch", "Record"]
+
+BATCH_RECORDS_MAX: Final = 5_000
+"""Records of one batch, and so of one transaction of one lane."""
+JOINED_BYTES_MAX: Final = 8 * 2**20
+"""What batches that are joined may cost in memory together; one alone may cost more."""
+
+
+class Held(Protocol):
+    """Memory that a batch uses."""
+
+    @property
+    def bytes(self) -> int:
+        """So much."""
+        ...
+
+    def free(self) -> None:
+        """It does no more. Any number of times; what nobody has any more is free by itself."""
+        ...
+
+    def unpack(self) -> None:
+        """It is more from now on: records become objects."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatch:
+    """Committed records of one input partition, in order, with nothing missing between ``begin`` and ``end``.
+
+    ``begin`` is the position at which the fetch began, not the first record's offset: between the two may lie
+    markers and aborted records, and a batch that begins above what the lane expects shows that something was
+    stepped over. Without records there is nothing but such up to ``end``.
+    """
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    """Position after the batch; at least one more than the last record's offset."""
+    records: Sequence[Record]
+    seek: int
+    """How often the partition had been rewound when this was fetched."""
+    malformed: Mapping[int, str] = field(default_factory=dict)
+    """Offset → reason: records that no output takes as they came; they are shown here as far as they can be."""
+    bytes: int = field(default=0, compare=False)
+    """What it costs in memory until its transaction has ended."""
+    held: tuple[Held, ...] = field(default=(), compare=False, repr=False)
+    """The memory itself."""
+    asked_at: float = field(default=0.0, compare=False)
+    """When the broker was asked for it, which then had it, by the monotonic clock; 0 = that counts no more."""
+
+    def joined(self, later: Self) -> Self | None:
+        """Both as one, if ``later`` goes on exactly where this ends and the two are not too many; else None."""
+        end = self.topic, self.partition, self.seek, self.end
+        begin = later.topic, later.partition, later.seek, later.begin
+        if begin != end or len(self.records) + len(later.records) > BATCH_RECORDS_MAX:
+            return None
+        if self.bytes + later.bytes > JOINED_BYTES_MAX:
+            return None
+        return replace(
+            self,
+            end=later.end,
+            records=native_records.joined(self.records, later.records),
+            malformed={**self.malformed, **later.malformed},
+            bytes=self.bytes + later.bytes,
+            held=(*self.held, *later.held),
+        )
+
+    def free(self) -> None:
+        """Its transaction has ended: whoever still refers to it, it is as good as gone."""
+        for each in self.held:
+            each.free()
+
+    def unpack(self) -> None:
+        """Its records are gone over one by one, and each becomes an object."""
+        for each in self.held:
+            each.unpack()
+
+
+class Parcel:
+    """A batch on its way through Faust, which keeps each message until the next one comes."""
+
+    def __init__(self, batch: FetchedBatch) -> None:
+        self._batch: FetchedBatch | None = batch
+
+    def take(self) -> FetchedBatch | None:
+        """The batch; nothing is left behind."""
+        batch, self._batch = self._batch, None
+        return batch

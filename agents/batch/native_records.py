@@ -1,0 +1,87 @@
+"""Records of a fetch as they lie in its bytes (:class:`native.records.RawRecords`).
+
+What works on records one by one takes these as any others. What knows them (:mod:`agents.output.native_build`) has the core go over them.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import native
+from agents.batch.record import Record
+from native.records import RawRecords
+
+log: Final = logging.getLogger("ringfence.lane")
+
+Decompress = Callable[[int, bytes], bytes | bool | None]
+
+
+class Part(NamedTuple):
+    """Of a fetch."""
+
+    records: RawRecords
+    end: int
+    """Where the next part, or the next fetch, begins."""
+    more: bool
+    """There is a next part."""
+    large_at: int = -1
+    """Where the batch begins in the fetch that the next part begins with, if it is too large for one part; the records are none."""
+
+
+def parse(
+    data: bytes,
+    begin: int,
+    aborted: Sequence[tuple[int, int]],
+    decompress: Decompress,
+    *,
+    committed: bool = True,
+    start: int | None = None,
+    records_max: int = sys.maxsize,
+    bytes_max: int = sys.maxsize,
+) -> Part | None:
+    """Committed records of a fetch: all, or those of the next record batches until there are enough.
+
+    Args:
+        data: Record batches as the broker sent them.
+        begin: Where the fetch began: nothing below is wanted.
+        aborted: Producer and first offset of each aborted transaction, in order of the offsets.
+        decompress: Codec and bytes → the bytes; None = somebody else is to say what is wrong with them; False = they are too many.
+        committed: False: what was aborted, and what is not decided, is wanted too.
+        start: Where the part before this one ended; None = there is none.
+        records_max: So many are enough.
+        bytes_max: So many bytes of decompressed batches are enough, too.
+
+    Returns:
+        None = it is for aiokafka to read: there is no core, or something in it is unusual.
+    """
+    if native.core is None:
+        return None
+    start = begin if start is None else start
+    try:
+        found = native.core.parse(
+            data, begin, start, list(aborted), committed, decompress, records_max, bytes_max
+        )
+    except Exception:
+        log.exception("the native core failed: this fetch is read in Python; internal error, please report")
+        return None
+    return None if found is None else Part(RawRecords(found[0]), *found[1:])
+
+
+def joined(first: Sequence[Record], later: Sequence[Record]) -> Sequence[Record]:
+    """Both, in that order."""
+    if isinstance(first, RawRecords) and isinstance(later, RawRecords):
+        return RawRecords(first.core.joined(later.core))
+    return [*first, *later]
+
+
+def since(records: Sequence[Record], offset: int) -> Sequence[Record]:
+    """Those from an offset on."""
+    if isinstance(records, RawRecords):
+        return RawRecords(records.core.since(offset))
+    return [each for each in records if each.offset >= offset]
+
+
+def plain(records: Sequence[Record]) -> Any:
+    """What the core goes over; None = it cannot."""
+    return records.core if isinstance(records, RawRecords) and native.core is not None else None

@@ -1,0 +1,310 @@
+"""Makes of what was read the record batches of one cycle. Pure but for the builders, which are aiokafka's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from agents.batch.batch import Record
+from agents.bridge.loop_filter import Passing
+from agents.bridge.member_hash import Owner
+from agents.bridge.plan import Plan
+from agents.bridge.refused_records import At, Refused, RefusedError
+from agents.bridge.translation import Header, Traced
+from agents.bridge.window import Cycle, Place
+from agents.decision.ids_and_groups import Reader, is_envelope
+from agents.decision.partitioner import Home
+from ringfence_kafka import clock
+from ringfence_kafka.producer.transactional import Builder, NewBuilder
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.hop import NO_IDS, OFFSET_MAX, Source, encode_at, encode_source
+from ringfence_kafka.protocol.value_digest import stand_in_of
+from ringfence_kafka.protocol.wire_names import NO_TIMESTAMP
+
+QUARANTINE_PARTITION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the target's topics take."""
+
+    partitions: int
+    bytes_max: int
+    """``max.message.bytes`` of the target topic."""
+    compacted: bool
+    """It takes no record without a key."""
+    quarantine_bytes_max: int
+    """Of the quarantine topic; 0 = there is none."""
+    topics: frozenset[bytes] = frozenset()
+    """Those that a message which comes here is in, as far as this user may see them: by :func:`ringfence_kafka.protocol.hop_trace.topic`."""
+    settings: str = ""
+    """All that was asked of both topics: what a topic has refused it may take when it is another one."""
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """Records on their way to one partition of the target."""
+
+    topic: str
+    partition: int
+    builder: Builder
+    cycle: Cycle
+    first: At
+    """Its first record."""
+    count: int = 1
+    quarantine: bool = False
+    """Its one record is on its way there."""
+    timestamp: int = 0
+    """Of its first record, ms."""
+    made_at: float = field(default_factory=clock.now)
+
+
+@dataclass(slots=True)
+class Load:
+    """One cycle's batches, and what is counted of it, by source partition."""
+
+    cycle: Cycle
+    batches: list[Batch] = field(default_factory=list)
+    filtered: dict[int, int] = field(default_factory=dict)
+    returned: dict[int, int] = field(default_factory=dict)
+    """Messages that have been at the target, or here: of :attr:`filtered`, or forwarded all the same."""
+    returned_from: bytes = b""
+    """Where one of these had been."""
+    quarantined: dict[int, int] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    """Of those."""
+    too_large: bool = False
+    """A record is larger than a topic takes, by :attr:`Loader.target`, which may be out of date."""
+    stopped: dict[Place, RefusedError] = field(default_factory=dict)
+    """Where a record came that nothing takes: it and what lies behind it is not in the batches."""
+
+
+class Loader:
+    """For one producer's life: it knows the target as it is."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        new_builder: NewBuilder,
+        records_max: Mapping[int, int],
+        refused: Refused,
+    ) -> None:
+        """What it goes by.
+
+        Args:
+            plan: The bridge.
+            target: What its target takes.
+            new_builder: Makes an empty record batch.
+            records_max: Of a batch, by the target's partition, where it refused one: to find out which record it was.
+            refused: What the target does not take.
+        """
+        self._plan = plan
+        self.target = target
+        self._new = new_builder
+        self._records_max = records_max
+        self._refused = refused
+        self._home = Home(target.partitions, plan.address.partitioner)
+        self._reader = Reader(plan.address)
+        self._ids_count = plan.user_ids == "check"
+        self._owner = None if plan.share is None else Owner(plan.share.members)
+
+    def load(
+        self, cycle: Cycle, read: Mapping[Place, Sequence[Record]], malformed: Mapping[tuple[int, int], str]
+    ) -> Load:
+        """Everything that was read, translated, in order; of a partition with a record that fits nowhere what stands before that."""
+        found = Load(cycle)
+        records: dict[Place, int] = {}
+        open_batches: dict[int, Batch] = {}
+        for place, all_read in read.items():
+            those = all_read
+            passing = self._passing(place)
+            translated = self._translate(place, those, passing)
+            first = None if passing is None else passing.header
+            try:
+                self._fill(found, open_batches, place, translated, malformed, first)
+            except RefusedError as refused:
+                found.stopped[place] = refused
+                those = [each for each in those if each.offset < refused.offset]
+                translated = [each for each in translated if each.offset < refused.offset]
+            if passing is not None and passing.returned:
+                end = error.offset if (error := found.stopped.get(place)) else OFFSET_MAX
+                found.returned[place.partition] = sum(each < end for each in passing.returned)
+                found.returned_from = passing.example
+            if len(translated) < len(those):
+                found.filtered[place.partition] = len(those) - len(translated)
+            records[place] = len(translated)
+        found.batches += open_batches.values()
+        cycle.records = records
+        cycle.pending = len(found.batches)
+        return found
+
+    def _fill(
+        self,
+        found: Load,
+        open_batches: dict[int, Batch],
+        place: Place,
+        translated: Sequence[Record],
+        malformed: Mapping[tuple[int, int], str],
+        first: Header | None,
+    ) -> None:
+        """Put what was read of a partition into batches, or into quarantine; ``first``: on what has been nowhere before.
+
+        Raises:
+            RefusedError: a record fits nowhere: the quarantine topic is missing, or too small, or has refused it.
+        """
+        number, home, detection = place.partition, self._home, self._plan.detection
+        source = encode_source(Source(self._plan.name, place.topic_id, number))
+        ours = self._ours(place)
+        # Nearly always nothing is to be looked at but the record itself.
+        refused = self._refused.by_target
+        oldest, farthest = self._refused.times()
+        usual = not (malformed or refused or self._records_max or self.target.compacted)
+        for each, group in zip(translated, self._groups(translated), strict=True):
+            hop = encode_at(source, each.offset)
+            partition = home[self._key(each, hop) if group is None else group]
+            headers = (
+                [*each.headers, (wire_names.HEADER_HOP, hop), *ours] if detection else list(each.headers)
+            )
+            if first is not None and type(each) is not Traced:
+                headers.append(first)
+            batch = open_batches.get(partition)
+            if (
+                usual
+                and oldest < each.timestamp < farthest
+                and batch is not None
+                and batch.timestamp != NO_TIMESTAMP
+                and batch.builder.append(
+                    timestamp=each.timestamp, key=each.key, value=each.value, headers=headers
+                )
+                is not None
+            ):
+                batch.count += 1
+                continue
+            reason = malformed.get((number, each.offset)) or refused.get((place, each.offset))
+            if reason is None and not oldest < each.timestamp < farthest:
+                reason = f"its timestamp is {each.timestamp} ms, and {self._plan.target_topic} has refused one that was no farther off"
+            if reason is None and each.key is None and self.target.compacted:
+                reason = f"it has no key, and {self._plan.target_topic} is compacted"
+            if reason is None:
+                reason = self._add(found, open_batches, place, each, partition, headers)
+            if reason is not None:
+                found.batches.append(self._quarantine(found, place, each, headers, hop, reason))
+                found.quarantined[number] = found.quarantined.get(number, 0) + 1
+                found.reasons.append(f"{self._plan.source_topic}/{number} offset {each.offset}: {reason}")
+
+    def _ours(self, place: Place) -> list[Header]:
+        """What stands behind the hop."""
+        confirmed: list[Header] = [(wire_names.HEADER_CONFIRMED, b"%d" % place.confirmed)]
+        return (
+            confirmed
+            if self._ids_count
+            else [*confirmed, (wire_names.HEADER_USER_IDS, wire_names.USER_IDS_IGNORED)]
+        )
+
+    def _groups(self, translated: Sequence[Record]) -> list[bytes | None]:
+        """As the target reads them: an envelope's is its key in any case."""
+        groups = self._reader.groups(translated)
+        if self._plan.address.group_header:
+            for number, each in enumerate(translated):
+                if is_envelope(each):
+                    groups[number] = each.key
+        return groups
+
+    def _passing(self, place: Place) -> Passing | None:
+        """What says where messages have been; None = this bridge does not."""
+        plan = self._plan
+        if not plan.traces or place.topic_id in NO_IDS:
+            return None
+        return Passing(place.topic_id, self.target.topics, forwards=plan.returns == "forward")
+
+    def _translate(self, place: Place, those: Sequence[Record], passing: Passing | None) -> list[Record]:
+        owner = self._owner
+        if owner is not None and self._plan.share is not None:
+            member, where = self._plan.share.member, f"{self._plan.source_topic}/{place.partition}/"
+            those = [
+                each
+                for each in those
+                if owner[f"{where}{each.offset}".encode() if each.key is None else each.key] == member
+            ]
+        return self._plan.translator.translate_all(those, passing)
+
+    def _add(
+        self,
+        found: Load,
+        open_batches: dict[int, Batch],
+        place: Place,
+        record: Record,
+        partition: int,
+        headers: list[Header],
+    ) -> str | None:
+        """Put a record into its partition's batch; returns why it cannot be."""
+        batch = open_batches.get(partition)
+        if batch is not None:
+            limit = self._records_max.get(partition, batch.count + 1)
+            # aiokafka would give its timestamp to those that have none.
+            alike = batch.timestamp != NO_TIMESTAMP or record.timestamp == NO_TIMESTAMP
+            if (
+                alike
+                and batch.count < limit
+                and (
+                    batch.builder.append(
+                        timestamp=record.timestamp, key=record.key, value=record.value, headers=headers
+                    )
+                    is not None
+                )
+            ):
+                batch.count += 1
+                return None
+            found.batches.append(open_batches.pop(partition))
+        builder = self._new()
+        builder.append(timestamp=record.timestamp, key=record.key, value=record.value, headers=headers)
+        if builder.size() > self.target.bytes_max:
+            found.too_large = True
+            return f"{builder.size()} bytes, {self._plan.target_topic} takes max.message.bytes = {self.target.bytes_max}"
+        first = (place, record.offset)
+        open_batches[partition] = Batch(
+            self._plan.target_topic, partition, builder, found.cycle, first, timestamp=record.timestamp
+        )
+        return None
+
+    def _key(self, record: Record, hop: bytes) -> bytes:
+        """What says where a message without a group is at home."""
+        if self._ids_count:
+            own_id = self._reader.ids([record])[0][0]
+            if own_id is not None:
+                return own_id[1:]
+        return hop
+
+    def _quarantine(
+        self, found: Load, place: Place, record: Record, headers: list[Header], hop: bytes, reason: str
+    ) -> Batch:
+        """With what is wrong with it and where it stands; what does not fit even there is named by size and digest."""
+        topic, bytes_max = self._plan.quarantine_topic, self.target.quarantine_bytes_max
+        where = f"{self._plan.source_topic}/{place.partition}"
+        refused = (
+            f"{where} offset {record.offset} is refused for good ({reason}) and {topic} does not take it"
+        )
+        if (place, record.offset) in self._refused.by_all:
+            why = self._refused.by_all[place, record.offset]
+            raise RefusedError(record.offset, f"{refused} ({why}): let one of the two topics take it")
+        ours = [
+            (wire_names.HEADER_REASON, reason.encode()),
+            (wire_names.HEADER_SOURCE, f"{where}/{record.offset}".encode()),
+            (wire_names.HEADER_BRIDGE_APP, self._plan.app_id.encode()),
+        ]
+        whole = [*headers, *ours]
+        forms: Sequence[tuple[bytes | None, bytes | None, list[Header]]] = (
+            (record.key, record.value, whole),
+            (record.key, stand_in_of(record.value or b""), whole),
+            (None, stand_in_of(record.value or b""), [*ours, (wire_names.HEADER_HOP, hop)]),
+        )
+        for key, value, carried in forms:
+            builder = self._new()
+            builder.append(timestamp=record.timestamp, key=key, value=value, headers=carried)
+            if builder.size() <= bytes_max:
+                return Batch(
+                    topic, QUARANTINE_PARTITION, builder, found.cycle, (place, record.offset), quarantine=True
+                )
+            found.too_large = True
+        way_out = f"raise its max.message.bytes = {bytes_max}" if bytes_max else "create it at the target"
+        raise RefusedError(record.offset, f"{refused}: {way_out}, or let {self._plan.target_topic} take it")

@@ -1,0 +1,188 @@
+"""Before the bridges of a strict connection begin: may they, with these members?"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from aiokafka.errors import KafkaError, UnknownMemberIdError
+
+from agents.bridge.member_maps import Adopt, Refuse, Run, Stand, Standing, decide, former
+from agents.bridge.offset_metadata import AT_REST, NOT_BEGUN, Map, Note, decode, encode
+from agents.bridge.plan import Plan, Share
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, said
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.protocol.hop import as_printed
+
+log: Final = logging.getLogger("ringfence.bridge")
+
+TRIES: Final = 5
+"""Another process may do the same at the same moment."""
+AGAIN_S: Final = 1.0
+LOST_MEMBER: Final = (
+    "if the cluster of one is lost for good, leave offsets alone and let another cluster stand in for it, see docs/bridges.md, "
+    "'A member that is lost for good'"
+)
+
+
+async def join(plan: Plan, *, drain: bool) -> Map:
+    """The members that the bridges of one connection and address go by.
+
+    Args:
+        plan: Of any of them.
+        drain: Bring together what stands apart: with the former members.
+
+    Raises:
+        ConfigurationError: the members were changed, and bridges stand apart.
+        BrokerUnavailableError: the source does not answer.
+    """
+    try:
+        for attempt in range(TRIES):
+            try:
+                return await _join(plan, drain=drain)
+            except UnknownMemberIdError:
+                if attempt == TRIES - 1:
+                    raise
+                await asyncio.sleep(AGAIN_S)
+    except UnknownMemberIdError as error:
+        share = _share(plan)
+        raise ConfigurationError(
+            f"cluster connection {share.connection}: its members were changed, and other processes still run it: stop them all, then start "
+            "it again"
+        ) from error
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise BrokerUnavailableError(f"the source does not answer ({said(error)})") from error
+    raise AssertionError("a try ends otherwise")
+
+
+async def _join(plan: Plan, *, drain: bool) -> Map:
+    share, topic = _share(plan), plan.source_topic
+    async with Cluster(plan.source, plan.group) as cluster:
+        identity = await cluster.identity(topic)
+        numbers = range(identity.partitions)
+        starts = dict(
+            zip(
+                numbers,
+                await asyncio.gather(*(cluster.log_start(topic, each) for each in numbers)),
+                strict=True,
+            )
+        )
+    topic_id = as_printed(identity.topic_id)
+    found = {each: await _standing(plan, share.group(each), topic_id, starts) for each in share.members}
+    top = former(share.members, found)
+    for each in () if top is None else top.members:
+        if each not in found:
+            found[each] = await _standing(plan, share.group(each), topic_id, starts)
+    if drain and top is not None:
+        _require_reachable(share, top)
+        return top
+    decision = decide(share.members, found, starts)
+    if isinstance(decision, Refuse):
+        raise ConfigurationError(_refusal(share, topic, decision, top))
+    if isinstance(decision, Run):
+        return decision.map
+    await _adopt(plan, [share.group(each) for each in share.members], decision, topic_id)
+    return decision.map
+
+
+def _share(plan: Plan) -> Share:
+    if plan.share is None:
+        raise TypeError(plan.name)
+    return plan.share
+
+
+async def _standing(plan: Plan, group: str, topic_id: str, starts: Mapping[int, int]) -> Standing:
+    async with Cluster(plan.source, group) as cluster:
+        await cluster.await_coordinator()
+        noted = await asyncio.gather(*(cluster.noted(plan.source_topic, each) for each in starts))
+    return {
+        number: stand(each, topic_id, starts[number])
+        for number, each in zip(starts, noted, strict=True)
+        if each is not None
+    }
+
+
+def stand(committed: Committed, topic_id: str, start: int) -> Stand:
+    """What a commit says of the topic that has this ID, and begins there: of one that was deleted it says the members alone."""
+    note = decode(committed.note)
+    if note is None:
+        return Stand(committed.offset, None, "")
+    if note.topic_id != topic_id:
+        return Stand(start, note.map, AT_REST)
+    return Stand(committed.offset, note.map, note.still)
+
+
+async def _adopt(
+    plan: Plan,
+    wanted: Sequence[str],
+    decision: Adopt,
+    topic_id: str,
+) -> None:
+    """All of them before any begins: who finds some of them done knows that nothing was forwarded yet."""
+    log.info(
+        "bridges of %s: %d members from here on: %s",
+        plan.source_topic, len(decision.map.members), ", ".join(decision.map.members),
+    )  # fmt: skip
+    for group in wanted:
+        async with Cluster(plan.source, group) as cluster:
+            offsets = {}
+            for number, offset in decision.offsets.items():
+                before = await cluster.noted(plan.source_topic, number)
+                known = None if before is None else decode(before.note)
+                note = (
+                    known
+                    if known is not None and known.topic_id == topic_id
+                    else Note(topic_id, len(decision.offsets))
+                )
+                offsets[number] = Committed(offset, encode(replace(note, map=decision.map, still=NOT_BEGUN)))
+            if offsets:
+                await cluster.note(plan.source_topic, offsets)
+
+
+def _require_reachable(share: Share, top: Map) -> None:
+    """Raises ConfigurationError where a former member is configured no more."""
+    gone = [each for each in top.members if each not in share.members]
+    if gone:
+        raise ConfigurationError(
+            f"cluster connection {share.connection}: --drain needs the members that it ran with, and {', '.join(gone)} is configured no more: "
+            f"put it back, drain, then remove it; {LOST_MEMBER}"
+        )
+
+
+def _refusal(share: Share, topic: str, refused: Refuse, top: Map | None) -> str:
+    stand = ", ".join(f"{member} at {'none' if at is None else at}" for member, at in refused.offsets.items())
+    why = (
+        "stand apart"
+        if len(set(refused.offsets.values())) > 1
+        else "did not end in order and may have sent more than they have committed"
+    )
+    before = "" if top is None or top.members == share.members else f" ran with {', '.join(top.members)} and"
+    return (
+        f"cluster connection {share.connection}:{before} is to run with {', '.join(share.members)}, and its bridges {why} at "
+        f"{topic}/{refused.partition} ({stand}): messages between would go to nobody or to two. Stop all its processes, run 'ringfence bridge "
+        f"{share.connection} --drain' with the former members, then start it with the new ones; {LOST_MEMBER}"
+    )
+
+
+class Permit:
+    """:func:`join`, asked once for all bridges of one connection and address in this process."""
+
+    def __init__(self, plan: Plan, *, drain: bool) -> None:
+        """``plan``: of any of them."""
+        self._plan = plan
+        self._drain = drain
+        self._map: Map | None = None
+        self._asking = asyncio.Lock()
+
+    async def get(self) -> Map:
+        """As :func:`join`, which may be tried again."""
+        async with self._asking:
+            if self._map is None:
+                self._map = await join(self._plan, drain=self._drain)
+            return self._map
+
+    def forget(self) -> None:
+        """Ask again: others have changed the members."""
+        self._map = None

@@ -1,0 +1,114 @@
+"""When a strict connection may share groups out among other members. Pure.
+
+A message goes to the member that its group belongs to. Each member's bridge stands at an offset of its own; were the members changed while
+these differ, messages between them would go to nobody, or to two. So a change waits until all stand at one offset a partition, and have
+sent nothing beyond.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agents.bridge.offset_metadata import NOT_BEGUN, Map
+
+
+class Stand(NamedTuple):
+    """What the group of one member's bridge has committed of a source partition."""
+
+    offset: int
+    map: Map | None
+    """The members that it was forwarded by; None = somebody has set the offset, and is believed."""
+    still: str
+    """As in the note."""
+
+
+Standing = Mapping[int, Stand]
+"""By source partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All is as it was: go on."""
+
+    map: Map
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Commit these offsets for all members' groups, and then go on."""
+
+    map: Map
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """They stand apart, or may have sent more than they have committed."""
+
+    partition: int
+    offsets: Mapping[str, int | None]
+    """Of that partition, by member."""
+
+
+def former(members: Collection[str], found: Mapping[str, Standing]) -> Map | None:
+    """The latest members that these bridges were run with; None = it is not known."""
+    maps = [each for member in members for _, each, _ in found.get(member, {}).values() if each is not None]
+    return max(maps, key=lambda each: each.number, default=None)
+
+
+def decide(
+    members: tuple[str, ...], found: Mapping[str, Standing], starts: Mapping[int, int]
+) -> Run | Adopt | Refuse:
+    """Whether it may go on with these members.
+
+    Args:
+        members: As configured, sorted.
+        found: Of each of them, and of each former one.
+        starts: Where each source partition begins.
+    """
+    top = former(members, found)
+    if not any(found.get(each) for each in members):
+        return Adopt(Map(1, members), starts)
+    if top is None:
+        agreed = _agreed(members, found)
+        return agreed if isinstance(agreed, Refuse) else Adopt(Map(1, members), agreed)
+    if top.members == members:
+        began = [each for each in members if _runs_by(top, found.get(each, {}))]
+        if len(began) == len(members):
+            return Run(top)
+        if not all(each.still == NOT_BEGUN for member in began for each in found[member].values()):
+            return _lost(
+                members, began, found
+            )  # an offset that is gone: from that of another its messages would be skipped
+        agreed = _agreed(tuple(began), found)  # a change that was cut short: nobody has forwarded by it yet
+        return agreed if isinstance(agreed, Refuse) else Adopt(top, agreed)
+    agreed = _agreed(top.members, found)
+    return agreed if isinstance(agreed, Refuse) else Adopt(Map(top.number + 1, members), agreed)
+
+
+def _lost(members: Collection[str], began: Collection[str], found: Mapping[str, Standing]) -> Refuse:
+    number = min(number for member in began for number in found[member])
+    return Refuse(number, _offsets(members, found, number))
+
+
+def _runs_by(top: Map, standing: Standing) -> bool:
+    """An operator's own commit says nothing of members, and changes none."""
+    maps = [each.map for each in standing.values() if each.map is not None]
+    return bool(standing) and (not maps or max(each.number for each in maps) == top.number)
+
+
+def _agreed(members: tuple[str, ...], found: Mapping[str, Standing]) -> dict[int, int] | Refuse:
+    partitions = sorted({number for each in members for number in found.get(each, {})})
+    agreed = {}
+    for number in partitions:
+        offsets = _offsets(members, found, number)
+        (first, *others) = set(offsets.values())
+        stands = [found[each][number] for each in members if number in found.get(each, {})]
+        if others or first is None or not all(each.still or each.map is None for each in stands):
+            return Refuse(number, offsets)
+        agreed[number] = first
+    return agreed
+
+
+def _offsets(members: Collection[str], found: Mapping[str, Standing], number: int) -> dict[str, int | None]:
+    return {each: None if (at := found.get(each, {}).get(number)) is None else at.offset for each in members}

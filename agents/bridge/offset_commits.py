@@ -1,0 +1,120 @@
+"""Commits what a bridge has confirmed, with what is to be known of it beside."""
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Final
+
+from aiokafka.errors import CommitFailedError, KafkaError
+
+from agents.bridge.offset_metadata import AT_REST, Note, encode
+from agents.bridge.source import SourceConsumer
+from agents.bridge.state import COMMIT, BridgeState
+from agents.bridge.window import Place, Window
+from ringfence_kafka.errors import said
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.process.failpoints import reach
+
+EVERY_S: Final = 1.0
+LIMIT_S: Final = 5.0
+"""aiokafka itself tries for as long as the group's coordinator is away."""
+
+
+class Committer:
+    """Of one bridge."""
+
+    def __init__(self, state: BridgeState, window: Window, instance: str, web: str) -> None:
+        """``instance``, ``web``: of this process, for the notes."""
+        self._state = state
+        self._window = window
+        self._instance = instance
+        self._web = web
+        self._offsets: dict[Place, int] = {}
+        """Committed, of each opening."""
+        self._at = 0.0
+
+    def stands(self, number: int) -> int | None:
+        """What was committed of a partition since it was opened; None = nothing yet."""
+        place = self._window.places.get(number)
+        return None if place is None else self._offsets.get(place)
+
+    def standing(self, number: int) -> Committed | None:
+        """Return what a commit of an open partition says now; None = it is not open."""
+        place = self._window.places.get(number)
+        if place is None or number not in self._state.partitions:
+            return None
+        sent = place.reached if place.reached > place.confirmed else 0
+        return Committed(place.confirmed, encode(replace(self._note(number), sent=sent)))
+
+    @property
+    def due(self) -> bool:
+        """Whether the last commit is long ago."""
+        return time.monotonic() - self._at >= EVERY_S
+
+    async def commit(self, consumer: SourceConsumer, *, last: bool = False) -> None:
+        """Of partitions where something has changed, or of all if it is the ``last``. Never raises what Kafka says: it is tried again."""
+        offsets: dict[int, tuple[int, str]] = {}
+        places: list[Place] = []
+        for number, place in self._window.places.items():
+            shown = self._state.partitions.get(number)
+            sent = place.reached if place.reached > place.confirmed else 0
+            still = AT_REST if last and not sent else ""
+            if shown is not None and (last or shown.dirty or self._offsets.get(place) != place.confirmed):
+                offsets[number] = (
+                    place.confirmed,
+                    encode(replace(self._note(number), still=still, sent=sent)),
+                )
+                places.append(place)
+        self._at = time.monotonic()
+        if not offsets:
+            return
+        await reach("before-commit", self._state.name)
+        self._mark(offsets, dirty=False)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await consumer.commit(offsets)
+        except CommitFailedError:
+            self._mark(offsets, dirty=True)  # partitions are being given out anew
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._mark(offsets, dirty=True)
+            self._state.fail(COMMIT, f"source: offsets are not committed: {said(error)}")
+        else:
+            self._state.recover(COMMIT)
+            stood = {
+                each: at
+                for each, at in self._offsets.items()
+                if self._window.places.get(each.partition) is each
+            }
+            self._offsets = stood | {each: offsets[each.partition][0] for each in places}
+            await reach("after-commit", self._state.name)
+
+    async def stand(self, consumer: SourceConsumer, number: int, offset: int, note: Note) -> None:
+        """Note of a partition that is not open why it stands still; nothing else of it changes.
+
+        Raises:
+            KafkaError: it is refused, or nobody answers.
+        """
+        noted = encode(replace(note, instance=self._instance, web=self._web))
+        async with asyncio.timeout(LIMIT_S):
+            await consumer.commit({number: (offset, noted)})
+
+    def _mark(self, numbers: dict[int, tuple[int, str]], *, dirty: bool) -> None:
+        for number in numbers:
+            if number in self._state.partitions:
+                self._state.partitions[number].dirty = dirty
+
+    def _note(self, number: int) -> Note:
+        shown = self._state.partitions[number]
+        fault = self._state.stops.get(number) or self._state.fault
+        counted = {
+            name: getattr(shown.note, name) + shown.counts[name]
+            for name in ("forwarded", "retried", "filtered", "returned", "quarantined")
+        }
+        return replace(
+            shown.note,
+            instance=self._instance,
+            web=self._web,
+            error="" if fault is None else fault.text,
+            since_ms=0 if fault is None else fault.since_ms,
+            **counted,
+        )

@@ -1,0 +1,221 @@
+"""The producers of a bridge, one after the other: what it reads goes to the target by the one that lives."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from aiokafka.errors import KafkaError
+
+from agents.bridge.batch_builder import Loader
+from agents.bridge.flow import POLL_S, Flow
+from agents.bridge.offset_commits import Committer
+from agents.bridge.partitions import OUTDATED, UNLIKE, Partitions
+from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
+from agents.bridge.producer_session import Life, LifeEndedError
+from agents.bridge.source import Read
+from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
+from agents.bridge.stop_signal import StoppingError, unless
+from agents.bridge.target import look
+from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
+from ringfence_kafka.errors import RingfenceError, said
+from ringfence_kafka.producer.idempotent import IdempotentProducer
+
+log: Final = logging.getLogger("ringfence.bridge")
+
+SETTLED_S: Final = 2.0
+"""A producer that lives so long and has nothing to do is well."""
+REST_S: Final = 5.0
+"""After so long it is looked whether the target takes what it has refused."""
+AGAIN_S: Final = 60.0
+"""After so long it is tried, though nothing has changed that can be seen. That ends a producer."""
+
+
+class OutdatedError(RingfenceError):
+    """What the bridge goes by is not true any more: it is asked for again, before anything is forwarded."""
+
+
+class Lives:
+    """For as long as the bridge is connected to its source."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        instance: str,
+        state: BridgeState,
+        flow: Flow,
+        committer: Committer,
+        partitions: Partitions,
+        stopping: asyncio.Event,
+    ) -> None:
+        """Nothing is connected yet."""
+        self.current: Life | None = None
+        self._plan = plan
+        self._instance = instance
+        self._state = state
+        self._flow = flow
+        self._window = flow.window
+        self._committer = committer
+        self._partitions = partitions
+        self._stopping = stopping
+
+    async def run(self) -> None:
+        """Until somebody asks to stop.
+
+        Raises:
+            OutdatedError: the members of the connection may be others.
+            StoppingError: somebody asked to stop before anything was begun.
+        """
+        attempt = 0
+        while not self._stopping.is_set():
+            self._require_members()
+            began, fault, at_once = time.monotonic(), "", False
+            try:
+                await self._one_life()
+                return
+            except (OutdatedError, StoppingError):
+                raise
+            except LifeEndedError as error:
+                at_once = self._flow.learn(error)
+                fault = "" if at_once else str(error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, nothing was skipped
+                fault = self._state.told(error)
+            attempt = 1 if at_once or time.monotonic() - began > LASTED_S else attempt + 1
+            self._start_over()
+            if fault:
+                self._state.fail(TARGET, f"target: {fault}")
+            await self._committer.commit(self._partitions.consumer)
+            if not at_once:
+                await set_within(self._stopping, back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
+
+    async def _one_life(self) -> None:
+        """Until it fails, or somebody asks to stop."""
+        target = await unless(self._stopping, look(self._plan))
+        bytes_max = min(target.bytes_max, target.quarantine_bytes_max or target.bytes_max)
+        producer = IdempotentProducer(self._plan.target, self._instance, bytes_max)
+        life = Life(self._plan.name, producer)
+        try:
+            await unless(self._stopping, producer.start())
+            self.current, self._state.reached = life, True
+            flow = self._flow
+            flow.looked(target)
+            loader = Loader(self._plan, target, producer.builder, flow.records_max, flow.refused)
+            looking = asyncio.create_task(self._look_again(loader))
+            try:
+                await self._forward(life, loader, target.partitions)
+            finally:
+                await cancelled(looking)
+            await flow.drain(life)
+            await self._committer.commit(self._partitions.consumer, last=True)
+        finally:
+            self.current = None
+            await life.discard()
+
+    async def _look_again(self, loader: Loader) -> None:
+        """While partitions wait for the target to take a record: others go on meanwhile."""
+        asked = time.monotonic()
+        while True:
+            await asyncio.sleep(REST_S)
+            if not self._flow.stopped:
+                continue
+            try:
+                loader.target = await look(self._plan)
+            except Exception as error:  # noqa: BLE001 - the producer meets it, too
+                log.debug("bridge %s: the target cannot be looked at: %r", self._plan.name, error)
+                continue
+            waiting = list(self._flow.stopped)
+            again = time.monotonic() - asked > AGAIN_S
+            asked = time.monotonic() if again else asked
+            self._flow.looked(loader.target, again=again)
+            for place in waiting:
+                if self._window.places.get(place.partition) is place:
+                    self._partitions.consumer.go_on(place.partition, place.next)
+
+    async def _forward(self, life: Life, loader: Loader, partitions: int) -> None:
+        began, flow, topic = time.monotonic(), self._flow, self._plan.target_topic
+        while not self._stopping.is_set():
+            life.check()
+            self._require_members()
+            life.moved.clear()
+            if await flow.settle() or (not self._window.busy and time.monotonic() - began > SETTLED_S):
+                self._state.recover(TARGET)
+            there = life.producer.partitions(topic)
+            if there not in {0, partitions}:
+                raise LifeEndedError(f"{topic} has {there} partitions now, and had {partitions}")
+            if self._committer.due or not self._window.busy:
+                await self._committer.commit(self._partitions.consumer)
+            halted = self._partitions.handing_over or self._partitions.doubted or self._window.full
+            wanted = {} if halted else self._wanted()
+            found = await self._read(wanted) if wanted else None
+            if found is not None:
+                await flow.send(life, loader, wanted, found, lambda: look(self._plan))
+            elif not wanted:
+                await set_within(life.moved, POLL_S)
+
+    def _require_members(self) -> None:
+        """While this process stood still others may have drained the connection, and given it other members."""
+        if self._partitions.refused:
+            raise OutdatedError(UNLIKE)
+        if self._partitions.outdated:
+            raise OutdatedError(OUTDATED)
+        if self._plan.share is not None and not self._state.looks_awake():
+            raise OutdatedError("this process was stopped for a while: the members are asked for again")
+
+    def _wanted(self) -> dict[int, int]:
+        """Of a partition that was just opened nothing before it is written down where that was: whoever opens it next begins there."""
+        return {
+            number: at
+            for number, at in self._flow.wanted().items()
+            if self._committer.stands(number) is not None
+        }
+
+    async def _read(self, wanted: Mapping[int, int]) -> Read | None:
+        """What has come; None = nothing that may be taken."""
+        epoch = self._partitions.epoch
+        try:
+            records_max = self._flow.records_at_once()
+            found = await self._partitions.consumer.read(wanted, self._window.take, records_max, POLL_S)
+        except (KafkaError, OSError) as error:
+            self._read_again(wanted)
+            self._state.fail(SOURCE, f"source: {said(error)}")
+            await set_within(self._stopping, 1.0)
+            return None
+        self._state.recover(SOURCE)
+        if epoch != self._partitions.epoch or self._partitions.doubted or self._partitions.handing_over:
+            self._read_again(wanted)
+            return None
+        for number, missing in found.lost.items():
+            log.warning(
+                "bridge %s: %s/%d: there is no offset %d",
+                self._plan.name,
+                self._plan.source_topic,
+                number,
+                missing,
+            )
+            self._partitions.reopen(number, f"opening: there is no offset {missing}", missing)
+        self._note_unreadable(found)
+        return found
+
+    def _read_again(self, wanted: Mapping[int, int]) -> None:
+        """What was read of these and went nowhere."""
+        for number in wanted:
+            place = self._window.places.get(number)
+            if place is not None:
+                self._partitions.consumer.go_on(number, place.next)
+
+    def _note_unreadable(self, found: Read) -> None:
+        for number in found.reached:
+            self._state.go_on(UNREADABLE, number)
+        for number, why in found.unreadable.items():
+            at = self._window.places[number].next
+            self._state.stop(
+                UNREADABLE,
+                number,
+                f"stopped: {self._plan.source_topic}/{number} cannot be read from {at} on: {why}",
+            )
+
+    def _start_over(self) -> None:
+        """From what is confirmed."""
+        for number, offset in self._flow.start_over():
+            self._partitions.consumer.go_on(number, offset)

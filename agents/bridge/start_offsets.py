@@ -1,0 +1,129 @@
+"""Where a bridge goes on in a source partition. Pure."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from agents.bridge.offset_metadata import Note
+from agents.bridge.plan import Plan
+from agents.bridge.window import Place
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLog:
+    """A partition as it is now. Ask for the ID before the rest."""
+
+    topic_id: str
+    partitions: int
+    """Of the topic."""
+    start: int
+    """Of the oldest record that retention left."""
+    stable: int
+    """Up to where committed data can be read."""
+    end: int
+    """The offset that the next record gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where to go on, and what is to be said about it."""
+
+    offset: int
+    note: Note
+    recreated: bool = False
+    """What was committed is of a topic of that name that was deleted."""
+    gap: int = 0
+    """Offsets that retention took before they were forwarded."""
+    skipped: int = 0
+    """Offsets before it that are there and are not forwarded, because nothing was committed and the bridge starts at the latest."""
+    beyond: bool = False
+    """The log has lost its end: nothing may be forwarded before somebody has looked. The note says so, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An opening that ended because the next offset was not there."""
+
+    place: Place
+    offset: int
+
+
+def begin(
+    partition: int,
+    log: SourceLog,
+    committed: int | None,
+    known: Note | None,
+    others: Collection[Note],
+    start: Literal["earliest", "latest"],
+    missing: Missing | None = None,
+) -> Beginning:
+    """What a commit says of the log as it is now.
+
+    Args:
+        partition: Which.
+        log: As it is.
+        committed: The group's offset; None = none.
+        known: What was noted beside it; None = nothing, or nothing of ours.
+        others: What the group has noted of other partitions.
+        start: Where a bridge begins that has never run.
+        missing: The opening before this one, if it ended so: it has confirmed and sent more than is committed.
+    """
+    before = None if missing is None or missing.place.topic_id != log.topic_id else missing.place
+    fresh = Note(log.topic_id, log.partitions)
+    if committed is None and before is None:
+        # Under 'latest' too a partition that was added since is forwarded from its beginning.
+        added = any(each.topic_id == log.topic_id and 0 < each.partitions <= partition for each in others)
+        if start == "earliest" or added:
+            return Beginning(log.start, fresh)
+        return Beginning(log.stable, fresh, skipped=log.stable - log.start)
+    if known is not None and known.topic_id and known.topic_id != log.topic_id:
+        return Beginning(log.start, replace(fresh, map=known.map), recreated=True)
+    note = replace(known or fresh, topic_id=log.topic_id)
+    if not note.partitions:
+        note = replace(note, partitions=log.partitions)
+    confirmed = max(at for at in (committed, None if before is None else before.confirmed) if at is not None)
+    reached = max(confirmed, note.sent, 0 if before is None else before.reached)
+    cut = before is not None and missing is not None and log.start <= missing.offset  # retention took nothing
+    if note.lost_end or reached > log.end or cut:
+        return Beginning(confirmed, replace(note, lost_end=max(note.lost_end, reached)), beyond=True)
+    gap = max(0, log.start - confirmed)
+    if gap:
+        note = replace(note, gap_records=note.gap_records + gap)
+    return Beginning(confirmed + gap, note, gap=gap)
+
+
+def unknown_place(plan: Plan, partition: int, offset: int) -> str:
+    """Return why a partition waits whose committed offset is a foreign consumer's, and what to do.
+
+    Without duplicate detection a second copy of all would go to the target. With ``start = "latest"`` nobody knows which messages are not
+    to be forwarded.
+    """
+    return (
+        f"the offset {offset} of group {plan.group} for {plan.source_topic}/{partition} is not this bridge's, and how far it had forwarded is "
+        "not known. Its messages wait. Find the last one that arrived at the target, stop the bridge, run 'kafka-consumer-groups.sh "
+        f"--reset-offsets --group {plan.group} --topic {plan.source_topic}:{partition} --to-offset OFFSET --execute' with the offset behind "
+        "it, and start the bridge"
+    )
+
+
+def lost_end(plan: Plan, partition: int, end: int, committed: int, reached: int = 0) -> str:
+    """Why a partition stands still whose log ended before what was forwarded, and the way out.
+
+    Args:
+        plan: Of the bridge.
+        partition: Which.
+        end: Of the log.
+        committed: By the group.
+        reached: Up to where this bridge may have forwarded; 0 = that is not known, somebody has set the offset.
+    """
+    place = f"{plan.source_topic}/{partition}"
+    if reached:
+        return (
+            f"stopped: {place}, which ends at {end}, was forwarded up to {reached} and has lost its end since: messages that are written there "
+            "now have offsets that the target knows, and would be dropped. Give the bridge another name: nothing else loses none"
+        )
+    return (
+        f"stopped: group {plan.group} stands at {committed} of {place}, which ends at {end}. If this bridge has forwarded up to there, the log "
+        "has lost its end: give the bridge another name. If somebody set the offset, stop the bridge, set it again "
+        "(kafka-consumer-groups.sh --reset-offsets), and start it"
+    )

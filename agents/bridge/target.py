@@ -1,0 +1,124 @@
+"""Looks at the target of a bridge: is it there, what does it take; and makes the quarantine topic."""
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExistsError, for_code
+
+from agents.bridge.batch_builder import Target
+from agents.bridge.plan import Plan
+from ringfence_kafka.admin.topic_descriptions import appeared, describe
+from ringfence_kafka.admin.topic_ids import Identities, IdentityQuestions, TopicIdentity
+from ringfence_kafka.admin.topics import OUTPUT_CONFIG, TopicDescription, untold
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.auth.access_errors import nobody
+from ringfence_kafka.auth.client_options import client_options, refusal
+from ringfence_kafka.errors import PrerequisiteError, TopicError, said
+from ringfence_kafka.protocol import hop_trace
+from ringfence_kafka.protocol.hop import NO_IDS, as_printed
+
+log: Final = logging.getLogger("ringfence.bridge")
+
+QUARANTINE_BYTES_MAX: Final = 1_048_588 + 65_536
+"""What is quarantined carries some headers more than the largest record of a topic by Kafka's defaults."""
+
+SHOWN_LIMIT_S: Final = 10.0
+ANSWER_LIMIT_S: Final = 5.0
+"""For the IDs of topics, which a bridge can do without."""
+
+
+async def look(plan: Plan) -> Target:
+    """What the target takes now.
+
+    Raises:
+        TopicError: the target topic is missing.
+        PrerequisiteError: this user may not see it.
+        BrokerUnavailableError: nobody answers, or all deny access.
+    """
+    try:
+        return await _look(plan)
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise await refusal(plan.target) or nobody(
+            plan.target, f" ({said(error)})", "bootstrap_servers"
+        ) from error
+
+
+async def _look(plan: Plan) -> Target:
+    admin = AIOKafkaAdminClient(**client_options(plan.target))
+    internals.never_create(admin)
+    try:
+        await admin.start()
+        topic, quarantine = plan.target_topic, plan.quarantine_topic
+        described = await describe(admin, [topic, quarantine])
+        if topic in described.refused:
+            raise PrerequisiteError(
+                f"topic {topic}: this user may not write to it: allow Write and DescribeConfigs on it"
+            )
+        if topic not in described.topics:
+            raise TopicError(
+                f"{topic} does not exist at {plan.target.bootstrap_servers}, or this user may not see it: run 'ringfence topics create' "
+                "there"
+            )
+        found = described.topics[topic]
+        if found.config is None:
+            raise PrerequisiteError(untold(topic))
+        kept = described.topics.get(quarantine)
+        if kept is None and quarantine not in described.refused:
+            kept = await _create(admin, plan, found)
+        return Target(
+            partitions=found.partitions,
+            bytes_max=found.message_bytes_max,
+            compacted="compact" in found.cleanup_policy,
+            quarantine_bytes_max=0 if kept is None else kept.message_bytes_max,
+            topics=await _topics(admin, plan),
+            settings=str([sorted((each.config or {}).items()) for each in (found, kept) if each is not None]),
+        )
+    finally:
+        await admin.close()
+
+
+async def _topics(admin: AIOKafkaAdminClient, plan: Plan) -> frozenset[bytes]:
+    """The topics that a message which comes there is in.
+
+    One that this user may not see, or that is not there, is left out: a message that comes back is then seen a round later.
+    """
+    if not plan.traces:
+        return frozenset()
+    answers: Identities = {}
+    try:
+        async with asyncio.timeout(ANSWER_LIMIT_S):
+            answers = await IdentityQuestions(admin).ask({plan.target_topic, plan.address.accepted_topic})
+    except (KafkaConnectionError, TimeoutError) as error:
+        log.debug("bridge %s: the IDs of its target's topics are not told: %r", plan.name, error)
+    found = {as_printed(each.topic_id) for each in answers.values() if isinstance(each, TopicIdentity)}
+    return frozenset(map(hop_trace.topic, found - NO_IDS))
+
+
+async def _create(
+    admin: AIOKafkaAdminClient, plan: Plan, target: TopicDescription
+) -> TopicDescription | None:
+    """None = it cannot be made; what is refused for good then stops its partition, and nothing else does."""
+    name = plan.quarantine_topic
+    bytes_max = max(QUARANTINE_BYTES_MAX, target.message_bytes_max + 65_536)
+    replicas = plan.replication_factor or min(3, len((await admin.describe_cluster())["brokers"]))
+    config = {**OUTPUT_CONFIG, "max.message.bytes": str(bytes_max)}
+    response = await admin.create_topics([NewTopic(name, 1, replicas, topic_configs=config)])
+    ((_, code, *said),) = response.topic_errors
+    error = for_code(code)
+    if code and error is not TopicAlreadyExistsError:
+        log.warning(
+            "bridge %s: %s cannot be made at the target (%s): what the target refuses for good would hold up its partition; allow this user "
+            "Create on it, or have somebody create it",
+            plan.name, name, said[0] if said and said[0] else error.__name__,
+        )  # fmt: skip
+        return None
+    log.info("bridge %s: made %s at the target", plan.name, name)
+    # Who writes to it before brokers show it is told that there is none.
+    with contextlib.suppress(TopicError):
+        (shown,) = (await appeared(admin, [name], SHOWN_LIMIT_S)).values()
+        if shown.config is not None:
+            return shown
+    return TopicDescription(name, 1, config)

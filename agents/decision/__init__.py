@@ -1,0 +1,1 @@
+"""The decision about each record: forward, accept, duplicate, quarantine. No I/O."""

@@ -1,0 +1,136 @@
+"""What a bridge says of a record that it forwarded: which step this was, what is confirmed, whether its own ID counts. Pure.
+
+The ID of a step is never the message's own: HornetQ 37.3 has it in a header, and in a cache, of its own.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from agents.batch.batch import Content, Record
+from agents.decision.envelope import shown
+from ringfence_kafka.protocol import hop, wire_names
+from ringfence_kafka.protocol.hop import Hop, Source
+from tables.codec import Way
+from tables.hops import Arrival
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class MalformedHopError(Exception):
+    """Headers of a bridge that no bridge writes; the text is the reason in quarantine."""
+
+
+class Crossing(NamedTuple):
+    """A record's step over a bridge."""
+
+    hop: Hop
+    lead: bytes
+    """By what a record without a group and an ID that counts finds its home, in the form of an encoded ID."""
+    confirmed: int
+    ids_ignored: bool
+    """Its own ID is not looked at, nor those of its parts."""
+    kept: Headers
+    """What stays on what is accepted."""
+
+    def arrival(self, source: bytes) -> Arrival:
+        """As the hop memory judges it; ``source``: the value of ``_RF_SOURCE``."""
+        step, offset = self.hop
+        return Arrival(_way(step, source[: source.rindex(b"/")]), offset, self.confirmed)
+
+
+@functools.lru_cache(hop.SOURCES_REMEMBERED)
+def _way(source: Source, place: bytes) -> Way:
+    """Of ``<topic>/<partition>`` of the input."""
+    return Way(source, int(place.rpartition(b"/")[2]))
+
+
+def read(record: Content) -> Crossing:
+    """The step of a record that has :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`. Of repeated headers the last wins, as in Kafka.
+
+    Raises:
+        MalformedHopError: no bridge wrote these headers. Nothing of them may be believed: what they say were confirmed would be dropped.
+    """
+    headers = dict(record.headers)
+    value = headers[wire_names.HEADER_HOP]
+    found = hop.decode(value)
+    if value is None or found is None:
+        raise MalformedHopError(
+            f"{wire_names.HEADER_HOP} is {_quoted(value)}: a bridge writes <bridge>/<ID of its source topic>/<partition>/<offset>; "
+            "no other producer may set it"
+        )
+    confirmed = _confirmed(headers, found.offset)
+    ignored = wire_names.HEADER_USER_IDS in headers
+    if ignored and headers[wire_names.HEADER_USER_IDS] != wire_names.USER_IDS_IGNORED:
+        raise MalformedHopError(
+            f"{wire_names.HEADER_USER_IDS} is {_quoted(headers[wire_names.HEADER_USER_IDS])}: this version knows "
+            f"{wire_names.USER_IDS_IGNORED.decode()}, and none where IDs are checked"
+        )
+    kept: Headers = ()
+    if wire_names.HEADER_HOPS in headers:
+        kept = ((wire_names.HEADER_HOPS, headers[wire_names.HEADER_HOPS]),)
+    return Crossing(found, b"\x00" + value, confirmed, ignored, kept)
+
+
+def _confirmed(headers: Mapping[str, bytes | None], offset: int) -> int:
+    if wire_names.HEADER_CONFIRMED not in headers:
+        return 0  # nothing is: the memory is a ring
+    stated = headers[wire_names.HEADER_CONFIRMED]
+    confirmed = hop.decode_offset(stated)
+    if confirmed is None:
+        raise MalformedHopError(
+            f"{wire_names.HEADER_CONFIRMED} is {_quoted(stated)}: a bridge writes an offset; no other producer may set it"
+        )
+    if confirmed > offset:
+        raise MalformedHopError(
+            f"{wire_names.HEADER_CONFIRMED} is {confirmed}, and {wire_names.HEADER_HOP} says that this is offset {offset}: a bridge confirms "
+            "only what comes before what it sends"
+        )
+    return confirmed
+
+
+def _quoted(value: bytes | None) -> str:
+    return "null" if value is None else shown(value)
+
+
+def readable(record: Content) -> bool:
+    """Whether it came over a bridge, by headers that a bridge writes."""
+    if not any(name == wire_names.HEADER_HOP for name, _ in record.headers):
+        return False
+    try:
+        read(record)
+    except MalformedHopError:
+        return False
+    return True
+
+
+def read_all(
+    records: Sequence[Record], crossed: Iterable[int], refused: dict[int, str]
+) -> dict[int, Crossing]:
+    """The steps of those records whose indexes are given, by offset.
+
+    What is malformed is added to ``refused``: offset → reason.
+    """
+    found = {}
+    for number in crossed:
+        record = records[number]
+        try:
+            found[record.offset] = read(record)
+        except MalformedHopError as error:
+            refused[record.offset] = str(error)
+    return found
+
+
+def leads(
+    records: Sequence[Record],
+    ids: Sequence[bytes | None],
+    crossed: Iterable[int],
+    crossings: Mapping[int, Crossing],
+) -> list[bytes | None]:
+    """By what each record without a group finds its home: its ID where that counts, else its hop. So what is sent again meets it."""
+    found = list(ids)
+    for number in crossed:
+        crossing = crossings[records[number].offset]
+        if found[number] is None or crossing.ids_ignored:
+            found[number] = crossing.lead
+    return found

@@ -1,0 +1,218 @@
+"""Envelopes: a transaction is one record whose value lists its parts. Pure.
+
+The grammar is closed: what is not of it is refused whole, so that no part of a transaction is ever read in a way that its producer did
+not mean. The format is JSON, because an operator reads it in any console, an outbox table can hold it, and every language writes it.
+
+``{"parts": [{"address": "payments", "key": "acct-2", "value": "…", "headers": [{"name": "type", "value": "credit"}]}, …]}``
+
+Key, value and header value are strings, which stand for their UTF-8 bytes, or ``…_base64``; null and missing are the same: none.
+"""
+
+import json
+from base64 import b64decode
+from typing import Any, Final, NamedTuple, NoReturn
+
+from agents.decision import fast_envelope
+from agents.decision.fast_envelope import BASE64_UNIT, BareParts, Headers, Part
+from ringfence_kafka.protocol import wire_names
+
+__all__ = ["PARTS_MAX", "MalformedEnvelopeError", "Part", "decode", "decode_any", "shown"]
+
+PARTS_MAX: Final = wire_names.TRANSACTION_PARTS_MAX
+
+_PART: Final = frozenset({"address", "key", "key_base64", "value", "value_base64", "headers"})
+_HEADER: Final = frozenset({"name", "value", "value_base64"})
+_SHOWN_MAX: Final = 60
+"""Characters of what was found that an error quotes."""
+
+
+class MalformedEnvelopeError(ValueError):
+    """Not an envelope; the text names the fault, and the part as ``i/N``."""
+
+
+def decode(form: bytes, value: bytes | None) -> list[Part]:
+    """The parts of an envelope, in order; at least one.
+
+    Args:
+        form: The value of the header :data:`ringfence_kafka.protocol.wire_names.HEADER_TRANSACTION`.
+        value: The record's.
+
+    Raises:
+        MalformedEnvelopeError: it is none.
+    """
+    if form != wire_names.TRANSACTION_FORM:
+        _refuse(
+            f"{wire_names.HEADER_TRANSACTION} is {shown(form)}: this version reads {wire_names.TRANSACTION_FORM.decode()}"
+        )
+    usual = None if value is None else fast_envelope.read(value)
+    return decode_any(value) if usual is None else usual
+
+
+def decode_bare(form: bytes, value: bytes | None) -> BareParts | None:
+    """Parts that have nothing but key, value and perhaps address; None = ask :func:`decode`. Never an error."""
+    return None if value is None or form != wire_names.TRANSACTION_FORM else fast_envelope.read_bare(value)
+
+
+def decode_any(value: bytes | None) -> list[Part]:
+    """The same for whatever stands there: one that is not usual, or none.
+
+    Raises:
+        MalformedEnvelopeError: it is none.
+    """
+    parts = _listed(value)
+    decoded: list[Part] = []
+    try:
+        for each in parts:
+            decoded.append(_part(each))  # noqa: PERF401 - which one it was is needed
+    except MalformedEnvelopeError as error:
+        raise MalformedEnvelopeError(f"part {len(decoded) + 1}/{len(parts)}: {error}") from None
+    return decoded
+
+
+def _listed(value: bytes | None) -> list[Any]:
+    """What "parts" holds; at least one, and no more than may be."""
+    document = _document(value)
+    if type(document) is not dict or "parts" not in document:
+        _refuse_object(document, 'its value is not a JSON object with "parts"')
+    if len(document) > 1:
+        _refuse(f'unknown name {shown(min(document.keys() - {"parts"}))} beside "parts"')
+    parts = document["parts"]
+    if not isinstance(parts, list) or not parts:
+        _refuse('"parts" is empty' if parts == [] else '"parts" is not a list')
+    if len(parts) > PARTS_MAX:
+        _refuse(f'"parts" has {len(parts):,} of them: at most {PARTS_MAX:,}')
+    return parts
+
+
+def _document(value: bytes | None) -> Any:
+    if value is None:
+        _refuse("it has no value")
+    try:
+        return _DECODER.decode(value.decode())
+    except UnicodeDecodeError as error:
+        _refuse(f"its value is not UTF-8 (byte {error.start})")
+    except RecursionError:
+        _refuse("its value is nested too deeply")
+    except ValueError as error:
+        _refuse(f"its value is not JSON: {error}")
+
+
+def _part(part: Any) -> Part:
+    if type(part) is not dict:
+        _refuse_object(part, "it is not a JSON object")
+    if not part.keys() <= _PART:
+        _refuse(f"unknown name {shown(min(part.keys() - _PART))}: known are {', '.join(sorted(_PART))}")
+    get = part.get
+    address = get("address")
+    if address is not None and not (isinstance(address, str) and address):
+        _refuse('"address" is not the name of one')
+    listed = get("headers")
+    return Part(
+        address,
+        _bytes(part, "key", "key_base64"),
+        _bytes(part, "value", "value_base64"),
+        () if listed is None else _headers(listed),
+    )
+
+
+def _headers(listed: Any) -> Headers:
+    if type(listed) is not list:
+        _refuse('"headers" is not a list')
+    found = []
+    for each in listed:
+        if type(each) is not dict:
+            _refuse_object(each, "a header is not a JSON object")
+        if not each.keys() <= _HEADER:
+            _refuse(
+                f"unknown name {shown(min(each.keys() - _HEADER))} in a header: known are {', '.join(sorted(_HEADER))}"
+            )
+        name = each.get("name")
+        if type(name) is not str:
+            _refuse('a header has no "name"' if name is None else 'the "name" of a header is not a string')
+        if name.startswith(wire_names.RESERVED_PREFIX):
+            _refuse(
+                f"the header {shown(name)} begins with {wire_names.RESERVED_PREFIX}, which is Ringfence's own"
+            )
+        _utf8(name, "the name of a header")
+        found.append((name, _bytes(each, "value", "value_base64")))
+    return tuple(found)
+
+
+def _bytes(holder: dict[str, Any], name: str, name_base64: str) -> bytes | None:
+    """The bytes that either spelling stands for; None = neither is there."""
+    text = holder.get(name)
+    encoded = holder.get(name_base64)
+    if encoded is None:
+        if text is None:
+            return None
+        if type(text) is not str:
+            _refuse(
+                f'"{name}" is not a string: write other values as the text that consumers expect, or as {name_base64}'
+            )
+        return _utf8(text, f'"{name}"')
+    if text is not None:
+        _refuse(f'it has both "{name}" and "{name_base64}"')
+    if type(encoded) is not str:
+        _refuse(f'"{name_base64}" is not a string')
+    if len(encoded) % BASE64_UNIT:  # Python takes padding that is too much, other languages do not
+        _refuse(
+            f'"{name_base64}" is not base64: with its padding it has {len(encoded)} characters, no multiple of {BASE64_UNIT}'
+        )
+    try:
+        return b64decode(encoded, validate=True)
+    except ValueError as error:
+        _refuse(f'"{name_base64}" is not base64: {error}')
+
+
+def _utf8(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        _refuse(
+            f"{what} holds half of a surrogate pair, which is no character: use the base64 form for other bytes"
+        )
+
+
+class _RepeatedName(NamedTuple):
+    """In place of an object in which a name stands twice: JSON leaves open which of the two counts.
+
+    It is refused where the object is looked at, so that the error names the part.
+    """
+
+    name: str
+
+
+def _refuse_object(found: Any, otherwise: str) -> NoReturn:
+    if isinstance(found, _RepeatedName):
+        _refuse(f"the name {shown(found.name)} stands twice in one object")
+    _refuse(otherwise)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _RepeatedName:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    names = [name for name, _ in pairs]
+    return _RepeatedName(next(name for name in names if names.count(name) > 1))
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_constant=_constant,
+    # No number is of the grammar; one of thousands of digits has an error of Python's own.
+    parse_int=lambda _: 0,
+)
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise MalformedEnvelopeError(reason)
+
+
+def shown(found: str | bytes) -> str:
+    """What was found as an error quotes it, cut where it is long: a reason must fit into a header."""
+    text = repr(found.decode(errors="backslashreplace") if isinstance(found, bytes) else found)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

@@ -1,0 +1,110 @@
+"""Transactions as a lane sees them: an envelope's parts, each with its address, group and IDs. Pure.
+
+The parts of a transaction go to whatever groups and addresses they name; all are accepted, or none, in one lane at one moment. See
+:mod:`agents.decision.envelope` for how they are written.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from agents.batch.batch import Record
+from agents.decision import envelope
+from agents.decision.envelope import MalformedEnvelopeError, Part
+from agents.decision.fast_envelope import Headers
+from agents.decision.ids_and_groups import Reader, last_header
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
+from tables.codec import foreign_id, of_address
+
+PARTS_MAX: Final = 20_000
+"""Of all envelopes that go into one Kafka transaction."""
+
+
+class Unit(NamedTuple):
+    """What is accepted or ignored whole. What its parts have runs in parallel, in their order."""
+
+    addresses: Sequence[str]
+    """Where each part goes."""
+    groups: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers]
+    """As its producer wrote them."""
+    ids: Sequence[bytes]
+    """All encoded IDs, the envelope's own first; one is enough. Those of other addresses say whose they are."""
+
+    @property
+    def lead(self) -> bytes | None:
+        """The encoded ID by which an envelope without key finds its home: where a producer that keys by the ID sends it.
+
+        Whichever address it is one of, it is as that one stores it. None = no ID.
+        """
+        return of_address(self.ids[0])[1] if self.ids else None
+
+
+class Units:
+    """Opens the envelopes of one address."""
+
+    def __init__(self, address: AddressSettings, others: Iterable[AddressSettings]) -> None:
+        """``others``: the addresses that its envelopes may have parts for, beside its own."""
+        self._own = address.name
+        self._readers = {each.name: Reader(each) for each in (address, *others)}
+        self._plain = {
+            each.name
+            for each in (address, *others)
+            if each.duplicate_id_from == "header" and not each.group_header
+        }
+        """Where a part of nothing but key and value has no ID, and its key is its group."""
+
+    def open(self, record: Record, own_id: bytes | None) -> Unit:
+        """The parts of an envelope.
+
+        Args:
+            record: An envelope.
+            own_id: The encoded ID that it has as any message of its address has one.
+
+        Raises:
+            MalformedEnvelopeError: it cannot be read, or a part goes where it may not; the text names the part as ``i/N``.
+        """
+        own = self._own
+        form = last_header(record.headers, wire_names.HEADER_TRANSACTION) or b""
+        if own in self._plain and (bare := envelope.decode_bare(form, record.value)) is not None:
+            keys, values, named = bare
+            addresses = [own if each is None else each for each in named] if named else [own] * len(keys)
+            if not named or self._plain.issuperset(addresses):
+                lead = () if own_id is None else (own_id,)
+                return Unit(addresses, keys, keys, values, [()] * len(keys), lead)
+        parts = envelope.decode(form, record.value)
+        addresses = [own if each.address is None else each.address for each in parts]
+        if addresses.count(own) == len(addresses):  # as most: all at once
+            ids, groups = self._readers[own].ids(parts)[0], self._readers[own].groups(parts)
+        else:
+            ids, groups = self._of_several(parts, addresses)
+        return Unit(
+            addresses,
+            groups,
+            [each.key for each in parts],
+            [each.value for each in parts],
+            [each.headers for each in parts],
+            [each for each in (own_id, *ids) if each is not None],
+        )
+
+    def _of_several(
+        self, parts: Sequence[Part], addresses: Sequence[str]
+    ) -> tuple[list[bytes | None], list[bytes | None]]:
+        """ID and group of each part, each as its address reads them."""
+        ids: list[bytes | None] = [None] * len(parts)
+        groups: list[bytes | None] = [None] * len(parts)
+        for address in dict.fromkeys(addresses):
+            reader = self._readers.get(address)
+            if reader is None:
+                raise MalformedEnvelopeError(
+                    f"part {addresses.index(address) + 1}/{len(parts)}: address {envelope.shown(address)} is not in "
+                    f"transaction_addresses of {self._own}: add it there, or send such envelopes to an address that lists it"
+                )
+            places = [number for number, each in enumerate(addresses) if each == address]
+            those = [parts[number] for number in places]
+            for number, each, group in zip(places, reader.ids(those)[0], reader.groups(those), strict=True):
+                ids[number] = each if each is None or address == self._own else foreign_id(address, each)
+                groups[number] = group
+        return ids, groups

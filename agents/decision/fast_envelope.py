@@ -1,0 +1,173 @@
+"""Envelopes as most producers write them, read quickly. Pure.
+
+What is read here is what :mod:`agents.decision.envelope` would read of the same bytes, and nothing that it would refuse: wherever there is a
+doubt, this one says nothing, and that one decides and names the fault. A library reads the JSON into typed parts. It does not see
+a name that stands twice in an object, so the quotation marks are counted: each name and each string has two of them.
+"""
+
+from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ringfence_kafka.protocol import wire_names
+
+Headers = Sequence[tuple[str, bytes | None]]
+_Text = str | UnsetType | None
+"""UNSET = its name does not stand there."""
+
+
+class Part(msgspec.Struct, gc=False):
+    """One message of a transaction, as its producer wrote it."""
+
+    address: str | None
+    """None = the envelope's own."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    value: _Text = UNSET
+    value_base64: _Text = UNSET
+
+
+class _Part(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    address: _Text = UNSET
+    key: _Text = UNSET
+    value: _Text = UNSET
+    key_base64: _Text = UNSET
+    value_base64: _Text = UNSET
+    headers: list[_Header] | UnsetType | None = UNSET
+
+
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    parts: list[_Part]
+
+
+class _BarePart(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    key: str
+    value: str
+    address: str | None = None
+
+
+class _BareEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    parts: list[_BarePart]
+
+
+_decode: Final = msgspec.json.Decoder(_Envelope).decode
+_decode_bare: Final = msgspec.json.Decoder(_BareEnvelope).decode
+BASE64_UNIT: Final = 4
+"""Characters, padding included: base64 has a multiple of them."""
+_QUOTES: Final = 2
+"""Quotation marks of a string or a name."""
+_BARE_QUOTES: Final = 4 * _QUOTES
+"""Of a part of a key and a value, names included."""
+
+
+class _DoubtError(ValueError):
+    """Left to the other reader."""
+
+
+def read(value: bytes) -> list[Part] | None:
+    """The parts of an envelope, in order; None = it is none, or not a usual one."""
+    quotes = _quotes(value)
+    try:
+        parts = _decode(value).parts
+        if not 0 < len(parts) <= wire_names.TRANSACTION_PARTS_MAX:
+            return None
+        found: list[Part] = []
+        strings = 1  # "parts"
+        for part in parts:
+            address, headers = part.address, part.headers
+            keys, key = _content(part.key, part.key_base64)
+            values, value_of = _content(part.value, part.value_base64)
+            strings += keys + values
+            if address is UNSET:
+                address = None
+            else:
+                strings += 1 if address is None else 2
+            listed: Headers = ()
+            if headers is not UNSET:
+                more, listed = _list(headers or ())
+                strings += 1 + more
+            if address == "":
+                raise _DoubtError
+            found.append(Part(address, key, value_of, listed))
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # what is not base64 or UTF-8 is a ValueError
+        return None
+    return found if quotes == _QUOTES * strings else None
+
+
+BareParts = tuple[list[bytes], list[bytes], list[str | None]]
+"""Keys, values and addresses of parts, which run in parallel. Address None = the envelope's own; no addresses = all are."""
+
+
+def read_bare(value: bytes) -> BareParts | None:
+    """An envelope whose parts have key and value as text, perhaps an address, and nothing else; None = another.
+
+    One loop and no object a part: this is where most of the time of a transaction goes.
+    """
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    named = 0
+    try:
+        parts = _decode_bare(value).parts
+        for part in parts:
+            keys.append(part.key.encode())
+            values.append(part.value.encode())
+            if part.address is not None:
+                named += 1
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    count = len(keys)
+    quotes = _QUOTES + _BARE_QUOTES * count + 2 * _QUOTES * named
+    # Names that stand twice, and marks that are escaped, only add to what is counted first.
+    if value.count(b'"') != quotes and _quotes(value) != quotes:
+        return None
+    if not 0 < count <= wire_names.TRANSACTION_PARTS_MAX:
+        return None
+    addresses = [part.address for part in parts] if named else []
+    return None if "" in addresses else (keys, values, addresses)
+
+
+def _quotes(value: bytes) -> int:
+    """Quotation marks around names and strings; -1 = which those are, nobody knows without reading it."""
+    quotes = value.count(b'"')
+    if b"\\" not in value:
+        return quotes
+    if b"\\\\" in value:  # which of the marks behind them are escaped?
+        return -1
+    return quotes - value.count(b'\\"')
+
+
+def _list(headers: Iterable[_Header]) -> tuple[int, Headers]:
+    """How many strings they have in the JSON, and what they are."""
+    strings = 0
+    listed = []
+    for each in headers:
+        if each.name.startswith(wire_names.RESERVED_PREFIX):
+            raise _DoubtError
+        values, value = _content(each.value, each.value_base64)
+        strings += 2 + values
+        listed.append((each.name, value))
+    return strings, tuple(listed)
+
+
+def _content(text: _Text, encoded: _Text) -> tuple[int, bytes | None]:
+    """How many strings its two spellings have in the JSON, and the bytes that they stand for."""
+    if encoded is UNSET:
+        if isinstance(text, str):  # as most
+            return 2, text.encode()
+        return (0 if text is UNSET else 1), None
+    if encoded is None:
+        strings, found = _content(text, UNSET)
+        return 1 + strings, found
+    if isinstance(text, str):
+        raise _DoubtError
+    if len(encoded) % BASE64_UNIT:
+        raise _DoubtError
+    return (2 if text is UNSET else 3), b64decode(encoded, validate=True)

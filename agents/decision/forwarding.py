@@ -1,0 +1,62 @@
+"""What a record carries on its way through the forward topic, and how it is as it was at the end of it. Pure.
+
+Its own timestamp travels in a header. The forward topic's record has the time of forwarding, so that retention there
+counts from then on: by the record's own it might delete a backlog's before their home lane has read them.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agents.batch.batch import Record
+from ringfence_kafka.protocol import wire_names
+
+MALFORMED: Final = "a forwarded record that does not end in a valid _RF_SOURCE and _RF_TIMESTAMP"
+_TIMESTAMP: Final = struct.Struct(">q")
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(slots=True)
+class Arrived:
+    """A record as it was in the input, at its offset in the forward topic."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def headers_on_the_way(record: Record, source: bytes) -> list[tuple[str, bytes | None]]:
+    """The record's own, then ours: always the last two, so that all before them is the producer's, whatever its name."""
+    return [
+        *record.headers,
+        (wire_names.HEADER_SOURCE, source),
+        (wire_names.HEADER_TIMESTAMP, _TIMESTAMP.pack(record.timestamp)),
+    ]
+
+
+def arrival(input_topic: str) -> Callable[[Record], tuple[Record, bytes] | None]:
+    """A function that gives a forwarded record as it was, and its source; None = somebody else wrote it."""
+    # No more digits than partition and offset have room for in a ring record.
+    valid = re.compile(re.escape(input_topic.encode()) + rb"/[0-9]{1,9}/[0-9]{1,18}").fullmatch
+    unpack = _TIMESTAMP.unpack
+
+    def arrive(record: Record) -> tuple[Record, bytes] | None:
+        headers: Any = record.headers
+        try:
+            (first, source), (last, packed) = headers[-2:]
+            (timestamp,) = unpack(packed)
+            sound = (
+                first == wire_names.HEADER_SOURCE and last == wire_names.HEADER_TIMESTAMP and valid(source)
+            )
+        except (ValueError, TypeError, struct.error):  # too few headers, a null, another length
+            return None
+        if not sound:
+            return None
+        return Arrived(record.offset, timestamp, record.key, record.value, headers[:-2]), source
+
+    return arrive

@@ -1,0 +1,109 @@
+"""Finds a message's duplicate ID and its group. Pure; what is then said of an ID, the ring says."""
+
+from collections.abc import Callable, Sequence
+
+from agents.batch.batch import Content
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
+from tables.codec import ID_BYTES_MAX, digest_id, encode_id
+
+Headers = Sequence[tuple[str, bytes | None]]
+Found = tuple[list[bytes | None], list[int], list[int]]
+"""The encoded duplicate ID of each record, None = it has none; and the indexes of those that are envelopes, and of those that came over
+a bridge."""
+
+
+def last_header(headers: Headers, name: str) -> bytes | None:
+    """The value of a header; of repeats the last wins, as in Kafka. None = missing or null."""
+    found = None
+    for key, value in headers:
+        if key == name:
+            found = value
+    return found
+
+
+def is_envelope(record: Content) -> bool:
+    """Whether its value lists the parts of a transaction."""
+    return any(name == wire_names.HEADER_TRANSACTION for name, _ in record.headers)
+
+
+def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
+    """Return the duplicate IDs of messages, by their headers.
+
+    The first of ``names`` that has a value counts. A null or empty value is not an ID: a producer whose field is unset
+    would lose all its messages but one. IDs are compared as bytes. The last of repeated headers wins, as in Kafka.
+    """
+    ids: list[bytes | None] = []
+    envelopes: list[int] = []
+    crossed: list[int] = []
+    add = ids.append
+    first, *others = names
+    envelope, hop = wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP
+    for record in records:
+        if not record.headers:
+            add(None)
+            continue
+        headers = dict(record.headers)
+        found = headers.get(first)
+        if not found:
+            found = next((value for name in others if (value := headers.get(name))), None)
+        if not found:
+            add(None)
+        elif len(found) <= ID_BYTES_MAX:
+            add(b"\x00" + found)  # as encode_id() does, which would be a call for each message
+        else:
+            add(encode_id(found))
+        if envelope in headers:
+            envelopes.append(len(ids) - 1)
+        if hop in headers:
+            crossed.append(len(ids) - 1)
+    return ids, envelopes, crossed
+
+
+class Reader:
+    """Reads IDs and groups as one address is configured."""
+
+    def __init__(self, address: AddressSettings) -> None:
+        self._names = address.duplicate_id_headers
+        self._group_header = address.group_header
+        self._default_group = address.default_group.encode()
+        self.ids: Callable[[Sequence[Content]], Found] = {
+            "header": self._ids_from_header,
+            "key": self._ids_from_key,
+            "value": self._ids_from_value,
+        }[address.duplicate_id_from]
+
+    def groups(self, records: Sequence[Content]) -> list[bytes | None]:
+        """The group of each record; None = it has none.
+
+        Qpid: a message without a group identifier, at a queue that groups by a header, is of the default group.
+        """
+        name = self._group_header
+        if not name:
+            return [record.key for record in records]
+        return [last_header(record.headers, name) or self._default_group for record in records]
+
+    def _ids_from_header(self, records: Sequence[Content]) -> Found:
+        return duplicate_ids(records, self._names)
+
+    def _ids_from_key(self, records: Sequence[Content]) -> Found:
+        ids = [encode_id(record.key) if record.key else None for record in records]
+        return ids, *_marked(records)
+
+    def _ids_from_value(self, records: Sequence[Content]) -> Found:
+        ids = [digest_id(record.value) if record.value else None for record in records]
+        return ids, *_marked(records)
+
+
+def _marked(records: Sequence[Content]) -> tuple[list[int], list[int]]:
+    """The indexes of envelopes, and of what came over a bridge."""
+    envelopes: list[int] = []
+    crossed: list[int] = []
+    for number, record in enumerate(records):
+        if record.headers:
+            headers = dict(record.headers)
+            if wire_names.HEADER_TRANSACTION in headers:
+                envelopes.append(number)
+            if wire_names.HEADER_HOP in headers:
+                crossed.append(number)
+    return envelopes, crossed

@@ -1,0 +1,57 @@
+"""Which partition a group belongs to. Pure.
+
+``murmur2`` is what the Java client's default partitioner and aiokafka use for records with a key; ``crc32`` is what
+librdkafka's default uses. Both give an empty key a partition; librdkafka's spreads empty keys at random, so under
+``crc32`` such records are brought to partition 0.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from agents.decision.group_cache import Memo
+
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+_SEED: Final = 0x9747B28C
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit hash of ``org.apache.kafka.common.utils.Utils.murmur2``, as an unsigned number."""
+    length = len(data)
+    h = (_SEED ^ length) & _MASK
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
+        k = (k ^ (k >> 24)) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if length != whole:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ (h >> 13)) * _M & _MASK
+    return h ^ (h >> 15)
+
+
+def crc32(data: bytes) -> int:
+    """The hash of librdkafka's default partitioner, ``consistent_random``."""
+    return zlib.crc32(data)
+
+
+_HASHES: Final[dict[str, Callable[[bytes], int]]] = {
+    # toPositive of the Java client: the sign bit is cleared before the modulo.
+    "murmur2": lambda key: murmur2(key) & 0x7FFFFFFF,
+    "crc32": crc32,
+}
+
+
+class Home(Memo[int]):
+    """Partition of a key, memoised: ``home[key]``. Groups repeat, so the hash is rarely computed."""
+
+    def __init__(self, partitions: int, partitioner: str = "murmur2") -> None:
+        """``partitioner`` as in the configuration: ``murmur2`` or ``crc32``."""
+        super().__init__()
+        self._partitions = partitions
+        self._hash = _HASHES[partitioner]
+
+    def find(self, key: bytes) -> int:
+        """By the hash."""
+        return self._hash(key) % self._partitions

@@ -1,0 +1,211 @@
+"""Keeps the IDs of a lane whose changelog was deleted: its RocksDB still has them.
+
+RocksDB is written after the commit, so each of its IDs was accepted once. Its slot names the origin. The lane writes the IDs into the new
+changelog, and then opens from that. It leaves out IDs whose origin it is going to read again: the outputs of these may be lost as well.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from agents.output.changelog import batches_of
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.producer.transactional import TransactionalProducer
+from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import Readers
+from tables import codec
+from tables.codec import META_KEY, Meta
+from tables.restore import ChangelogBounds
+from tables.store import StoredState
+from tables.table import LaneTable
+
+log: Final = logging.getLogger("ringfence.lane")
+
+SLOTS_PER_TRANSACTION: Final = 20_000
+"""About 2 MB of IDs with 60 bytes."""
+SORTED_MAX: Final = 1_000_000
+"""So many IDs are written in their order, which the native core restores from. More of them take too much memory."""
+WRITE_LIMIT_S: Final = 30.0
+"""For one of these transactions."""
+
+Entries = Iterable[tuple[bytes, bytes | None]]
+
+
+class Changelog(NamedTuple):
+    """The changelog partition of a lane, as it is now."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    bounds: ChangelogBounds
+
+
+class Lost(NamedTuple):
+    """A changelog that lacks what RocksDB has."""
+
+    stored: StoredState
+    meta: Meta | None
+    """The newest meta record of the changelog; None = it has none."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether no other worker has begun a new ring in the changelog."""
+        return self.meta is None or self.meta.incarnation == self.stored.meta.incarnation
+
+
+async def find_lost(
+    table: LaneTable, changelog: Changelog, readers: Readers | KafkaSettings, app: str, address: str
+) -> Lost | None:
+    """Return what RocksDB has and the changelog lacks; None = the changelog is the one that RocksDB follows, or RocksDB is empty.
+
+    Args:
+        table: The lane's table.
+        changelog: Its changelog. Nobody else writes there any more.
+        readers: Connections by which changelogs are read.
+        app: ID of the app whose lane it is.
+        address: Name of its address.
+    """
+    stored = table.stored()
+    if stored is None or not stored.meta.persistent:
+        return None
+    if (stored.meta.app, stored.meta.address) != (app, address):
+        return None
+    known_id = stored.meta.topic_ids.get(changelog.topic)
+    recreated = known_id not in {None, changelog.topic_id}
+    if not recreated and _reaches(stored, changelog.bounds):
+        return None
+    meta = await _newest_meta(changelog, readers)
+    if meta is not None and (not recreated or meta.topic_ids.get(changelog.topic) == changelog.topic_id):
+        # It lost its tail, or this worker was away for long. Or the IDs are written already, by whoever had the lane.
+        return Lost(stored, meta) if recreated and meta.incarnation != stored.meta.incarnation else None
+    return Lost(stored, meta)
+
+
+def _reaches(stored: StoredState, bounds: ChangelogBounds) -> bool:
+    """Whether the changelog still has a record at or behind the position of RocksDB."""
+    return stored.position <= bounds.high_watermark and bounds.start < bounds.high_watermark
+
+
+async def _newest_meta(changelog: Changelog, readers: Readers | KafkaSettings) -> Meta | None:
+    found: list[Meta] = []
+
+    async def consume(records: Iterable[Any]) -> None:
+        await asyncio.sleep(0)
+        for record in records:
+            if record.key == META_KEY and record.offset < changelog.bounds.high_watermark:
+                found[:] = [codec.decode_meta(record.value)]
+
+    start, end = changelog.bounds.start, changelog.bounds.high_watermark
+    await log_reader.read(readers, changelog.topic, changelog.partition, start, end, consume)
+    return found[0] if found else None
+
+
+class Recovered(NamedTuple):
+    """IDs that are in the new changelog, and IDs that are forgotten."""
+
+    kept: int
+    forgotten: int
+
+
+async def write_back(
+    table: LaneTable, lost: Lost, changelog: Changelog, producer: TransactionalProducer, next_offsets: Mapping[str, int],
+    topic_ids: Mapping[str, str], input_topic: str, group: str,
+) -> Recovered:  # fmt: skip
+    """Write the IDs of RocksDB into the changelog, and its meta record last. RocksDB is empty afterwards.
+
+    A crash before the meta record leaves RocksDB as it was: the next opening writes again.
+
+    Args:
+        table: The lane's table.
+        lost: From :func:`find_lost`; it must be usable.
+        changelog: Where to write.
+        producer: The lane's, fenced.
+        next_offsets: By topic, the first offset that the lane is going to read.
+        topic_ids: Kafka's own IDs of the lane's inputs and of the changelog.
+        input_topic: Name of the input.
+        group: ID of the workers' group.
+
+    Raises:
+        Exception: as :meth:`ringfence_kafka.producer.transactional.TransactionalProducer.transact`.
+    """
+    stored = lost.stored.meta
+    whole = all(next_offsets[each] >= stored.next_offsets.get(each, 0) for each in next_offsets)
+    choice = _Choice(stored, changelog.partition, next_offsets[input_topic], forwarded=whole)
+    kept = 0
+
+    async def write(entries: Entries) -> None:
+        batches = batches_of(changelog.topic, changelog.partition, entries, producer.builder)
+        async with asyncio.timeout(WRITE_LIMIT_S):
+            await producer.transact(batches, {}, group)
+
+    entries = choice.kept(table.stored_slots())
+    while some := list(itertools.islice(entries, SLOTS_PER_TRANSACTION)):
+        await write(some)
+        kept += len(some)
+    newest = lost.meta or stored
+    meta = newest._replace(next_offsets=dict(next_offsets), topic_ids={**newest.topic_ids, **topic_ids})
+    hops = table.stored_hops() if whole else iter(())
+    await write([*hops, (META_KEY, codec.encode_meta(meta))])
+    table.begin_afresh()
+    return Recovered(kept, choice.forgotten)
+
+
+class _Choice:
+    """Chooses the slots that go into the new changelog, and counts those that do not."""
+
+    def __init__(self, meta: Meta, lane: int, next_offset: int, *, forwarded: bool) -> None:
+        """``next_offset``: of the input; ``forwarded``: whether IDs of forwarded messages are kept."""
+        self.forgotten = 0
+        self._low = max(meta.floor, meta.head - meta.capacity)
+        self._head = meta.head
+        self._capacity = meta.capacity
+        self._lane = lane
+        self._next = next_offset
+        self._forwarded = forwarded
+
+    def kept(self, slots: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        """Return the live slots to keep; of an earlier capacity the newest of each key."""
+        found = self._kept(slots)
+        if self._head - self._low > SORTED_MAX:
+            return found
+        return iter(sorted(found, key=lambda slot: codec.sequence_of(slot[1])))
+
+    def _kept(self, slots: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        older: dict[bytes, bytes] = {}
+        for key, value in slots:
+            slot = codec.decode_ring(key, value)
+            if not self._low <= slot.sequence < self._head:
+                continue
+            if not self._is_processed(slot.origin):
+                self.forgotten += 1
+            elif slot.capacity == self._capacity:
+                yield key, value
+            elif key not in older or codec.is_newer(value, older[key]):
+                older[key] = value
+        yield from older.items()
+
+    def _is_processed(self, origin: codec.Origin) -> bool:
+        return origin.offset < self._next if origin.partition == self._lane else self._forwarded
+
+
+def describe(lane: str, changelog: Changelog, found: Recovered) -> str:
+    """Return what happened, for the log and status."""
+    place = f"{changelog.topic}/{changelog.partition}"
+    text = f"its changelog {place} was deleted, or its records were. {found.kept:,} IDs are kept: RocksDB had them, and they are in the new changelog"
+    if found.forgotten:
+        text += f". {found.forgotten:,} IDs of messages that are read again are forgotten"
+    log.error("lane %s: %s", lane, text)
+    return text
+
+
+def describe_unusable(lane: str, changelog: Changelog, lost: Lost) -> str:
+    """Return what is lost where another worker began a new ring meanwhile, for the log and status."""
+    count = min(lost.stored.meta.head - lost.stored.meta.floor, lost.stored.meta.capacity)
+    text = (
+        f"its changelog {changelog.topic}/{changelog.partition} was deleted, and another worker began a new ring in it. Up to {count:,} IDs "
+        "from before are forgotten: a message that comes again is accepted again"
+    )
+    log.error("lane %s: %s", lane, text)
+    return text

@@ -1,0 +1,169 @@
+"""How far a lane is in one of its inputs: nothing below is processed again, nothing above is stepped to."""
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from agents.batch import native_records
+from agents.batch.batch import FetchedBatch, Record
+from agents.lane.assignment import Ownership
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.errors import require
+from ringfence_kafka.producer.transactional import FencedError
+
+log: Final = logging.getLogger("ringfence.lane")
+
+COMMIT_SHOWS_S: Final = 3.0
+"""Longer than the markers of a commit take on a cluster that is well."""
+COMMIT_ASKED_S: Final = 0.1
+
+
+class TopicRecreatedError(Exception):
+    """An input was deleted and created again while the lane was open: it must be opened anew."""
+
+
+class ClusterWentBackError(Exception):
+    """The cluster knows less than the lane: it was restored from a backup, or lost its tail. Open anew."""
+
+
+class Cursor:
+    """The first offset of one topic partition that is not yet processed."""
+
+    def __init__(
+        self, lane: str, topic: str, partition: int, next_offset: int, topic_id: str, committed: int | None
+    ) -> None:
+        """``topic_id`` is Kafka's own, ``committed`` the group's offset, both of when the lane was opened."""
+        self.topic = topic
+        self.partition = partition
+        self.next = next_offset
+        self.gap_records = 0
+        """Records that retention deleted before they were processed."""
+        self.committed = -1 if committed is None else committed
+        """The group's offset as we know it; the cluster's own can be lower only if it lost something."""
+        self.distrusts = False
+        """Whether the group has another offset, which is not followed."""
+        self._lane = lane
+        self._topic_id = topic_id
+        self._seek = 0
+
+    async def begin(self, ownership: Ownership) -> None:
+        """Have everything fetched from ``next`` on, whatever was fetched before.
+
+        A batch that comes between two openings is dropped, and the consumer is past it: without this, its records would
+        be missed only when a later record came, and wait until then.
+        """
+        self._seek = await ownership.rewind(self.topic, self.partition, self.next)
+
+    async def admit(
+        self, batch: FetchedBatch, cluster: Cluster, ownership: Ownership
+    ) -> Sequence[Record] | None:
+        """The records that are due; None = none.
+
+        What lies below ``next`` was processed. A batch that begins above it is refused, and what is missing is fetched
+        again; where retention deleted it, GAP is said and the lane goes on.
+
+        Raises:
+            TopicRecreatedError: offsets went back because it is another topic of that name: not a replay.
+            ClusterWentBackError: they did because the cluster lost them: what comes there now may be new.
+            FencedError: what is missing was processed, by another owner that the lane had in between.
+        """
+        if batch.seek < self._seek:
+            return None  # fetched before the rewind that is under way, and so fetched again
+        if batch.begin < self.next:
+            self.require_topic(await cluster.topic_ids([self.topic]))
+            await self.compare(cluster)
+        if batch.end <= self.next:
+            return None
+        if batch.begin > self.next:
+            start = await cluster.log_start(self.topic, self.partition)
+            if start > self.next:
+                await self._require_own(cluster)
+                self._say_gap(start)
+                self.next = start
+            if batch.begin > self.next:
+                log.info(
+                    "lane %s: a batch of %s begins at %d, %d is next: reading again",
+                    self._lane, self.topic, batch.begin, self.next,
+                )  # fmt: skip
+                self._seek = await ownership.rewind(self.topic, self.partition, self.next)
+                return None
+        if batch.begin >= self.next:
+            return batch.records
+        return native_records.since(batch.records, self.next)
+
+    def require_topic(self, topic_ids: Mapping[str, str]) -> None:
+        """Whether it is still the topic that the lane was opened for, by Kafka's own IDs of now.
+
+        Raises:
+            TopicRecreatedError: it is another one of that name.
+        """
+        if topic_ids[self.topic] != self._topic_id:
+            raise TopicRecreatedError(f"{self.topic} was deleted and created again")
+
+    def renew(self, batch: FetchedBatch) -> FetchedBatch:
+        """The batch as one that was fetched after the opening, which it was: it has been read again."""
+        return dataclasses.replace(batch, seek=self._seek)
+
+    def done(self, end: int) -> None:
+        """Everything below ``end`` is processed and committed. It never goes back."""
+        require(
+            end >= self.next, self.topic, self.partition, "is done up to", end, "and was up to", self.next
+        )
+        self.next = self.committed = end
+
+    def fits(
+        self, ends: Mapping[tuple[str, int], int], committed: Mapping[tuple[str, int], int | None]
+    ) -> bool:
+        """Whether neither the log nor the group's offset has gone back, by what the cluster has said; it may be old by now."""
+        place = (self.topic, self.partition)
+        if place not in ends or place not in committed:
+            return False
+        offset = committed[place]
+        return ends[place] >= self.next and (-1 if offset is None else offset) >= self.committed
+
+    async def compare(self, cluster: Cluster) -> None:
+        """Make sure that neither the log nor the group's offset has gone back.
+
+        Raises:
+            ClusterWentBackError: one has.
+        """
+        done, known = self.next, self.committed  # they may go on while the cluster is asked
+        end = await cluster.high_watermark(self.topic, self.partition)
+        if end < done:
+            raise ClusterWentBackError(
+                f"{self.topic}/{self.partition} ends at {end}, and was processed up to {done}: it lost its tail; "
+                "opening anew from what it has"
+            )
+        now = await self._committed_now(cluster)
+        # A commit is acknowledged before the group's offset shows it.
+        deadline = time.monotonic() + COMMIT_SHOWS_S
+        while now < known and time.monotonic() < deadline:
+            await asyncio.sleep(COMMIT_ASKED_S)
+            now = await self._committed_now(cluster)
+        if now < known:
+            raise ClusterWentBackError(
+                f"{self.topic}/{self.partition}: the group had committed {known}, the cluster now says {now}: "
+                "it went back in time; opening anew from what it has"
+            )
+
+    async def _committed_now(self, cluster: Cluster) -> int:
+        now = await cluster.committed(self.topic, self.partition)
+        return -1 if now is None else now
+
+    async def _require_own(self, cluster: Cluster) -> None:
+        now = await self._committed_now(cluster)
+        if now > self.next:
+            raise FencedError(
+                f"{self.topic}/{self.partition} was processed up to {now} by another owner, and here up to {self.next}"
+            )
+
+    def _say_gap(self, start: int) -> None:
+        self.gap_records += start - self.next
+        log.error(
+            "lane %s GAP: offsets %d to %d of %s/%d were deleted by retention before they were processed; "
+            "going on at %d",
+            self._lane, self.next, start - 1, self.topic, self.partition, start,
+        )  # fmt: skip

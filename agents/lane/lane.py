@@ -1,0 +1,322 @@
+"""A lane: one partition of an address; the unit of ownership, order, state and transaction.
+
+Two promises live here.
+
+*No record is ever stepped over.* Each batch says where its fetch began. A lane drops what lies below the offset
+that comes next and refuses a batch that begins above it. On any failure it keeps the batch, discards its
+producer, opens again, reads the batch again from the log, trims it to the new offset and runs it again: later
+batches, already queued, would otherwise commit over the failed one.
+
+*State follows the commit.* See :mod:`agents.lane.transactions`.
+
+What comes next is decided by :mod:`ringfence_kafka.ownership.partition_state`, and done by :mod:`ringfence_kafka.ownership.partition_task`. A rebalance does not close
+a lane: it stands still until the group has decided, and a lane that stays goes on with ring, RocksDB and producer as they are.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from agents.batch.batch import FetchedBatch
+from agents.batch.inbox import Mail
+from agents.lane.assignment import Ownership
+from agents.lane.cursor import ClusterWentBackError, Cursor
+from agents.lane.failure_log import Failures
+from agents.lane.open import (
+    ChangelogRecreatedError,
+    LimitsAgreedError,
+    Opened,
+    Opening,
+    TopicChangedError,
+    require_sizes,
+)
+from agents.lane.state_folder import FolderUsableError
+from agents.lane.topic_facts import LaneRefusedError
+from agents.lane.transactions import Observe, Took, Transactions
+from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
+from ringfence_kafka.ownership.partition_state import NotOwnerError, Step
+from ringfence_kafka.ownership.partition_task import Tenant
+from ringfence_kafka.producer.transactional import FencedError
+from tables.store import StateFolderError
+
+log: Final = logging.getLogger("ringfence.lane")
+
+DRAIN_LIMIT_S: Final = 8.0
+"""How long closing waits for the transaction under way."""
+BACKOFF_FIRST_S: Final = 0.1
+BACKOFF_MAX_S: Final = 5.0
+REFUSED_AGAIN_S: Final = 10.0
+"""How soon a lane that must not run asks whether it may now."""
+
+
+class LaneState(StrEnum):
+    """What health shows."""
+
+    CLOSED = "closed"
+    OPENING = "opening"
+    SUSPENDED = "suspended"
+    """A rebalance is under way: nothing is begun, what is open stays open."""
+    OPEN = "open"
+    RETRYING = "retrying"
+    """Something is refused or away; the lane keeps its batch and tries again."""
+    REFUSED = "refused"
+    """The lane must not run until a person has acted; the reason says how. It asks at intervals whether somebody has."""
+
+
+class Lane(Tenant[Ownership, Opened]):
+    """Runs one lane in a task of its own, so that Faust may cancel its actors at any await."""
+
+    def __init__(
+        self,
+        opening: Opening,
+        changed: Callable[[], None] = lambda: None,
+        observe: Observe = lambda _seconds, _parts: None,
+        took: Took = lambda _seconds: None,
+    ) -> None:
+        """``changed`` is called whenever the state may have changed, ``observe`` and ``took`` after each batch."""
+        super().__init__(f"lane {opening.name}")
+        self.name = opening.name
+        self.state = LaneState.CLOSED
+        self.reason = ""
+        """Why the lane is not open, for logs and health."""
+        self.folder_fault = False
+        """Whether that is because its folder cannot be written."""
+        self.counts: Counter[str] = Counter()
+        self.transactions = Transactions(opening, self.counts, observe, took)
+        self._opening = opening
+        self._changed = changed
+        self._mail = Mail()
+        self._kept: FetchedBatch | None = None
+        self._room = asyncio.Event()
+        self._cursors: dict[str, Cursor] = {}
+        self._busy = False
+        """A batch is being processed."""
+        self._failures = Failures(opening)
+
+    @property
+    def next(self) -> int:
+        """First input offset that is not yet processed; 0 until the lane was open."""
+        cursor = self._cursors.get(self._opening.address.input_topic)
+        return cursor.next if cursor else 0
+
+    def seconds_covered(self) -> float | None:
+        """How far back the ring reaches; None while the lane is not open, or knows fewer than two IDs."""
+        return self._opening.table.seconds_covered() if self._opened is not None else None
+
+    @property
+    def opening(self) -> Opening:
+        """What the lane is made from."""
+        return self._opening
+
+    @property
+    def cursors(self) -> dict[str, Cursor]:
+        """How far it is, by topic; empty until it was open."""
+        return self._cursors
+
+    @property
+    def idle(self) -> bool:
+        """It is open, and nothing waits for it."""
+        return self._opened is not None and self.state is LaneState.OPEN and not (self._kept or self._mail)
+
+    def fits(
+        self, ends: Mapping[tuple[str, int], int], committed: Mapping[tuple[str, int], int | None]
+    ) -> bool:
+        """Whether what the cluster has said of its topics leaves no doubt. Else :meth:`compare` is to ask again."""
+        return all(each.fits(ends, committed) for each in self._cursors.values())
+
+    async def compare(self) -> None:
+        """Whether an idle lane still fits the cluster; if not, it opens anew. One that works finds out by itself."""
+        opened = self._opened
+        if opened is None or not self.idle:
+            return
+        try:
+            for cursor in opened.cursors.values():
+                await cursor.compare(opened.cluster)
+        except ClusterWentBackError as error:
+            if self._opened is opened and not self._busy:
+                self._doubt(error)
+
+    def refuse(self, faults: Iterable[str]) -> None:
+        """Something is wrong with the topics of an open lane: it must not go on with them."""
+        if self._opened is not None:
+            self._doubt(LaneRefusedError("; ".join(faults)))
+
+    def note_sizes(self, bytes_max: Mapping[str, int]) -> None:
+        """What the cluster says now of how large a record batch each topic takes."""
+        if self._opened is None:
+            return
+        try:
+            require_sizes(self._opened.outputs.bytes_max, bytes_max)
+        except TopicChangedError as error:
+            self._doubt(error)
+
+    def note_changelog(self, topic_id: str | None) -> None:
+        """Compare Kafka's own ID of the changelog with the one at the opening; None = the topic is not there now."""
+        topic = self._opening.changelog
+        if self._opened is not None and topic_id not in {None, self._opened.topic_ids[topic]}:
+            self._doubt(
+                ChangelogRecreatedError(
+                    f"{topic} was deleted and created again: the lane opens anew and writes its IDs into it"
+                )
+            )
+
+    def note_agreement(self) -> None:
+        """All live workers state the same limits: a ring that keeps others takes them over."""
+        if self._opened is not None and self._opening.keeps_limits:
+            self._doubt(
+                LimitsAgreedError("all live workers state the same limits now: the ring takes them over")
+            )
+
+    def note_usable_folder(self) -> None:
+        """The lane's folder can be written again: a lane that keeps its files in memory opens anew."""
+        if self._opened is not None and self._opening.table.in_memory:
+            self._doubt(FolderUsableError("its folder can be written again, and it keeps its state there"))
+
+    def _doubt(self, error: Exception) -> None:
+        """Found between batches: why the lane must be opened anew, or not be open."""
+        self._failed(error)
+        self._wake.set()  # also where it stands, and goes on standing
+
+    # -- what its owner calls ------------------------------------------------------------------------------
+
+    def start(self, ownership: Ownership) -> None:
+        """The group gave us the lane: open it, or go on with it, until :meth:`suspend` or :meth:`close`."""
+        if not self._standing.is_set():
+            raise AssertionError(f"lane {self.name} is started while it runs")
+        self._mail.clear()
+        self._kept = None
+        self._failures.waited()
+        self._tenure.assigned(ownership)
+        self._set(LaneState.OPENING)
+        self._disturb()
+
+    async def suspend(self) -> None:
+        """A rebalance has begun: finish the transaction under way, and begin nothing until :meth:`start`."""
+        if self._task is None:
+            return
+        self._tenure.revoked()
+        self._disturb()
+        await self._still(self._task)
+        self._set(LaneState.CLOSED if self._opened is None else LaneState.SUSPENDED)
+
+    async def close(self) -> None:
+        """Finish the transaction under way, then stop. RocksDB stays open for the next :meth:`start`."""
+        if self._task is None or self._task.done():
+            return
+        self._tenure.ended()
+        self._disturb()
+        await self._still(self._task)
+        self._set(LaneState.CLOSED)
+        log.info("lane %s closed at offset %d", self.name, self.next)
+
+    async def dispose(self) -> None:
+        """Close for good, RocksDB included."""
+        await self.close()
+        self._opening.table.close()
+
+    async def offer(self, batch: FetchedBatch) -> None:
+        """Hand over a batch; waits while the lane is busy. One that may begin nothing drops it: it will be fetched again."""
+        while self._tenure.right is not None:
+            if self._mail.add(batch):
+                self._wake.set()
+                return
+            self._room.clear()
+            await self._room.wait()
+
+    def _disturb(self) -> None:
+        self._room.set()
+        super()._disturb()
+
+    async def _still(self, task: "asyncio.Task[None]") -> None:
+        if not await set_within(self._standing, DRAIN_LIMIT_S):
+            log.warning("lane %s: its transaction does not end; left to the next owner's fence", self.name)
+            await cancelled(task)
+
+    # -- the task ------------------------------------------------------------------------------------------
+
+    async def _open(self, right: Ownership) -> Opened:
+        opened = await self._opening.open(right)
+        self._cursors = opened.cursors
+        self._failures.waited()
+        async with opened.producer.kept():
+            await self._read_held_again(opened)
+        if self._kept is None:
+            self._set(LaneState.OPEN)
+        return opened
+
+    async def _regain(self, right: Ownership, opened: Opened) -> None:
+        await self._opening.regain(right, opened)
+        self._failures.waited()
+        self._set(LaneState.OPEN)
+        log.info("lane %s goes on at offset %d", self.name, self.next)
+
+    async def _work(self, right: Ownership, opened: Opened) -> None:
+        while (batch := await self._take()) is not None:
+            self._busy = True
+            try:
+                self._kept = await self.transactions.run(batch, opened, right)
+            finally:
+                self._busy = False
+            if self._kept is None:
+                batch.free()
+            del batch  # while the next one is waited for nobody needs it
+            self._tenure.succeeded()
+            self._failures.succeeded()
+            if self._step() is Step.WORK:
+                self._set(LaneState.OPEN)
+
+    def _set(self, state: LaneState, reason: str = "", *, folder_fault: bool = False) -> None:
+        self.folder_fault = folder_fault
+        if (state, reason) != (self.state, self.reason):
+            self.state, self.reason = state, reason
+            self._changed()
+
+    async def _drop(self, opened: Opened) -> None:
+        await opened.producer.discard()
+
+    def _failed(self, error: BaseException) -> None:
+        """What is open is given up and opened anew; at once, because an open transaction holds back readers of the outputs."""
+        if isinstance(error, LaneRefusedError):
+            if (self.state, self.reason) != (LaneState.REFUSED, str(error)):
+                log.error("lane %s stopped: %s", self.name, error)
+            self._set(LaneState.REFUSED, str(error))
+            self._tenure.failed(time.monotonic() + REFUSED_AGAIN_S)
+            return
+        keeps = isinstance(error, NotOwnerError) and self._opened is not None
+        if not keeps:
+            self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
+        delay = back_off(self._tenure.attempts + 1, BACKOFF_FIRST_S, BACKOFF_MAX_S)
+        self._tenure.failed(time.monotonic() + delay, keeps=keeps)
+        folder_fault = isinstance(error, StateFolderError)
+        state = LaneState.OPENING if self._failures.reopens(error) else LaneState.RETRYING
+        self._set(state, self._failures.reason(error), folder_fault=folder_fault)
+        self._failures.say(error, delay, self._tenure.attempts)
+
+    async def _read_held_again(self, opened: Opened) -> None:
+        """After a failure: the failed batch, as it stands in the log now. Those behind it are fetched again."""
+        if self._kept is None:
+            return
+        if self._kept.begin > opened.cursors[self._kept.topic].next:
+            self._kept = None  # what comes before it was dropped meanwhile: all is fetched again
+            return
+        try:
+            again = await self._opening.read_again(self._kept)
+        except TimeoutError:
+            again = None  # the consumer brings it, sooner or later
+        self._kept = again and opened.cursors[again.topic].renew(again)
+
+    async def _take(self) -> FetchedBatch | None:
+        """The kept batch, else the next one; None when there is something else to do."""
+        while self._step() is Step.WORK:
+            if self._kept is not None:
+                return self._kept
+            self._kept = self._mail.take()
+            if self._kept is not None:
+                self._room.set()
+                return self._kept
+            await self._told()
+        return None

@@ -1,0 +1,41 @@
+"""What a lane holds over a failure is read again from the log before it is processed.
+
+A broker that comes back without the tail of its log gives the lost offsets to other records. What was fetched before
+would be accepted from places where something else now stands, and that would be stepped over. One fetch may even hold
+records of before and after; so nothing is compared, all is read.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+from agents.batch.batch import FetchedBatch
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.readers import log_reader
+
+READ_LIMIT_S: Final = 15.0
+
+
+async def read_again(kafka: KafkaSettings, cluster: Cluster, held: FetchedBatch) -> FetchedBatch | None:
+    """The held batch as it stands in the log now; None = leave it to the consumer, which has been rewound.
+
+    What retention has deleted meanwhile cannot be read, and nothing else can stand there: it stays as it was fetched.
+    What is wrong with a malformed record is found out by the consumer alone.
+
+    Raises:
+        TimeoutError: the log cannot be read.
+    """
+    if held.malformed:
+        return None
+    async with asyncio.timeout(READ_LIMIT_S):
+        start = max(held.begin, await cluster.log_start(held.topic, held.partition))
+        end = min(held.end, await cluster.high_watermark(held.topic, held.partition))
+        records: list[Any] = [each for each in held.records if each.offset < start]
+
+        async def consume(found: Sequence[Any]) -> None:
+            records.extend(each for each in found if each.offset < end)
+
+        await log_reader.read(kafka, held.topic, held.partition, start, end, consume)
+    return dataclasses.replace(held, end=end, records=records) if records else None

@@ -1,0 +1,91 @@
+"""What the cluster says of a lane's topics, asked for at each opening; what keeps the lane from opening is named."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agents.output.build import Outputs
+from agents.topic_checks.topics import missing_targets, missing_topics, target_faults, topic_faults
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import TopicDescription
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
+
+_DAY_MS: Final = 24 * 3600 * 1000
+AGED_SHARE: Final = 0.05
+"""Of an output's retention: what is older when it is written than this would be kept for so much less."""
+AGED_MS_MIN: Final = 60_000
+
+
+class LaneRefusedError(Exception):
+    """The lane must not run; the text names the way out."""
+
+
+class TopicMissingError(Exception):
+    """A topic that the lane needs does not exist (any more); it may come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of topics that are there, and are as they must be."""
+
+    topics: Mapping[str, TopicDescription]
+    outputs: Outputs
+    delete_retention_s: float
+    """Of the changelog: how long a tombstone stays."""
+    topic_ids: dict[str, str]
+    """Kafka's own IDs of the input, the forward topic and the changelog."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Partitions by topic."""
+        return {name: topic.partitions for name, topic in self.topics.items()}
+
+
+async def ask(
+    cluster: Cluster,
+    app_id: str,
+    address: AddressSettings,
+    targets: Sequence[AddressSettings],
+    denied: Callable[[], Sequence[str]],
+) -> Facts:
+    """Ask.
+
+    Args:
+        cluster: Is asked.
+        app_id: Whose lane.
+        address: Its address.
+        targets: Other addresses that parts of its transactions may go to.
+        denied: Rights that are known to be missing, a line each.
+
+    Raises:
+        TopicMissingError: a topic is not there.
+        LaneRefusedError: one is not as it must be, or a right is missing.
+    """
+    elsewhere = [each.accepted_topic for each in targets]
+    described = await cluster.describe([*address.topics(app_id).values(), *elsewhere])
+    existing = described.topics
+    if absent := [
+        *missing_topics(app_id, address, described),
+        *missing_targets(address, targets, described),
+    ]:
+        raise TopicMissingError("; ".join(absent))
+    if faults := [
+        *topic_faults(app_id, address, existing),
+        *target_faults(address, targets, existing),
+        *denied(),
+    ]:
+        raise LaneRefusedError("; ".join(faults))
+    known = [
+        address.input_topic,
+        wire_names.forward_topic(app_id, address.name),
+        wire_names.changelog_topic(app_id, address.name),
+    ]
+    topic_ids = await cluster.topic_ids(known)
+    outputs = Outputs(
+        {name: topic.partitions for name, topic in existing.items()},
+        {name: topic.message_bytes_max for name, topic in existing.items()},
+        {each.name: max(AGED_MS_MIN, AGED_SHARE * each.retention_ms) for each in existing.values()},
+    )
+    changelog = existing[wire_names.changelog_topic(app_id, address.name)]
+    return Facts(existing, outputs, changelog.number("delete.retention.ms", _DAY_MS) / 1000, topic_ids)

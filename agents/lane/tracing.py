@@ -1,0 +1,68 @@
+"""A span for each batch of a lane, linked to what its messages carry, where OpenTelemetry is installed and set up.
+
+Messages keep their ``traceparent`` and ``tracestate`` as they came: a batch has many parents, so it is linked to them and is nobody's
+child. Who sets up OpenTelemetry is not Ringfence (``opentelemetry-instrument ringfence worker``); without it nothing is done here.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from agents.batch.batch import Record
+
+try:
+    from opentelemetry import trace as _trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError:
+    _trace = None
+
+LINKS_MAX: Final = 128
+"""OpenTelemetry's own limit of a span, unless somebody sets another."""
+PARENT: Final = "traceparent"
+STATE: Final = "tracestate"
+
+
+@contextlib.contextmanager
+def batch_span(lane: str, topic: str, partition: int, records: Sequence[Record]) -> Iterator[None]:
+    """Around what is done with a batch. What is raised in it is told by the span, and goes on."""
+    if _trace is None:
+        yield
+        return
+    tracer = _trace.get_tracer("ringfence")
+    with tracer.start_as_current_span(f"process {topic}", kind=_trace.SpanKind.CONSUMER) as span:
+        if span.is_recording():
+            span.set_attributes(
+                {
+                    "messaging.system": "kafka",
+                    "messaging.operation.type": "process",
+                    "messaging.destination.name": topic,
+                    "messaging.destination.partition.id": str(partition),
+                    "messaging.batch.message_count": len(records),
+                    "ringfence.lane": lane,
+                }
+            )
+            for context in _contexts(records):
+                span.add_link(context)
+        yield
+
+
+def _contexts(records: Iterable[Record]) -> Iterator[Any]:
+    """Each once, the first so many."""
+    propagator, seen = TraceContextTextMapPropagator(), set()
+    for record in records:
+        parent = _text(record, PARENT)
+        if not parent or parent in seen:
+            continue
+        seen.add(parent)
+        carrier = {PARENT: parent, STATE: _text(record, STATE)}
+        context = _trace.get_current_span(propagator.extract(carrier, {})).get_span_context()
+        if context.is_valid:
+            yield context
+        if len(seen) >= LINKS_MAX:
+            return
+
+
+def _text(record: Record, name: str) -> str:
+    """The last header of that name; what is no text is none."""
+    found = next((value for header, value in reversed(record.headers) if header == name and value), b"")
+    return found.decode("ascii", errors="replace")

@@ -1,0 +1,1 @@
+"""Builds the record batches of a lane's transaction."""

@@ -1,0 +1,156 @@
+"""What path, ring and emitter decide and build, done by the core for a whole batch at once.
+
+It does what is plain: messages at home here, with one ID or none, for a ring whose index is in memory. Whatever is not it leaves to
+the path in Python, batch by batch, and nothing has happened then. Both give the same bytes.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+import native
+from agents.batch import native_records
+from agents.batch.batch import FetchedBatch, Record
+from agents.decision.decide import Outcome
+from agents.output.build import Emitter, Outputs
+from agents.output.native_batch import Filled, RawBatch
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.producer.transactional import BatchForm, Outgoing
+from ringfence_kafka.protocol import wire_names
+from tables.codec import META_KEY, Chunk, digest_id, encode_id, encode_meta
+from tables.ring import Checked, Verdict
+from tables.table import Change, LaneTable
+
+log: Final = logging.getLogger("ringfence.lane")
+
+_SOURCES: Final = {"header": 0, "key": 1, "value": 2}
+_PARTITIONERS: Final = {"murmur2": 0, "crc32": 1}
+_NAMES_MAX: Final = 16
+_LEFT_TO_PYTHON: Final = (wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP)
+
+
+class Plan(NamedTuple):
+    """What is to be written for a batch, and what is counted of it."""
+
+    outcome: Outcome
+    """Its records, groups, sources and origins are left out: they are in the bytes."""
+    outputs: list[Outgoing]
+    slots: Chunk
+    state: list[Outgoing]
+    """The changelog's batches, without the meta record."""
+
+
+class NativePath:
+    """Of one lane, from its opening to its end."""
+
+    def __init__(
+        self,
+        address: AddressSettings,
+        partition: int,
+        partition_counts: Mapping[str, int],
+        changelog: str,
+        outputs: Outputs,
+        emitter: Emitter,
+        form: BatchForm,
+    ) -> None:
+        """As :class:`agents.decision.decide.Path` and :class:`agents.output.build.Emitter` have it, of which ``emitter`` is the lane's."""
+        topic = address.accepted_topic
+        self._address = address
+        self._partition = partition
+        self._changelog = changelog
+        self._emitter = emitter
+        self._form = form
+        self._targets = outputs.partitions[topic]
+        self._rules = (
+            _SOURCES[address.duplicate_id_from],
+            _encoded(address.duplicate_id_headers if address.duplicate_id_from == "header" else ()),
+            address.group_header.encode() or None,
+            address.default_group.encode(),
+            _encoded(sorted(emitter.replaced)),
+            _encoded(_LEFT_TO_PYTHON),
+            wire_names.HEADER_SOURCE.encode(),
+            wire_names.HEADER_KEY.encode(),
+            wire_names.source(address.input_topic, partition),
+            partition,
+            partition_counts[address.input_topic],
+            _PARTITIONERS[address.partitioner],
+            self._targets,
+            form.bytes_max,
+            outputs.bytes_max[topic],
+            digest_id if address.duplicate_id_from == "value" else encode_id,
+        )
+        self._usual = (
+            len(address.duplicate_id_headers) <= _NAMES_MAX
+            and not address.id_max_age
+            and address.persist_id_cache
+            and address.duplicates == "drop"  # else each original is looked for
+        )
+
+    def plan(self, batch: FetchedBatch, records: Sequence[Record], table: LaneTable) -> Plan | None:
+        """All of a batch. Changes nothing but the emitter's count of batches.
+
+        Args:
+            batch: Where they come from.
+            records: What of the batch is due.
+            table: Asked.
+
+        Returns:
+            None = it is for the path in Python.
+        """
+        core, those, known = native.core, native_records.plain(records), table.plain_index()
+        if core is None or those is None or known is None or not self._usual:
+            return None
+        if batch.malformed or batch.topic != self._address.input_topic:
+            return None
+        ring = table.ring
+        spread = self._emitter.next_spread % self._targets
+        now = int(time.time() * 1000)
+        try:
+            found = core.plan(those, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now)
+        except Exception:
+            log.exception(
+                "the native core failed at %s/%d from offset %d on: this batch goes through Python; internal error, please report",
+                batch.topic, batch.partition, batch.begin,
+            )  # fmt: skip
+            return None
+        if found is None:
+            return None
+        verdicts, new_ids, accepted, state, slots, oldest = found
+        self._emitter.count_batch()
+        # Bytes of the verdicts' numbers: they are only counted.
+        checked = Checked(cast("list[Verdict]", verdicts), [], ring.head, new_ids, [])
+        return Plan(
+            Outcome(checked, [], [], [], [], [], end=batch.end),
+            self._outgoing(accepted, oldest),
+            Chunk(ring.capacity, slots),
+            [
+                Outgoing(self._changelog, self._partition, RawBatch(self._form, Filled(*each)))
+                for each in state
+            ],
+        )
+
+    def _outgoing(
+        self, accepted: Sequence[tuple[int, bytearray, int, int, int]], oldest: int
+    ) -> list[Outgoing]:
+        topic = self._address.accepted_topic
+        aged_before = self._emitter.aged_before(topic, oldest)
+        found = []
+        for each in accepted:
+            filled = Filled(*each)
+            aged = aged_before is not None and filled.max_timestamp < aged_before
+            found.append(Outgoing(topic, filled.partition, RawBatch(self._form, filled), aged))
+        return found
+
+    def closed_by_meta(self, state: Sequence[Outgoing], change: Change) -> list[Outgoing]:
+        """The changelog's batches, with the meta record that closes each transaction."""
+        batches = list(state)
+        record = {"timestamp": None, "key": META_KEY, "value": encode_meta(change.meta)}
+        if not batches or batches[-1].builder.append(**record) is None:
+            batches.append(Outgoing(self._changelog, self._partition, RawBatch(self._form)))
+            batches[-1].builder.append(**record)
+        return batches
+
+
+def _encoded(names: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(each.encode() for each in names)

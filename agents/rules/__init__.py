@@ -1,0 +1,1 @@
+"""The rules of lanes: what each worker must agree on."""

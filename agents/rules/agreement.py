@@ -1,0 +1,133 @@
+"""Whether the live workers agree on the limits of each address, and on rules that a lane has not recorded yet."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from aiokafka.errors import KafkaError
+
+from agents.rules.lane_rules import Rules, unlike_fault
+from agents.rules.member_statements import Statement, decode, own_statement, unlike_limits
+from ringfence_kafka import clock
+from ringfence_kafka.concurrency.coalesce import Together
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.groups.static_members import Member
+
+log: Final = logging.getLogger("ringfence.worker")
+
+ASK_LIMIT_S: Final = 5.0
+"""For one question to the group."""
+STABLE_LIMIT_S: Final = 2.0
+"""A group that rebalances does not say what its members state: it is asked again for so long."""
+AGAIN_S: Final = 0.1
+SETTLE_S: Final = 20.0
+"""After a disagreement all must agree for so long. A worker with an older file is alone while the others restart, and must not shrink
+rings meanwhile."""
+
+AskMembers = Callable[[], Awaitable[Sequence[Member]]]
+
+
+class Agreement:
+    """Statements of live workers, from the group's metadata."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ask_members: AskMembers | None = None,
+        now: Callable[[], float] = clock.now,
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            settings: Of this worker.
+            ask_members: Asks for the members of the workers' group; None = this worker is alone.
+            now: Seconds.
+        """
+        self._now = now
+        self._unlike_at: dict[str, float] = {}
+        """Address → when live workers last disagreed."""
+        self._own = own_statement(settings)
+        self._ask_members = ask_members
+        self._together: Together[None, Sequence[Statement] | None] = Together(self._answer)
+        """Many lanes open at one moment."""
+        self.by_address: dict[str, list[str]] = {}
+        """Address → each disagreement on a limit, as last asked. Addresses without one are absent."""
+
+    async def stop(self) -> None:
+        """Answer nobody any more."""
+        await self._together.stop()
+
+    async def look(self) -> None:
+        """Ask the group, and log each new disagreement. An answer that does not come changes nothing."""
+        statements = await self._together.ask(None)
+        if statements is None:
+            return
+        found = {
+            name: those for name in self._own.addresses or () if (those := self._unlike(name, statements))
+        }
+        for name, those in found.items():
+            if those != self.by_address.get(name):
+                log.warning(
+                    "address %s: live workers do not agree on what its rings remember: %s. Each ring keeps its recorded limits. They change "
+                    "when all live workers have the same file", name, "; ".join(those),
+                )  # fmt: skip
+        for name in self.by_address.keys() - found.keys():
+            log.info("address %s: all live workers agree on what its rings remember", name)
+        self.by_address = found
+
+    async def on_limits(self, address: str) -> list[str]:
+        """Return who states which limits of an address; empty = all live workers agree."""
+        statements = await self._together.ask(None)
+        if statements is None:
+            return ["the group does not say what its members state"]
+        return self._unlike(address, statements)
+
+    def _unlike(self, address: str, statements: Sequence[Statement]) -> list[str]:
+        """As :func:`unlike_limits`, and for a while after it."""
+        found, now = unlike_limits(address, statements), self._now()
+        if found:
+            self._unlike_at[address] = now
+        elif now - self._unlike_at.get(address, -SETTLE_S) < SETTLE_S:
+            return [f"all live workers agree, for less than {SETTLE_S:.0f} s yet"]
+        return found
+
+    async def others_can_hold(self) -> bool:
+        """Return whether another live worker can hold lanes; True if the group does not say."""
+        statements = await self._together.ask(None)
+        if statements is None:
+            return True
+        return any(
+            each.worker != self._own.worker and each.addresses is not None and not each.unusable
+            for each in statements
+        )
+
+    async def unlike_rules(self, address: str, own: Rules) -> str | None:
+        """Return the fault if a live worker states other rules for the address."""
+        for each in await self._together.ask(None) or ():
+            said = (each.addresses or {}).get(address)
+            if said is not None and (fault := unlike_fault(address, each.worker, said.rules, own)):
+                return fault
+        return None
+
+    async def _answer(self, questions: Collection[None]) -> Mapping[None, Sequence[Statement] | None]:
+        return dict.fromkeys(questions, await self._statements())
+
+    async def _statements(self) -> Sequence[Statement] | None:
+        """Return the statements of all live workers, this one included; None = the group does not say."""
+        if self._ask_members is None:
+            return [self._own]
+        with contextlib.suppress(KafkaError, OSError, TimeoutError, NotImplementedError):
+            async with asyncio.timeout(ASK_LIMIT_S):
+                return await self._asked(self._ask_members)
+        return None
+
+    async def _asked(self, ask_members: AskMembers) -> Sequence[Statement] | None:
+        tries = round(STABLE_LIMIT_S / AGAIN_S)
+        for _ in range(tries):
+            members = await ask_members()
+            if all(each.metadata is not None for each in members):
+                return [self._own, *(decode(each.metadata.user_data, each.member_id) for each in members)]
+            await asyncio.sleep(AGAIN_S)
+        return None

@@ -1,0 +1,108 @@
+"""Statements of workers about their configuration, in the metadata of their group. Pure.
+
+Rules are the same for many addresses, so addresses with equal ones stand together: the metadata of all members has to fit one record.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from agents.rules.lane_rules import TOPICS, Limits, Rules, as_written, key_of, limits_of, rules_of
+from ringfence_kafka.config.settings import Settings
+
+KEY: Final = "ringfence"
+"""In the JSON of the user data, beside the keys of Faust, which ignores it."""
+
+
+UNUSABLE: Final = "state_unusable"
+"""In a statement, if it is so."""
+
+
+class Said(NamedTuple):
+    """Rules and limits that a worker states for one address."""
+
+    rules: Rules
+    limits: Limits
+
+
+class Statement(NamedTuple):
+    """The statement of one live worker."""
+
+    worker: str
+    """Its instance name; of a member that states nothing its member ID."""
+    addresses: Mapping[str, Said] | None
+    """By name; None = it states nothing: it is not a worker of Ringfence."""
+    unusable: bool = False
+    """Its state folder cannot be written: it takes lanes only if nobody else can."""
+
+
+def own_statement(settings: Settings) -> Statement:
+    """Return what a worker of this configuration states."""
+    return Statement(
+        settings.app.instance_name,
+        {
+            each.name: Said(_stated(rules_of(each, settings.transaction_targets(each))), limits_of(each))
+            for each in settings.addresses
+        },
+    )
+
+
+def _stated(rules: Rules) -> dict[str, Any]:
+    """Leave out topics: Kafka knows which ones a member subscribes to, and their names would make each address differ."""
+    return {key: value for key, value in rules.items() if key_of(key) not in TOPICS}
+
+
+def encode(statement: Statement) -> dict[str, Any]:
+    """Return a statement as JSON takes it."""
+    shared: dict[str, dict[str, Any]] = {}
+    for name, said in (statement.addresses or {}).items():
+        stated = {"rules": dict(said.rules), "limits": said.limits._asdict()}
+        shared.setdefault(json.dumps(stated, sort_keys=True), {"names": [], **stated})["names"].append(name)
+    found = {"worker": statement.worker, "addresses": list(shared.values())}
+    return found | ({UNUSABLE: True} if statement.unusable else {})
+
+
+def decode(user_data: bytes | None, member: str) -> Statement:
+    """Read the user data of a member. A member that states nothing readable has no addresses: see :class:`Statement`."""
+    try:
+        told = json.loads(user_data or b"{}")[KEY]
+        addresses = {
+            str(name): Said(dict(each["rules"]), Limits(**each["limits"]))
+            for each in told["addresses"]
+            for name in each["names"]
+        }
+        return Statement(str(told["worker"]), addresses, bool(told.get(UNUSABLE)))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Statement(member, None)
+
+
+def is_worker(user_data: bytes) -> bool:
+    """Return whether a member of the workers' group is a worker, by the user data that it states."""
+    try:
+        told = json.loads(user_data or b"null")
+    except ValueError:
+        return False
+    return isinstance(told, dict) and KEY in told
+
+
+def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
+    """Return a line for each limit of an address on which live workers disagree, with the value of each worker; empty = all agree.
+
+    A worker that does not have the address has no say. A member that states nothing agrees with nobody.
+    """
+    everybody = sorted(statements, key=lambda each: each.worker)
+    limits = [
+        (each.worker, each.addresses[address].limits)
+        for each in everybody
+        if each.addresses is not None and address in each.addresses
+    ]
+    found = []
+    for field in Limits._fields:
+        values = list(dict.fromkeys((worker, getattr(each, field)) for worker, each in limits))
+        if len({value for _, value in values}) > 1:
+            said = ", ".join(f"{worker} says {as_written(value)}" for worker, value in values)
+            found.append(f"{field}: {said}")
+    silent = [each.worker for each in everybody if each.addresses is None]
+    if silent:
+        found.append(f"{', '.join(silent)} states no limits: it is not a worker of Ringfence")
+    return found

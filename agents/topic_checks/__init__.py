@@ -1,0 +1,1 @@
+"""What Ringfence requires of topics, and what is wrong with those that exist."""

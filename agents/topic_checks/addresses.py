@@ -1,0 +1,140 @@
+"""What is wrong with each address of a worker: known at its start, asked again at intervals, said once."""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from agents.topic_checks.changelog import state_faults
+from agents.topic_checks.topics import (
+    count_faults,
+    missing_journal,
+    missing_targets,
+    missing_topics,
+    target_faults,
+    topic_faults,
+)
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import TopicDescription
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.protocol import wire_names
+from tables.codec import Meta
+
+log: Final = logging.getLogger("ringfence.worker")
+
+Faults = Mapping[str, Sequence[str]]
+"""Address → a line a fault."""
+EVERY: Final = "*"
+"""In place of an address: what all of them share. No address has that name."""
+
+
+async def _none_denied() -> Faults:
+    return {}
+
+
+class AddressFaults:
+    """One address with a fault does not keep the others from their work."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        known: Faults | None = None,
+        denied: Faults | None = None,
+        ask_denied: Callable[[], Awaitable[Faults]] = _none_denied,
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            settings: The addresses.
+            cluster: Is asked.
+            known: What was found before, and said.
+            denied: Rights that were found to be missing.
+            ask_denied: Asks for those anew.
+        """
+        self._settings = settings
+        self._cluster = cluster
+        self.by_address: dict[str, Sequence[str]] = _faulty(known or {})
+        """Addresses with faults, as last asked."""
+        self.bytes_max: Mapping[str, int] = {}
+        """The largest record batch that each topic takes, as last asked."""
+        self.denied: Faults = _faulty(denied or {})
+        """Of the faults, rights that are missing."""
+        self._ask_denied = ask_denied
+
+    async def ask(self, metas: Mapping[str, Collection[Meta]]) -> Faults:
+        """Ask the cluster, and say what is new.
+
+        Args:
+            metas: What open lanes have committed last, by address.
+
+        Returns:
+            Addresses whose lanes must not go on with the topics as they are, with the reasons.
+
+        Raises:
+            KafkaError: it does not answer.
+        """
+        addresses, app_id = self._settings.addresses, self._settings.app.id
+        journal = wire_names.journal_topic(app_id)
+        described = await self._cluster.describe(
+            [journal, *(topic for each in addresses for topic in each.topics(app_id).values())]
+        )
+        existing = described.topics
+        targets = {each.name: self._settings.transaction_targets(each) for each in addresses}
+        absent = {
+            each.name: [
+                *missing_topics(app_id, each, described),
+                *missing_targets(each, targets[each.name], described),
+            ]
+            for each in addresses
+        }
+        self.bytes_max = {name: topic.message_bytes_max for name, topic in existing.items()}
+        counts = {name: topic.partitions for name, topic in existing.items()}
+        wrong = {
+            each.name: [
+                *topic_faults(app_id, each, existing),
+                *target_faults(each, targets[each.name], existing),
+            ]
+            or count_faults(each, counts, metas.get(each.name, ()), targets[each.name])
+            for each in addresses
+        }
+        found: dict[str, Sequence[str]] = {name: [*absent[name], *wrong[name]] for name in absent}
+        found |= await self._ask_again(
+            [each for each in addresses if each.name in self.by_address and not found[each.name]], existing
+        )
+        found[EVERY] = [] if journal in existing else [missing_journal(app_id)]
+        self._say(found)
+        self.by_address = _faulty(found)
+        return _faulty(wrong)
+
+    async def _ask_again(
+        self, doubtful: Sequence[AddressSettings], existing: Mapping[str, TopicDescription]
+    ) -> Faults:
+        """What descriptions of topics do not tell, of addresses that had a fault."""
+        if not doubtful:
+            return {}
+        found = await state_faults(self._cluster, self._settings, doubtful, existing)
+        self.denied = _faulty(await self._ask_denied()) if self.denied else {}
+        return {name: faults or self.denied.get(name, ()) for name, faults in found.items()}
+
+    def _say(self, found: Faults) -> None:
+        for name, faults in found.items():
+            known = self.by_address.get(name, ())
+            for fault in faults:
+                if fault not in known:
+                    say_fault(name, fault)
+            if known and not faults:
+                log.info("%s: what was wrong is repaired", shown(name))
+
+
+def say_fault(name: str, fault: str) -> None:
+    """What keeps an address from its work, in the log."""
+    log.error("%s: a fault keeps it from its work: %s", shown(name), fault)
+
+
+def shown(name: str) -> str:
+    """As a person reads it."""
+    return "every address" if name == EVERY else f"address {name}"
+
+
+def _faulty(found: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    return {name: faults for name, faults in found.items() if faults}

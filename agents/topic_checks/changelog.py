@@ -1,0 +1,93 @@
+"""What is wrong with addresses and only their logs tell: asked before a worker starts, and by ``topics check``."""
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from agents.topic_checks import topics
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import TopicDescription
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import ForeignChangelogError
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import log_reader
+from tables.codec import META_KEY, FormatError, Meta, decode_meta
+from tables.restore import require_own
+
+TOLD_LIMIT_S: Final = 5.0
+"""For where all changelogs begin and end: less than what who asks has for all of it."""
+
+
+async def state_faults(
+    cluster: Cluster,
+    settings: Settings,
+    addresses: Collection[AddressSettings],
+    existing: Mapping[str, TopicDescription],
+) -> dict[str, list[str]]:
+    """Faults by address: another one's changelog, changed partition counts.
+
+    A partition that nobody tells of says nothing: its lane will find out, and the others are not to wait for it.
+    """
+    app_id = cluster.group_id
+    changelogs = [wire_names.changelog_topic(app_id, each.name) for each in addresses]
+    places = [(each, p) for each in changelogs if each in existing for p in range(existing[each].partitions)]
+    starts, ends = await asyncio.gather(
+        cluster.known_starts(places, TOLD_LIMIT_S), cluster.known_stable_ends(places, TOLD_LIMIT_S)
+    )
+    metas = await _newest_metas(
+        cluster, {each: (starts[each], ends[each]) for each in starts.keys() & ends.keys()}
+    )
+    return {
+        each.name: meta_faults(app_id, each, metas, existing, settings.transaction_targets(each))
+        for each in addresses
+    }
+
+
+async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | None:
+    """The newest meta record of a lane, if a look at the end of its changelog tells it.
+
+    Raises:
+        KafkaError: the cluster does not answer.
+    """
+    place = (topic, partition)
+    return (await _newest_metas(cluster, {place: await _span(cluster, place)})).get(place)
+
+
+async def _newest_metas(
+    cluster: Cluster, spans: Mapping[tuple[str, int], tuple[int, int]]
+) -> dict[tuple[str, int], Meta]:
+    """A transaction ends with one, so it is the last record of a changelog, but for transactions that were aborted behind it."""
+    metas = {}
+    for place, value in (await log_reader.newest(cluster.kafka, spans, META_KEY)).items():
+        with contextlib.suppress(FormatError):  # a restore says it
+            metas[place] = decode_meta(value)
+    return metas
+
+
+async def _span(cluster: Cluster, place: tuple[str, int]) -> tuple[int, int]:
+    """Up to the last stable offset: a worker that was killed leaves a transaction open, which nobody is to wait for."""
+    start, end = await asyncio.gather(cluster.log_start(*place), cluster.stable_end(*place))
+    return start, end
+
+
+def meta_faults(
+    app_id: str,
+    address: AddressSettings,
+    metas: Mapping[tuple[str, int], Meta],
+    existing: Mapping[str, TopicDescription],
+    targets: Iterable[AddressSettings] = (),
+) -> list[str]:
+    """Whose rings an address would go on with, and whether its topics still have the partitions that they had.
+
+    ``targets``: the other addresses that its transactions have parts for, whose accepted topics count as its own.
+    """
+    changelog_topic = wire_names.changelog_topic(app_id, address.name)
+    own = {number: meta for (topic, number), meta in metas.items() if topic == changelog_topic}
+    for number, meta in own.items():
+        try:
+            require_own(meta, app_id, address.name, f"{changelog_topic}/{number}")
+        except ForeignChangelogError as error:
+            return [str(error)]
+    counts = {name: topic.partitions for name, topic in existing.items()}
+    return topics.count_faults(address, counts, own.values(), targets)

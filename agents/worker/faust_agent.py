@@ -1,0 +1,52 @@
+"""The Faust agent of an address: passes batches to its lanes. Nothing else happens in it.
+
+Faust cancels an actor at whatever it awaits and acknowledges what an exception leaves behind, so an actor holds
+no state and lets no exception out; the lane works in a task of its own.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import faust
+from faust.types import EventT, Message
+
+from agents.batch.batch import Parcel
+from agents.worker.lanes import Lanes
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
+
+
+class BatchSchema(faust.Schema):  # type: ignore[misc]
+    """The value of a message is a batch already: there is nothing to decode."""
+
+    def compile(self, app: faust.App, **_: Any) -> Callable[..., Awaitable[EventT]]:
+        """The function by which Faust makes an event of a message."""
+        create_event = app.create_event
+
+        async def decode(message: Message, *, propagate: bool = False) -> EventT:  # noqa: ARG001 - Faust's signature
+            return create_event(None, message.value, message.headers, message)
+
+        return decode
+
+
+def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes) -> None:
+    """Make the agent: one actor a partition of input and forward topic.
+
+    Faust commits nothing for it; the lane's transaction does. Partition p of both
+    topics goes to one worker: see ``app/worker/assignor.py``.
+    """
+    topics = (address.input_topic, wire_names.forward_topic(app_id, address.name))
+    topic = app.topic(*topics, acks=False, internal=False, schema=BatchSchema())
+
+    async def address_agent(stream: faust.StreamT[Parcel]) -> None:
+        async for parcel in stream:
+            await _deliver(parcel, lanes)
+
+    app.agent(topic, name=f"address-{address.name}", isolated_partitions=True)(address_agent)
+
+
+async def _deliver(parcel: Parcel, lanes: Lanes) -> None:
+    """An actor that waits for its next batch must not have the last one."""
+    batch = parcel.take()
+    if batch is not None:
+        await lanes.offer(batch)

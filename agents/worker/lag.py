@@ -1,0 +1,141 @@
+"""How far lanes are behind the ends of their inputs, and how fast these grow, whatever the state of the lanes is."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from aiokafka.errors import KafkaError
+
+from agents.lane.lane import Lane, LaneState
+from agents.lane.open import QUESTION_LIMIT_S
+from ringfence_kafka.admin.cluster import Cluster
+
+T = TypeVar("T")
+
+Partition = tuple[str, int]
+"""Topic and partition number."""
+
+ENDS_LIMIT_S: Final = 5.0
+"""For all partitions together: those that nobody tells of within it have no lag until the next time."""
+
+
+RATE_OVER_S: Final = 60.0
+
+
+class Growth:
+    """The ends of a partition in the last minute.
+
+    Kafka finds an offset by its timestamp too. But for that a broker decompresses a whole batch, whose size a producer chooses.
+    """
+
+    def __init__(self) -> None:
+        self._ends: deque[tuple[float, int]] = deque()
+
+    def note(self, now_s: float, end: int) -> None:
+        """Note the end offset at a time."""
+        if self._ends and end < self._ends[-1][1]:
+            self._ends.clear()  # another topic of that name
+        self._ends.append((now_s, end))
+        while len(self._ends) > 2 and self._ends[1][0] <= now_s - RATE_OVER_S:  # noqa: PLR2004 - two make a rate
+            self._ends.popleft()
+
+    @property
+    def per_second(self) -> float | None:
+        """Offsets a second; None = not known yet."""
+        if len(self._ends) < 2:  # noqa: PLR2004
+            return None
+        (began, first), (ended, last) = self._ends[0], self._ends[-1]
+        return (last - first) / (ended - began) if ended > began else None
+
+
+class _Seen(NamedTuple):
+    """What the cluster says, of partitions of which it says something."""
+
+    ends: Mapping[Partition, int]
+    starts: Mapping[Partition, int]
+    committed: Mapping[Partition, int | None]
+
+
+class Lags:
+    """As the cluster said when it was asked last."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lags: dict[Partition, int | None] = {}
+        self._growth: dict[Partition, Growth] = {}
+
+    def of(self, place: Partition) -> int | None:
+        """Input records of a lane that are there and not yet processed; None = the cluster does not tell."""
+        return self._lags.get(place)
+
+    def rate(self, place: Partition) -> float | None:
+        """Return how many messages a second came in during the last minute; None = it is not known yet."""
+        growth = self._growth.get(place)
+        return None if growth is None else growth.per_second
+
+    async def measure(self, lanes: Mapping[Partition, Lane], halves: Iterable[Partition]) -> None:
+        """Ask for the end of each input, and whether the cluster still fits the lane. ``halves`` have none.
+
+        All lanes by one question of each kind: a question a lane would cost a worker of a thousand lanes, which have nothing to do,
+        a tenth of a core.
+        """
+        lanes = dict(lanes)  # they may change while the cluster is asked
+        places = [*lanes, *halves]
+        waiting = [each for each in places if each not in lanes or lanes[each].state is not LaneState.OPEN]
+        idle = [each for each in lanes.values() if each.idle]
+        seen = await self._ask(places, waiting, idle)
+        self._lags = {each: _lag(each, lanes.get(each), seen) for each in places}
+        now = asyncio.get_running_loop().time()
+        self._growth = {each: self._growth.get(each, Growth()) for each in places}
+        for each in seen.ends.keys() & self._growth.keys():
+            self._growth[each].note(now, seen.ends[each])
+        doubtful = [each for each in idle if not each.fits(seen.ends, seen.committed)]
+        await asyncio.gather(*map(_compare, doubtful))
+
+    async def _ask(
+        self, places: Collection[Partition], waiting: Collection[Partition], idle: Iterable[Lane]
+    ) -> _Seen:
+        read = [(each.topic, each.partition) for lane in idle for each in lane.cursors.values()]
+        ends, starts, committed = await asyncio.gather(
+            _told(self._cluster.known_ends({*places, *read}, ENDS_LIMIT_S)),
+            _told(self._cluster.known_starts(waiting, ENDS_LIMIT_S)),
+            _told(self._cluster.known_commits({*waiting, *read})),
+        )
+        return _Seen(ends, starts, committed)
+
+
+async def _told(question: Awaitable[Mapping[Partition, T]]) -> Mapping[Partition, T]:
+    """Nothing, where nobody answers: that a group's offsets are not told leaves the lag of open lanes what it is."""
+    try:
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            return await question
+    except (KafkaError, OSError, TimeoutError):
+        return {}
+
+
+async def _compare(lane: Lane) -> None:
+    """One lane, asked for by itself."""
+    with contextlib.suppress(KafkaError, OSError, TimeoutError):
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            await lane.compare()
+
+
+def _lag(place: Partition, lane: Lane | None, seen: _Seen) -> int | None:
+    """Of one that was never open here, up to where the group knows it."""
+    end, start = seen.ends.get(place), seen.starts.get(place)
+    if end is None:
+        return None
+    if lane is not None and lane.cursors:
+        done = lane.next
+    elif start is None or place not in seen.committed:
+        return None
+    else:
+        done = max(seen.committed[place] or 0, start)
+    if done > end and (lane is None or lane.state is not LaneState.OPEN):
+        # It was processed up to where another topic of that name ended, and nothing of this one is.
+        if start is None:
+            return None
+        done = start
+    return max(0, end - done)
