@@ -35,7 +35,7 @@ class Chosen(NamedTuple):
             RingfenceError: one cannot be.
         """
         from app.repair import selection  # noqa: PLC0415
-        from ringfence_client import group_names  # noqa: PLC0415
+        from ringfence_client.handlers import group_names  # noqa: PLC0415
 
         return selection.Selection(
             reason=self.reason,

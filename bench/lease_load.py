@@ -16,14 +16,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from bench.errors import BenchError
-from ringfence_client import ConsumerOptions, record
-from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
-from ringfence_client.foreign_members import watch_of
-from ringfence_client.lease_acquisition import LeaseAcquisition
-from ringfence_client.memory import Memory
-from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic
-from ringfence_client.window import Window
-from ringfence_client.writer import ProgressWriter
+from ringfence_client import ConsumerOptions
+from ringfence_client.consumer.foreign_members import watch_of
+from ringfence_client.partition.dead_letters import DeadLetters, DeadLetterTopic
+from ringfence_client.partition.lease_acquisition import LeaseAcquisition
+from ringfence_client.partition.progress_writer import ProgressWriter
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_topic import PARTITIONS, TOPIC_CONFIG, ProgressTopic
+from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.readers import log_reader
@@ -156,7 +157,11 @@ async def _write(opening: LeaseAcquisition, partition: int, writes: int) -> int:
     writer.start(lambda: None)
     for _ in range(writes):
         await writer.persisted()
-    size = len(record.encode(window.progress(lease.holder, lease.web, state=record.HELD, token=lease.token)))
+    size = len(
+        progress_record.encode(
+            window.progress(lease.holder, lease.web, state=progress_record.HELD, token=lease.token)
+        )
+    )
     await _end(writer)
     return size
 

@@ -6,12 +6,12 @@ A producer needs none of the consumer's libraries, so they are loaded with the f
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from ringfence_client.transaction import Envelope, Part, envelope
+from ringfence_client.handlers.envelope import Envelope, Part, envelope
 
 if TYPE_CHECKING:
-    from ringfence_client.consumer import GroupConsumer
-    from ringfence_client.message import Message, PartNumber, Reject, Release, Retry
-    from ringfence_client.options import ConsumerOptions
+    from ringfence_client.consumer.consumer import GroupConsumer
+    from ringfence_client.handlers.message import Message, PartNumber, Reject, Release, Retry
+    from ringfence_client.handlers.options import ConsumerOptions
 else:
     _MODULES: Final = {
         "ConsumerOptions": "options",

@@ -154,7 +154,7 @@ def consume(
     """
     settings = settings_with_addresses(config)
     from ringfence_client import command  # noqa: PLC0415
-    from ringfence_client.options import ConsumerOptions  # noqa: PLC0415
+    from ringfence_client.handlers.options import ConsumerOptions  # noqa: PLC0415
 
     try:
         options = ConsumerOptions(

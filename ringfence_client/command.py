@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import click
 
-from ringfence_client import ConsumerOptions, GroupConsumer, web
-from ringfence_client.handler import check
+from ringfence_client import ConsumerOptions, GroupConsumer
+from ringfence_client.handlers.handler import check
+from ringfence_client.web import web
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
 from ringfence_kafka.http.auth import Guard, guard_of

@@ -21,9 +21,9 @@ from agents.bridge.source import SourceConsumer
 from agents.bridge.state import SOURCE, BridgeState
 from agents.bridge.stop_signal import StoppingError, unless
 from agents.bridge.upkeep import keep, measure
-from ringfence_client import terms
-from ringfence_client.assignor import is_ours
-from ringfence_client.topic_watch import TopicWatch
+from ringfence_client.consumer import group_terms
+from ringfence_client.consumer.assignor import is_ours
+from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
 from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
@@ -189,7 +189,7 @@ class Bridge:
             ConfigurationError: there are such; it is tried again until they have ended.
         """
         topic = self.plan.source_topic
-        if found := await terms.unlike(self._cluster, topic, self.plan.terms):
+        if found := await group_terms.unlike(self._cluster, topic, self.plan.terms):
             raise ConfigurationError(
                 f"processes of bridge {self.plan.name} run with another configuration: {found}. They go on, and this one forwards nothing. Give "
                 "all processes of the bridge the same file. To change it, end the others: this one begins when the last has ended"

@@ -19,8 +19,8 @@ from aiokafka.structs import OffsetAndMetadata
 
 from agents.bridge.plan import Plan
 from agents.bridge.window import in_turn
-from ringfence_client.assignor import KeepingAssignor
-from ringfence_client.terms import Terms
+from ringfence_client.consumer.assignor import KeepingAssignor
+from ringfence_client.consumer.group_terms import Terms
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.aiokafka_patches.adaptive_fetch import FetchPortion
 from ringfence_kafka.aiokafka_patches.metadata_refresh import on_doubt

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import MEMBERSHIP, BridgeState
 from agents.bridge.window import Window
-from ringfence_client.topic_watch import TopicWatch
+from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.errors import said

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from agents.bridge.bridge import Bridge
-from ringfence_client.foreign_members import foreign_metric
+from ringfence_client.consumer.foreign_members import foreign_metric
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 
 _LABELS: Final = ("bridge", "partition")

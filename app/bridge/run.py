@@ -15,7 +15,7 @@ from agents.bridge.preflight import faults
 from agents.bridge.stop_signal import StoppingError, unless
 from app.bridge import drains, web
 from app.bridge.connections import permitted
-from ringfence_client.web import advertised, listen
+from ringfence_client.web.web import advertised, listen
 from ringfence_kafka.aiokafka_patches import internals, lenient_records
 from ringfence_kafka.concurrency.timeouts import set_within
 from ringfence_kafka.config.settings import Settings

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from app.repair.settled import RepairError
 from app.verbs import groups, holders
-from ringfence_client import dropping
-from ringfence_client.lease import LostError
-from ringfence_client.record import Progress
-from ringfence_client.window import Window
+from ringfence_client.progress.lease import LostError
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.web import offline_drop
+from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.ownership.partition_state import NotOwnerError
@@ -113,7 +113,7 @@ class Holders:
                 "its web server can be reached; or stop the group's consumers first",
             )
         try:
-            await dropping.change(
+            await offline_drop.change(
                 self._settings, self._address, cluster, partition, change, self.topic_id, self._say
             )
         except (NotOwnerError, LostError) as error:

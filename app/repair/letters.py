@@ -9,8 +9,8 @@ from app.repair.pace import Pace
 from app.repair.refused import Place, Refused
 from app.repair.result import Result
 from app.repair.settled import RepairError, SettledPartition
-from ringfence_client.whose import APART_MAX
-from ringfence_client.window import Window
+from ringfence_client.web.group_lookup import APART_MAX
+from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings
 from ringfence_kafka.protocol import offset_ranges, wire_names

@@ -11,11 +11,11 @@ from typing import Final
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 
-from ringfence_client import record
-from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic, record_batches
-from ringfence_client.progress_parts import PartLayout
-from ringfence_client.record import Progress
-from ringfence_client.watermark import Watermark
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.progress_topic import PARTITIONS, TOPIC_CONFIG, ProgressTopic, record_batches
+from ringfence_client.progress.record_parts import PartLayout
+from ringfence_client.progress.watermark import Watermark
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError, named
@@ -93,7 +93,7 @@ class SettledPartition:
     def __init__(self, topic: SettledTopic, number: int) -> None:
         self._topic = topic
         self.number = number
-        self._key = record.encode_key(wire_names.repair_group(topic.app_id), topic.topic, number)
+        self._key = progress_record.encode_key(wire_names.repair_group(topic.app_id), topic.topic, number)
         self._watermark = Watermark()
         self._beat = 0
         self._parts = PartLayout()
@@ -173,7 +173,7 @@ class SettledPartition:
         )
         progress = self._topic.progress
         change = self._parts.change(written.by_offset())
-        records = record.records(self._key, written, change)
+        records = progress_record.records(self._key, written, change)
         places = [
             Outgoing(progress.name, progress.home(self._key), each)
             for each in record_batches(records, self._producer.builder)

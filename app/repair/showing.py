@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from app.repair.refused import Refused
-from ringfence_client import group_names
+from ringfence_client.handlers import group_names
 from ringfence_kafka.escaping import moment, printable
 from ringfence_kafka.process import terminal
 

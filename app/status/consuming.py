@@ -13,9 +13,9 @@ from app.status.model import Consumers, Share
 from app.verbs import consumers as leases
 from app.verbs.consumers import LeaseRow
 from app.verbs.topic_rules import existing_letters
-from ringfence_client import group_names
-from ringfence_client.record import RELEASED
-from ringfence_client.topic_faults import progress_deleted
+from ringfence_client.handlers import group_names
+from ringfence_client.progress.progress_record import RELEASED
+from ringfence_client.progress.topic_checks import progress_deleted
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError

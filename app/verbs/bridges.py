@@ -18,7 +18,7 @@ from agents.bridge.offset_metadata import Note, decode
 from agents.bridge.plan import Plan, plans
 from agents.bridge.start_offsets import lost_end
 from app.verbs import left_bridges
-from ringfence_client.assignor import is_ours
+from ringfence_client.consumer.assignor import is_ours
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said

@@ -16,9 +16,9 @@ import click
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.table import Table
 
-from ringfence_client import progress, progress_parts, record
-from ringfence_client.assignor import is_ours
-from ringfence_client.record import RELEASED, Progress, ProgressFormatError
+from ringfence_client.consumer.assignor import is_ours
+from ringfence_client.progress import progress_record, progress_topic, record_parts
+from ringfence_client.progress.progress_record import RELEASED, Progress, ProgressFormatError
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
@@ -252,19 +252,19 @@ async def _stored(
     settings: Settings, cluster: Cluster, topic: str, partitions: int
 ) -> tuple[dict[Place, _Stored], list[str]]:
     """All leases; and what is wrong with records that name no place."""
-    read = [progress.read(settings.kafka, cluster, topic, each) for each in range(partitions)]
+    read = [progress_topic.read(settings.kafka, cluster, topic, each) for each in range(partitions)]
     found, faults = {}, []
     pairs = [(records, each) for records in await asyncio.gather(*read) for each in records.values()]
     for beside, each in pairs:
-        if progress_parts.is_key(each.key or b""):
+        if record_parts.is_key(each.key or b""):
             continue  # its head names it, or nobody does any more
         try:
-            place = record.decode_key(each.key or b"")
+            place = progress_record.decode_key(each.key or b"")
         except ProgressFormatError as error:
             faults.append(f"{topic}/{each.partition} offset {each.offset}: {error}: somebody else wrote it")
             continue
         try:
-            found[place] = _Stored(progress.decode(beside, each.key), each.timestamp, None)
+            found[place] = _Stored(progress_topic.decode(beside, each.key), each.timestamp, None)
         except ProgressFormatError as error:
             found[place] = _Stored(None, each.timestamp, str(error))
     return found, faults

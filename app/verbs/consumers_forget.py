@@ -14,8 +14,8 @@ from app.asking import confirmed
 from app.verbs import group_inventory
 from app.verbs.send import client_options
 from app.verbs.sender import DELIVERY_LIMIT_S, producer_options
-from ringfence_client import progress, record
-from ringfence_client.record import ProgressFormatError
+from ringfence_client.progress import progress_record, progress_topic
+from ringfence_client.progress.progress_record import ProgressFormatError
 from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
@@ -105,7 +105,7 @@ async def _kept(settings: Settings, group: str) -> KeptProgress:
                 "ends"
             )
         count = (await cluster.partition_counts([topic])).get(topic, 0)
-        found = [await progress.read(settings.kafka, cluster, topic, number) for number in range(count)]
+        found = [await progress_topic.read(settings.kafka, cluster, topic, number) for number in range(count)]
     kept = KeptProgress([], {})
     for number, records in enumerate(found):
         for key in sorted(records):
@@ -113,8 +113,8 @@ async def _kept(settings: Settings, group: str) -> KeptProgress:
                 continue
             kept.places.append((number, key))
             with contextlib.suppress(ProgressFormatError):  # a part, or a record that no version reads
-                consumed, partition = record.decode_key(key)[1:]
-                if waiting := len(progress.decode(records, key).again):
+                consumed, partition = progress_record.decode_key(key)[1:]
+                if waiting := len(progress_topic.decode(records, key).again):
                     kept.redriven[consumed, partition] = waiting
     return kept
 

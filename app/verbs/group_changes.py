@@ -10,9 +10,10 @@ from aiokafka.errors import KafkaError
 
 from app.asking import can_ask, confirmed
 from app.verbs import groups, holders
-from ringfence_client import dropping, group_names
-from ringfence_client.lease import LostError
-from ringfence_client.record import Progress
+from ringfence_client.handlers import group_names
+from ringfence_client.progress.lease import LostError
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.web import offline_drop
 from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, named
@@ -45,7 +46,7 @@ def drop(
         settings: Where.
         address: Of the group.
         group: The consumer group.
-        name: Of the message group, as :func:`ringfence_client.group_names.parse` reads it.
+        name: Of the message group, as :func:`ringfence_client.handlers.group_names.parse` reads it.
         skip: The first message alone.
         yes: Do not ask.
         letters: Send them to the dead letters.
@@ -241,7 +242,7 @@ async def _drop(
                 )
             end = row.head_offset + 1 if order.skip else now.end
             again = [each for each in row.redriven if each < end]
-            await dropping.drop_below(
+            await offline_drop.drop_below(
                 settings, address, cluster, number, order.name, end, now.topic_id, _say_waiting, again
             )
             dropped[number] = (1, [row.head_offset]) if order.skip else (row.depth, ())

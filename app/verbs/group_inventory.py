@@ -13,7 +13,7 @@ from app.repair.scanning import Act, Wanted, scan
 from app.repair.selection import Selection
 from app.repair.settled import SettledPartition
 from app.verbs import consumers
-from ringfence_client import group_names
+from ringfence_client.handlers import group_names
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.escaping import printable

@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 import click
 from rich.table import Table
 
-from ringfence_client import group_names, record
-from ringfence_client.progress import ProgressTopic
-from ringfence_client.record import Progress
-from ringfence_client.resuming import Log, resume
-from ringfence_client.watermark import Watermark
+from ringfence_client.handlers import group_names
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.progress_topic import ProgressTopic
+from ringfence_client.progress.resume_offset import Log, resume
+from ringfence_client.progress.watermark import Watermark
 from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
@@ -144,7 +145,7 @@ async def progresses(settings: Settings, address: AddressSettings, cluster: Clus
             f"topic {address.accepted_topic} does not exist: `ringfence topics create` makes it"
         )
     keys = [
-        record.encode_key(cluster.group_id, address.accepted_topic, each)
+        progress_record.encode_key(cluster.group_id, address.accepted_topic, each)
         for each in range(counts[address.accepted_topic])
     ]
     if name not in counts:

@@ -7,7 +7,7 @@ from agents.decision.envelope_parts import Units
 from agents.decision.ids_and_groups import Reader
 from agents.decision.partitioner import Home
 from app.verbs.lines import Line, PartLine, TransactionLine, check_id
-from ringfence_client.transaction import Part, envelope
+from ringfence_client.handlers.envelope import Part, envelope
 from ringfence_kafka.config.settings import AddressSettings
 
 Headers = list[tuple[str, bytes | None]]

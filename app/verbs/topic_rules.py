@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Final
 
 from agents.topic_checks import topics as topic_faults
-from ringfence_client import progress
-from ringfence_client import topic_faults as consumer_faults
+from ringfence_client.progress import progress_topic as progress
+from ringfence_client.progress import topic_checks as consumer_faults
 from ringfence_kafka.admin.topics import (
     ADDED_BYTES,
     BROKER_TIME,

@@ -5,7 +5,7 @@ may begin must be able to end. Each batch has a :class:`Held`, which gives its b
 when nobody has it any more: whatever drops batches, a rebalance or a rewind, needs to know nothing of this. Records that the core has
 read lie in the bytes of their fetch, which batches may share: those are counted once, until the last of them is done.
 
-How partitions share the memory is :mod:`ringfence_client.memory`'s. Where one has no room, nothing more of it is fetched, and what
+How partitions share the memory is :mod:`ringfence_client.window.memory_budget`'s. Where one has no room, nothing more of it is fetched, and what
 was fetched waits with the fetcher. One that has nothing always goes on, whatever others have and however large its message is.
 """
 
@@ -21,7 +21,7 @@ from agents.batch.batch import BATCH_RECORDS_MAX, Record
 from agents.batch.batch import Held as AnyHeld
 from app.worker import raw_fetch
 from app.worker.raw_fetch import Limits
-from ringfence_client.memory import FETCHING_PART, Memory
+from ringfence_client.window.memory_budget import FETCHING_PART, Memory
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords

@@ -13,7 +13,7 @@ from agents.lane.lane import LaneState
 from agents.worker.lanes import Lanes
 from app.worker.buffers import Buffers
 from app.worker.spacing import Spacing
-from ringfence_client.foreign_members import foreign_metric
+from ringfence_client.consumer.foreign_members import foreign_metric
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 

@@ -37,7 +37,7 @@ from app.worker.progress import ProgressLine
 from app.worker.spacing import Spacing
 from app.worker.transport import BatchTransport
 from app.worker.unassigned import Unassigned
-from ringfence_client.web import advertised
+from ringfence_client.web.web import advertised
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from agents.bridge import source
 from agents.bridge.bridge import Bridge
 from app.embedded.broker import EmbeddedBroker
-from ringfence_client import consumer
+from ringfence_client.consumer import consumer
 from tests.support import bridges, kafka
 from tests.support.bridges import Two
 from tests.support.consuming import Recorder, consuming

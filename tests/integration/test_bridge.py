@@ -18,7 +18,7 @@ from agents.bridge.offset_metadata import Note, encode
 from agents.bridge.plan import plans
 from app.bridge import drains
 from app.embedded.broker import EmbeddedBroker
-from ringfence_client import terms
+from ringfence_client.consumer import group_terms
 from ringfence_kafka.config.load import load
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.groups import committed_offsets
@@ -393,7 +393,7 @@ def test_processes_with_another_filter(
     ]
     with bridges.quick(given.config) as (first,):
         if at_once:
-            monkeypatch.setattr(terms, "unlike", _alike_at_first(terms.unlike))
+            monkeypatch.setattr(group_terms, "unlike", _alike_at_first(group_terms.unlike))
         second = bridges.BridgeProcess(newer, f"{given.name}-newer") if not at_once else None
         with ThreadPoolExecutor(1) as pool:
             stop = threading.Event()

@@ -7,7 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ringfence_client import GroupConsumer, Message, Retry, web
+from ringfence_client import GroupConsumer, Message, Retry
+from ringfence_client.web import web
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.process import failpoints
 from tests.support.browser import Pages, pages_of

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from app.embedded.broker import EmbeddedBroker
-from ringfence_client.assignor import KeepingAssignor
+from ringfence_client.consumer.assignor import KeepingAssignor
 from ringfence_kafka.errors import ConfigurationError
 from tests.support import bridges, kafka
 from tests.support.bridges import PARTITIONS, Two, messages, numbers, prepare

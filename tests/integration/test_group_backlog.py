@@ -9,8 +9,9 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ringfence_client import Message, parked
-from ringfence_client.parked import ParkedReader
+from ringfence_client import Message
+from ringfence_client.partition import parked_reader
+from ringfence_client.partition.parked_reader import ParkedReader
 from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
@@ -113,7 +114,7 @@ async def test_parked_and_a_replica_that_is_behind(bootstrap: str, monkeypatch: 
                 raise OffsetOutOfRangeError({partitions[0]: 0})
             return await super().getmany(*partitions, **options)
 
-    monkeypatch.setattr(parked, "AIOKafkaConsumer", NearestFirst)
+    monkeypatch.setattr(parked_reader, "AIOKafkaConsumer", NearestFirst)
     stuck = Stuck(0)
     handler = Recorder(stuck)
     async with consuming(bootstrap) as bench:

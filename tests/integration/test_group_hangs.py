@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ringfence_client import ConsumerOptions, GroupConsumer, Message
-from ringfence_client.breaker import Breaker
-from ringfence_client.handler import HandlerError
+from ringfence_client.dispatch.circuit_breaker import Breaker
+from ringfence_client.handlers.handler import HandlerError
 from ringfence_kafka.process.log_setup import TRACE
 from tests.support.browser import pages_of
 from tests.support.consuming import Recorder, consuming, numbered

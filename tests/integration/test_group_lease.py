@@ -10,9 +10,9 @@ import pytest
 from aiokafka import TopicPartition
 
 from ringfence_client import Message
-from ringfence_client.lease_acquisition import FRESH_S
-from ringfence_client.record import DRAINING, RELEASED
-from ringfence_client.suspects import ISOLATION_S
+from ringfence_client.dispatch.poison_messages import ISOLATION_S
+from ringfence_client.partition.lease_acquisition import FRESH_S
+from ringfence_client.progress.progress_record import DRAINING, RELEASED
 from ringfence_kafka import clock
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer.transactional import FencedError

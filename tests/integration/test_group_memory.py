@@ -8,8 +8,8 @@ from aiokafka.consumer.fetcher import PartitionRecords
 from confluent_kafka import Producer
 
 from ringfence_client import Message
-from ringfence_client.intake import Intake
-from ringfence_client.memory import Memory
+from ringfence_client.consumer.fetch_loop import Intake
+from ringfence_client.window.memory_budget import Memory
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming
 from tests.support.kafka import Sent

@@ -57,7 +57,7 @@ class Whims:
 @pytest.mark.parametrize(("seed", "prefetch"), [(1, 1), (2, 4)])
 async def test_misfortunes(bootstrap: str, monkeypatch: pytest.MonkeyPatch, seed: int, prefetch: int) -> None:
     """Returned, rejected or skipped: one of these, once, whatever came before; nothing of a group overtakes another of it."""
-    monkeypatch.setattr("ringfence_client.attempts.CUT_SHORT_REST_S", 0.05)
+    monkeypatch.setattr("ringfence_client.dispatch.attempt.CUT_SHORT_REST_S", 0.05)
     whims, chance = Whims(seed), random.Random(seed)
     handler = Recorder(whims)
     skipped = withdrawn = 0

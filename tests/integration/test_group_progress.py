@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ringfence_client import Message, Reject
-from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming, interleaved, numbered

@@ -12,9 +12,9 @@ from confluent_kafka import KafkaException
 
 from app.embedded.broker import EmbeddedBroker
 from ringfence_client import Message
-from ringfence_client.lease import Lease
-from ringfence_client.progress import PARTITIONS
-from ringfence_client.record import encode_key
+from ringfence_client.progress.lease import Lease
+from ringfence_client.progress.progress_record import encode_key
+from ringfence_client.progress.progress_topic import PARTITIONS
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming, numbered
 from tests.support.kafka import Sent

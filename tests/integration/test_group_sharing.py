@@ -6,7 +6,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import InconsistentGroupProtocolError
 
-from ringfence_client import one_app, terms
+from ringfence_client.consumer import app_id_check, group_terms
 from ringfence_kafka.errors import ConfigurationError
 from tests.support.consuming import Bench, Recorder, Running, consuming
 from tests.support.lanes import until
@@ -81,7 +81,7 @@ async def test_members_of_another_app(
         [running] = await _start(bench, 1)
         await _until_each([running], 2)
         if at_once:
-            monkeypatch.setattr(one_app, "require", _nobody)
+            monkeypatch.setattr(app_id_check, "require", _nobody)
         other = bench.launch(Recorder(), app_id="elsewhere")
         with pytest.raises(ConfigurationError, match=r"app\.id = elsewhere.*the same app\.id"):
             await asyncio.wait_for(other.finished(), 60)
@@ -107,7 +107,7 @@ async def test_members_with_another_way_of_dead_letters(
         running = await bench.start(Recorder(), on_dead_letter="park")
         await _until_each([running], 2)
         if at_once:
-            monkeypatch.setattr(terms, "unlike", _alike)
+            monkeypatch.setattr(group_terms, "unlike", _alike)
         other = bench.launch(Recorder(), on_dead_letter="flow")
         with pytest.raises(ConfigurationError, match=r'on_dead_letter = "park" in the group and "flow" here'):
             await asyncio.wait_for(other.finished(), 60)

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
 
 from ringfence_client import Message, Reject
-from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.browser import pages_of

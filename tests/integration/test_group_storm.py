@@ -11,10 +11,11 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from ringfence_client import Message, record
-from ringfence_client import consumer as client
-from ringfence_client.progress import PARTITIONS
-from ringfence_client.record import DRAINING, HELD, Progress
+from ringfence_client import Message
+from ringfence_client.consumer import consumer as client
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_record import DRAINING, HELD, Progress
+from ringfence_client.progress.progress_topic import PARTITIONS
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
 from tests.support.group_checker import judge
@@ -28,9 +29,11 @@ HOT = 10_000
 
 async def _written(bench: Bench, partition: int = 0) -> list[tuple[int, Progress]]:
     """All records of a partition, with their time in ms; what compaction took is missing."""
-    key = record.encode_key(bench.group, bench.accepted, partition)
+    key = progress_record.encode_key(bench.group, bench.accepted, partition)
     got = await asyncio.to_thread(kafka.read_all, bench.bootstrap, f"{bench.name}-app-progress", PARTITIONS)
-    return [(each.timestamp, record.decode(each.value)) for each in got if each.key == key and each.value]
+    return [
+        (each.timestamp, progress_record.decode(each.value)) for each in got if each.key == key and each.value
+    ]
 
 
 async def _until_ended(journal: Journal, count: int, *running: Running, limit_s: float = LIMIT_S) -> None:

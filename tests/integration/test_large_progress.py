@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from aiokafka.consumer.fetcher import PartitionRecords
 
-from ringfence_client import Message, Reject, Retry, window
-from ringfence_client.progress_parts import WHOLE_MAX
+from ringfence_client import Message, Reject, Retry
+from ringfence_client.progress.record_parts import WHOLE_MAX
+from ringfence_client.window import window
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming
 from tests.support.kafka import Sent

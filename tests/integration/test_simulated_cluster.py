@@ -16,7 +16,7 @@ from aiokafka.protocol.transaction import (
     TxnOffsetCommitRequest,
 )
 
-from ringfence_client.assignor import KeepingAssignor
+from ringfence_client.consumer.assignor import KeepingAssignor
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import transaction_v2_requests

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from app.embedded.broker import EmbeddedBroker
 from app.verbs import topics
-from ringfence_client.topics import prepare
+from ringfence_client.partition.topics import prepare
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings

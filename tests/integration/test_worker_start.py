@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaConnectionError
 
-from ringfence_client.consumer import GroupConsumer
+from ringfence_client.consumer.consumer import GroupConsumer
 from ringfence_kafka.errors import BrokerUnavailableError
 from tests.support import kafka
 from tests.support.consuming import Recorder, consuming

@@ -4,10 +4,10 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_ATTEMPTS: Final = "ringfence_client/attempts.py"
-_LEDGER: Final = "ringfence_client/ledger.py"
-_RETRIES: Final = "ringfence_client/retries.py"
-_WATERMARK: Final = "ringfence_client/watermark.py"
+_ATTEMPTS: Final = "ringfence_client/dispatch/attempt.py"
+_LEDGER: Final = "ringfence_client/window/ledger.py"
+_RETRIES: Final = "ringfence_client/handlers/retries.py"
+_WATERMARK: Final = "ringfence_client/progress/watermark.py"
 _GROUP_HANGS_TESTS: Final = "tests/integration/test_group_hangs.py"
 _GROUP_SICK_TESTS: Final = "tests/integration/test_group_sick.py"
 _LEDGER_TESTS: Final = "tests/unit/test_ledger.py"
@@ -73,7 +73,7 @@ MUTANTS: Final = (
     Mutant(
         "suspects-tried-together",
         "Innocent messages become dead letters with the one that kills its process.",
-        (Patch("ringfence_client/suspects.py", "due and not self._alone and", "due and"),),
+        (Patch("ringfence_client/dispatch/poison_messages.py", "due and not self._alone and", "due and"),),
         "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
     ),
     Mutant(
@@ -81,7 +81,7 @@ MUTANTS: Final = (
         "A message counts as finished, and the dead letter that should tell of it was never written.",
         (
             Patch(
-                "ringfence_client/writer.py",
+                "ringfence_client/partition/progress_writer.py",
                 "burying=frozenset(each.offset for each in letters if",
                 "burying=frozenset(each.offset for each in self.letters._pending if",
             ),
@@ -93,7 +93,7 @@ MUTANTS: Final = (
         "A missing dead-letter topic stops its whole partition.",
         (
             Patch(
-                "ringfence_client/dead_letters.py",
+                "ringfence_client/partition/dead_letters.py",
                 "first = () if resting else tuple(self._first())",
                 "first = tuple(self._first())",
             ),
@@ -115,7 +115,13 @@ MUTANTS: Final = (
     Mutant(
         "retries-take-all-slots",
         "Healthy groups wait until groups that fail for ever leave a slot.",
-        (Patch("ringfence_client/dispatcher.py", "max(1, options.concurrency // 2)", "options.concurrency"),),
+        (
+            Patch(
+                "ringfence_client/dispatch/dispatcher.py",
+                "max(1, options.concurrency // 2)",
+                "options.concurrency",
+            ),
+        ),
         "tests/integration/test_group_sick_messages.py::test_retries_have_half_of_the_slots",
     ),
     Mutant(
@@ -141,7 +147,7 @@ MUTANTS: Final = (
         "A handler with a yield in it acknowledges every message, and nothing of it ever runs.",
         (
             Patch(
-                "ringfence_client/handler.py",
+                "ringfence_client/handlers/handler.py",
                 "inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each)",
                 "False",
             ),

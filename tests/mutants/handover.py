@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_CLAIM: Final = "ringfence_client/claim.py"
-_WRITER: Final = "ringfence_client/writer.py"
+_CLAIM: Final = "ringfence_client/consumer/partition_task.py"
+_WRITER: Final = "ringfence_client/partition/progress_writer.py"
 _GROUP_STORM_TESTS: Final = "tests/integration/test_group_storm.py"
 _CLAIM_TESTS: Final = "tests/property/test_claims.py::test_histories"
 
@@ -37,7 +37,13 @@ MUTANTS: Final = (
     Mutant(
         "plain-commit-beside-the-transaction",
         "A commit that knows no fence sets the group's offset back, or past what is unfinished.",
-        (Patch("ringfence_client/consumer.py", '"enable_auto_commit": False', '"enable_auto_commit": True'),),
+        (
+            Patch(
+                "ringfence_client/consumer/consumer.py",
+                '"enable_auto_commit": False',
+                '"enable_auto_commit": True',
+            ),
+        ),
         "tests/integration/test_group_progress.py::test_transactions_alone_commit",
     ),
     Mutant(
@@ -45,7 +51,7 @@ MUTANTS: Final = (
         "What was in the works at a handover is done again by the next holder.",
         (
             Patch(
-                "ringfence_client/attempts.py",
+                "ringfence_client/dispatch/attempt.py",
                 "if not turn.held.window.closed and turn.offsets:",
                 "if not turn.held.draining and turn.offsets:",
             ),
@@ -75,7 +81,7 @@ MUTANTS: Final = (
         "A holder whose lease was taken takes it back in the middle of its successor's messages.",
         (
             Patch(
-                "ringfence_client/lease_acquisition.py",
+                "ringfence_client/partition/lease_acquisition.py",
                 "if progress is not None and progress.holder != lease.holder and progress != predecessor:",
                 "if progress is not None and progress.holder == '':",
             ),

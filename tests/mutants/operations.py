@@ -38,7 +38,7 @@ MUTANTS: Final = (
         "A consumer of two hundred partitions needs two hundred times what it was told.",
         (
             Patch(
-                "ringfence_client/memory.py",
+                "ringfence_client/window/memory_budget.py",
                 "left = self._kept_max // 2 - self._more",
                 "left = self._kept_max // 2",
             ),
@@ -116,7 +116,7 @@ MUTANTS: Final = (
         "Probes take a consumer that reaches no broker for ready.",
         (
             Patch(
-                "ringfence_client/web.py",
+                "ringfence_client/web/web.py",
                 "ready = consumer.ready and not self._watch.away",
                 "ready = consumer.ready",
             ),

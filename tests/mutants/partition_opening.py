@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_LEASE: Final = "ringfence_client/lease.py"
-_LEASE_ACQUISITION: Final = "ringfence_client/lease_acquisition.py"
+_LEASE: Final = "ringfence_client/progress/lease.py"
+_LEASE_ACQUISITION: Final = "ringfence_client/partition/lease_acquisition.py"
 _LATEST: Final = "ringfence_kafka/readers/compacted_topic.py"
 _FOREIGN_MEMBERS_TESTS: Final = "tests/integration/test_foreign_members.py"
 _GROUP_LEASE_TESTS: Final = "tests/integration/test_group_lease.py"
@@ -133,7 +133,7 @@ MUTANTS: Final = (
         "An accepted topic is created again, and the first messages of the new one count as finished.",
         (
             Patch(
-                "ringfence_client/resuming.py",
+                "ringfence_client/progress/resume_offset.py",
                 "recreated = recorded.topic_id != log.topic_id",
                 "recreated = recorded.topic_id is None",
             ),
@@ -146,7 +146,7 @@ MUTANTS: Final = (
         "A topic is created again beneath a consumer, which goes on at the old position.",
         (
             Patch(
-                "ringfence_client/held_partitions.py",
+                "ringfence_client/consumer/partitions.py",
                 "if each.lease.topic_id != identity.topic_id]",
                 "if not each.lease.topic_id]",
             ),
@@ -156,7 +156,13 @@ MUTANTS: Final = (
     Mutant(
         "lease-not-written-again",
         "The progress topic is created again beneath a consumer: its partition is anybody's, under a token that was there before.",
-        (Patch("ringfence_client/consumer.py", "                self.held_partitions.write_again()\n", ""),),
+        (
+            Patch(
+                "ringfence_client/consumer/consumer.py",
+                "                self.held_partitions.write_again()\n",
+                "",
+            ),
+        ),
         f"{_GROUP_RECREATED_TESTS}::test_progress_topic[8]",
     ),
     Mutant(
@@ -177,7 +183,7 @@ MUTANTS: Final = (
         "A member with the name of our assignor gets partitions, and handlers never see their messages.",
         (
             Patch(
-                "ringfence_client/assignor.py",
+                "ringfence_client/consumer/assignor.py",
                 ' and is_ours(topic, each.user_data or b"")',
                 "",
             ),

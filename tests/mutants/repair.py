@@ -5,7 +5,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, Patch
 
 _GROW: Final = "app/verbs/grow.py"
-_WINDOW: Final = "ringfence_client/window.py"
+_WINDOW: Final = "ringfence_client/window/window.py"
 _DLQ_TESTS: Final = "tests/integration/test_dlq.py"
 _QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
 _REDRIVEN_TESTS: Final = "tests/unit/test_redriven.py"

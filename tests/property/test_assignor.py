@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence_client.assignor import Owned, _said, share
+from ringfence_client.consumer.assignor import Owned, _said, share
 
 
 @st.composite

@@ -11,14 +11,14 @@ from typing import Any, cast
 import pytest
 from aiokafka import TopicPartition
 
-from ringfence_client.dispatcher import Dispatcher
-from ringfence_client.held_partitions import HeldPartitions
-from ringfence_client.lease import Lease, LostError
-from ringfence_client.memory import Memory
-from ringfence_client.message import Message
-from ringfence_client.options import ConsumerOptions
-from ringfence_client.record import Progress
-from ringfence_client.window import Window
+from ringfence_client.consumer.partitions import HeldPartitions
+from ringfence_client.dispatch.dispatcher import Dispatcher
+from ringfence_client.handlers.message import Message
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.progress.lease import Lease, LostError
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.window import Window
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from tests.support.lanes import until
 

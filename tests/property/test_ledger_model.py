@@ -20,8 +20,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ringfence_client import ledger
-from ringfence_client.ledger import GroupInfo, GroupLedger
+from ringfence_client.window import ledger
+from ringfence_client.window.ledger import GroupInfo, GroupLedger
 
 CONSUMERS = ("anne", "ben", "cleo")
 GROUPS = (b"A", b"B", b"C", b"")

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ringfence_client.memory import GROUP_BYTES, MESSAGE_BYTES, Memory, size
-from ringfence_client.resident import ResidentRecords
+from ringfence_client.window.memory_budget import GROUP_BYTES, MESSAGE_BYTES, Memory, size
+from ringfence_client.window.record_cache import ResidentRecords
 
 STEPS = 3_000
 

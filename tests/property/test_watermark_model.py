@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from ringfence_client.watermark import Watermark
+from ringfence_client.progress.watermark import Watermark
 from ringfence_kafka.protocol.offset_ranges import OFFSET_MAX, Run, decode, encode, encode_offsets
 
 HORIZON = 120

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from ringfence_client.transaction import DUPLICATE_ID_HEADER, Part, envelope
+from ringfence_client.handlers.envelope import DUPLICATE_ID_HEADER, Part, envelope
 from ringfence_kafka.protocol import wire_names
 from tests.simulation.lane_schedules import GROUPS, IDS, schedule
 from tests.simulation.names import OTHER

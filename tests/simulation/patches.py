@@ -19,14 +19,14 @@ from typing import Any, cast
 from unittest import mock
 
 import agents.lane.cursor
-import ringfence_client.attempts
-import ringfence_client.consumer
-import ringfence_client.dispatcher
-import ringfence_client.intake
-import ringfence_client.lease_acquisition
-import ringfence_client.parked
-import ringfence_client.record
-import ringfence_client.topic_watch
+import ringfence_client.consumer.consumer
+import ringfence_client.consumer.fetch_loop
+import ringfence_client.consumer.topic_watch
+import ringfence_client.dispatch.attempt
+import ringfence_client.dispatch.dispatcher
+import ringfence_client.partition.lease_acquisition
+import ringfence_client.partition.parked_reader
+import ringfence_client.progress.progress_record
 import ringfence_kafka.producer.shared_clients
 import ringfence_kafka.producer.transactional
 import ringfence_kafka.readers.compacted_topic
@@ -175,8 +175,8 @@ POLL_MS, MOVING_POLL_MS, LOOK_S = 2_000, 200, 20.0
 """Of a consumer: it looks less often than the product does, so that a world at rest costs less."""
 READ_AGAIN = (
     (tables.codec, "decode_meta"),
-    (ringfence_client.record, "decode"),
-    (ringfence_client.record, "decode_key"),
+    (ringfence_client.progress.progress_record, "decode"),
+    (ringfence_client.progress.progress_record, "decode_key"),
 )
 """Pure, and the same is read by who follows, by the world and by what judges it in the end."""
 TURNS_MAX = 1
@@ -200,8 +200,8 @@ def simulated() -> Iterator[None]:
         (tables.table, "secrets", DICE),
         (tables.table, "Store", MemoryStore),
         (agents.lane.cursor, "log", _EAR),
-        (ringfence_client.lease_acquisition, "log", _EAR),
-        (ringfence_client.parked, "log", _EAR),
+        (ringfence_client.partition.lease_acquisition, "log", _EAR),
+        (ringfence_client.partition.parked_reader, "log", _EAR),
         (log_reader, "read", questions.read),
         (log_reader, "newest", questions.newest),
         (ringfence_kafka.producer.transactional, "AIOKafkaProducer", SimulatedProducer),
@@ -213,18 +213,18 @@ def simulated() -> Iterator[None]:
         (transaction_v1, "send_only_what_was_added", lambda _producer: None),
         (internals, "never_create", _Insides.nothing),
         (time, "clock_gettime", _virtual_gettime),
-        (ringfence_client.lease_acquisition, "uuid", DICE),
-        (ringfence_client.consumer, "AIOKafkaConsumer", SimulatedMember),
-        (ringfence_client.consumer, "Cluster", SimulatedClient),
-        (ringfence_client.consumer, "client_options", lambda _kafka: {}),
-        (ringfence_client.intake, "POLL_MS", POLL_MS),
-        (ringfence_client.intake, "MOVING_POLL_MS", MOVING_POLL_MS),
-        (ringfence_client.topic_watch, "LOOK_S", LOOK_S),
-        (ringfence_client.dispatcher, "CANCEL_LIMIT_S", CANCEL_LIMIT_S),
-        (ringfence_client.attempts, "CUT_SHORT_REST_S", CUT_SHORT_REST_S),
-        (ringfence_client.lease_acquisition, "LAST_LOOK_S", LAST_LOOK_S),
-        (ringfence_client.parked, "AIOKafkaConsumer", SimulatedReader),
-        (ringfence_client.parked, "client_options", lambda _kafka: {}),
+        (ringfence_client.partition.lease_acquisition, "uuid", DICE),
+        (ringfence_client.consumer.consumer, "AIOKafkaConsumer", SimulatedMember),
+        (ringfence_client.consumer.consumer, "Cluster", SimulatedClient),
+        (ringfence_client.consumer.consumer, "client_options", lambda _kafka: {}),
+        (ringfence_client.consumer.fetch_loop, "POLL_MS", POLL_MS),
+        (ringfence_client.consumer.fetch_loop, "MOVING_POLL_MS", MOVING_POLL_MS),
+        (ringfence_client.consumer.topic_watch, "LOOK_S", LOOK_S),
+        (ringfence_client.dispatch.dispatcher, "CANCEL_LIMIT_S", CANCEL_LIMIT_S),
+        (ringfence_client.dispatch.attempt, "CUT_SHORT_REST_S", CUT_SHORT_REST_S),
+        (ringfence_client.partition.lease_acquisition, "LAST_LOOK_S", LAST_LOOK_S),
+        (ringfence_client.partition.parked_reader, "AIOKafkaConsumer", SimulatedReader),
+        (ringfence_client.partition.parked_reader, "client_options", lambda _kafka: {}),
         (ringfence_kafka.readers.compacted_topic, "AIOKafkaConsumer", SimulatedReader),
         (ringfence_kafka.readers.compacted_topic, "client_options", lambda _kafka: {}),
         (ringfence_kafka.producer.shared_clients, "_SharedClient", SharedClient),
@@ -233,7 +233,7 @@ def simulated() -> Iterator[None]:
         (internals, "member_id", lambda _consumer: ""),
         (internals, "keep_fetching", _Insides.nothing),
         (internals, "keep_member", _Insides.nothing),
-        (ringfence_client.intake, "FetchPortion", _Fetches),
+        (ringfence_client.consumer.fetch_loop, "FetchPortion", _Fetches),
         (internals, "position", _Insides.position),
         (internals, "fetched", _Insides.fetched),
         (internals, "drop_fetched", _Insides.drop_fetched),

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from ringfence_client import lease_acquisition, progress_parts
-from ringfence_client.dispatcher import Dispatcher
-from ringfence_client.lease import LeaseWatch
-from ringfence_client.progress_parts import ByOffset, Change, PartLayout
-from ringfence_client.record import Progress
-from ringfence_client.resuming import Log, Resumption, resume
-from ringfence_client.writer import ProgressWriter
+from ringfence_client.dispatch.dispatcher import Dispatcher
+from ringfence_client.partition import lease_acquisition
+from ringfence_client.partition.progress_writer import ProgressWriter
+from ringfence_client.progress import record_parts
+from ringfence_client.progress.lease import LeaseWatch
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.record_parts import ByOffset, Change, PartLayout
+from ringfence_client.progress.resume_offset import Log, Resumption, resume
 from tests.simulation.consuming.parts import AGES, after
 from tests.simulation.consuming.schedules import ConsumerSchedule, consumer_schedule
 from tests.simulation.consuming.tasks import Task
@@ -34,8 +35,8 @@ def test_without_faults(runner: Runner) -> None:
 
 def test_records_with_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults of all kinds, with parts so small that nearly each record has some: no world finds anything."""
-    monkeypatch.setattr(progress_parts, "WHOLE_MAX", 2)
-    monkeypatch.setattr(progress_parts, "PART_MAX", 4)
+    monkeypatch.setattr(record_parts, "WHOLE_MAX", 2)
+    monkeypatch.setattr(record_parts, "PART_MAX", 4)
     with_parts = 0
     original = PartLayout.change
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ringfence_client.assignor import KeepingAssignor
+from ringfence_client.consumer.assignor import KeepingAssignor
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.consuming import group
 from tests.simulation.consuming.group import KeepingGroup

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-from ringfence_client.assignor import KeepingAssignor
+from ringfence_client.consumer.assignor import KeepingAssignor
 
 CLUSTER = SimpleNamespace(partitions_for_topic=lambda _: {0, 1})
 """Each topic has two partitions."""

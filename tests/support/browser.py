@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from ringfence_client import web
+from ringfence_client.web import web
 from tests.support.consuming import Running
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ringfence_client import record
-from ringfence_client.progress import PARTITIONS as PROGRESS_PARTITIONS
-from ringfence_client.record import Progress
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.progress_topic import PARTITIONS as PROGRESS_PARTITIONS
 from tests.support import kafka
 from tests.support.worker import RingfenceProcess, wait_for
 
@@ -109,9 +109,9 @@ def progress_written(bootstrap: str, app_id: str, group: str, topic: str) -> lis
     found = []
     for each in kafka.read_all(bootstrap, f"{app_id}-progress", PROGRESS_PARTITIONS):
         if each.key is not None and each.value is not None:
-            whose, where, partition = record.decode_key(each.key)
+            whose, where, partition = progress_record.decode_key(each.key)
             if (whose, where) == (group, topic):
-                found.append(Written(partition, record.decode(each.value)))
+                found.append(Written(partition, progress_record.decode(each.value)))
     return found
 
 

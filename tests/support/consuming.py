@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from ringfence_client import ConsumerOptions, GroupConsumer, Message, progress_parts, record
-from ringfence_client.progress import PARTITIONS
-from ringfence_client.record import Progress
+from ringfence_client import ConsumerOptions, GroupConsumer, Message
+from ringfence_client.progress import progress_record, record_parts
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.progress_topic import PARTITIONS
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
@@ -178,16 +179,16 @@ class Bench:
 
     async def progress(self, partition: int = 0) -> Progress | None:
         """The last record that was committed."""
-        key = record.encode_key(self.group, self.accepted, partition)
+        key = progress_record.encode_key(self.group, self.accepted, partition)
         topic = f"{self.name}-app-progress"
         got = await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, PARTITIONS)
         latest = {each.key: each.value for each in got}
 
         def find(number: int) -> bytes | None:
-            return latest.get(progress_parts.key_of(key, number))
+            return latest.get(record_parts.key_of(key, number))
 
         value = latest.get(key)
-        return None if value is None else record.decode(value, find)
+        return None if value is None else progress_record.decode(value, find)
 
     async def committed(self, partition: int = 0) -> int:
         """The group's committed offset; -1001 = none."""

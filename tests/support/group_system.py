@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ringfence_client.record import Progress
+from ringfence_client.progress.progress_record import Progress
 from tests.support import kafka
 from tests.support.consumers import ConsumerProcess, latest_written, noted, progress_written
 from tests.support.group_checker import Disturbance, Run, Snapshot, parse

@@ -8,9 +8,10 @@ from typing import Any, Self
 from aiokafka import TopicPartition
 from aiokafka.partitioner import murmur2
 
-from ringfence_client import Message, record
-from ringfence_client.progress import PARTITIONS
-from ringfence_client.record import HELD, RELEASED, Progress
+from ringfence_client import Message
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_record import HELD, RELEASED, Progress
+from ringfence_client.progress.progress_topic import PARTITIONS
 from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from tests.support.consuming import Bench
@@ -48,10 +49,10 @@ class Outsider:
         """
         bench = self._bench
         self.lease = dataclasses.replace(self.lease, beat=self.lease.beat + 1, **changes)
-        key = record.encode_key(bench.group, bench.accepted, self._partition)
+        key = progress_record.encode_key(bench.group, bench.accepted, self._partition)
         number = (murmur2(key) & 0x7FFFFFFF) % PARTITIONS
         builder = self._producer.builder()
-        builder.append(timestamp=None, key=key, value=record.encode(self.lease), headers=[])
+        builder.append(timestamp=None, key=key, value=progress_record.encode(self.lease), headers=[])
         offsets = {TopicPartition(bench.accepted, self._partition): self.lease.next} if commit else {}
         await self._producer.transact(
             [Outgoing(f"{bench.name}-app-progress", number, builder)], offsets, bench.group

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ringfence_client.breaker import PROBE_FIRST_S, PROBE_MAX_S, RUN_MIN, Breaker
+from ringfence_client.dispatch.circuit_breaker import PROBE_FIRST_S, PROBE_MAX_S, RUN_MIN, Breaker
 
 
 def warmed(share: float, concurrency: int = 8, seed: int = 1) -> Breaker:

@@ -13,15 +13,15 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from ringfence_client import GroupConsumer
-from ringfence_client.handler import HandlerRuns
-from ringfence_client.held_partition import HeldPartition
-from ringfence_client.lease import Lease
-from ringfence_client.measuring import Measuring
-from ringfence_client.memory import Memory
-from ringfence_client.metrics import ConsumerMetrics
-from ringfence_client.record import Progress
-from ringfence_client.web import _Pages
-from ringfence_client.window import Window
+from ringfence_client.handlers.handler import HandlerRuns
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.progress.lease import Lease
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.web.lag_monitor import Measuring
+from ringfence_client.web.metrics import ConsumerMetrics
+from ringfence_client.web.web import _Pages
+from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
 from tests.support.windows import Fetched
 

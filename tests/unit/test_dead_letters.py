@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from ringfence_client import dead_letters
-from ringfence_client.dead_letters import DeadLetter, DeadLetters, DeadLetterTopic, PendingLetters
+from ringfence_client.partition import dead_letters
+from ringfence_client.partition.dead_letters import DeadLetter, DeadLetters, DeadLetterTopic, PendingLetters
 from ringfence_kafka.producer.transactional import Outgoing
 
 

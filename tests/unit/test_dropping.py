@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from ringfence_client import dropping, topics
-from ringfence_client.memory import Memory
-from ringfence_client.record import Progress
-from ringfence_client.retries import Failures
-from ringfence_client.window import Window
+from ringfence_client.handlers.retries import Failures
+from ringfence_client.partition import topics
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.web import offline_drop
+from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.readers import log_reader
 from tests.support.windows import Fetched
@@ -56,13 +57,17 @@ async def _drop(
     monkeypatch: pytest.MonkeyPatch, partition: _Partition, group: bytes, below: int, *again: int
 ) -> None:
     settings = validate({"addresses": [{"name": "orders"}]})
-    monkeypatch.setattr(dropping, "LeaseAcquisition", lambda *_: partition)
+    monkeypatch.setattr(offline_drop, "LeaseAcquisition", lambda *_: partition)
     monkeypatch.setattr(
-        dropping, "ProgressTopic", lambda *_: SimpleNamespace(start=partition.nothing, stop=partition.nothing)
+        offline_drop,
+        "ProgressTopic",
+        lambda *_: SimpleNamespace(start=partition.nothing, stop=partition.nothing),
     )
     monkeypatch.setattr(topics, "prepare", partition.nothing)
     cluster: Any = SimpleNamespace(group_id="billing")
-    await dropping.drop_below(settings, settings.addresses[0], cluster, 0, group, below, "T", print, again)
+    await offline_drop.drop_below(
+        settings, settings.addresses[0], cluster, 0, group, below, "T", print, again
+    )
 
 
 async def test_what_is_named_is_finished_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ringfence_client.failure_log import LINES_MAX, TEXT_MAX, FailureLog, shortened, trace_of
-from ringfence_client.handler import HandlerRuns
+from ringfence_client.dispatch.failure_log import LINES_MAX, TEXT_MAX, FailureLog, shortened, trace_of
+from ringfence_client.handlers.handler import HandlerRuns
 from ringfence_kafka.process import log_setup
 
 MESSAGE: Any = object()

@@ -7,7 +7,7 @@ import pytest
 
 from examples import fenced
 from ringfence_client import Message, PartNumber
-from ringfence_client.message import Fence
+from ringfence_client.handlers.message import Fence
 
 
 def test_parts_of_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ from typing import Any, Self
 import pytest
 
 from app.verbs import group_changes, groups, holders
-from ringfence_client import dropping
-from ringfence_client.held_partition import HeldPartition
-from ringfence_client.memory import Memory
-from ringfence_client.record import Progress
-from ringfence_client.window import Window
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.web import offline_drop
+from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
 from tests.support.keyboard import Keyboard
 from tests.support.windows import of
@@ -34,7 +34,7 @@ class _Topic:
         monkeypatch.setattr(groups, "standing", self._standing)
         monkeypatch.setattr(groups, "unfinished", self._unfinished)
         monkeypatch.setattr(holders, "ask", self._ask)
-        monkeypatch.setattr(dropping, "drop_below", self._drop_below)
+        monkeypatch.setattr(offline_drop, "drop_below", self._drop_below)
 
     def _cluster(self, *_: object) -> "_Topic":
         return self

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringfence_client.record import Progress
+from ringfence_client.progress.progress_record import Progress
 from tests.support.consumers import Written
 from tests.support.group_checker import Anomaly, Disturbance, Run, Snapshot, judge, parse
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringfence_client import group_names
+from ringfence_client.handlers import group_names
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import trustme
 from aiohttp import web
 
 from app.worker import run
-from ringfence_client.web import advertised
+from ringfence_client.web.web import advertised
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.http.auth import OPEN, Guard, guard_of, session

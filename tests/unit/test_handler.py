@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from ringfence_client import handler as handler_module
-from ringfence_client.handler import HandlerError, HandlerRuns, check
-from ringfence_client.message import Fence, Message
+from ringfence_client.handlers import handler as handler_module
+from ringfence_client.handlers.handler import HandlerError, HandlerRuns, check
+from ringfence_client.handlers.message import Fence, Message
 
 MESSAGE: Any = object()
 

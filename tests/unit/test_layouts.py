@@ -6,9 +6,9 @@ import pytest
 
 from reconcile.night.cut import Position
 from reconcile.night.nights import FORMAT, Night
-from ringfence_client import record
-from ringfence_client.record import Progress, ProgressFormatError
-from ringfence_client.retries import Failures
+from ringfence_client.handlers.retries import Failures
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_record import Progress, ProgressFormatError
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.protocol.hop import Source
 from tables import codec
@@ -113,13 +113,13 @@ def test_a_run_that_lacks_something(key: str) -> None:
 
 def test_a_progress_record() -> None:
     """JSON by the names of the fields; finished offsets are packed."""
-    progress = record.decode(json.dumps(PROGRESS).encode())
+    progress = progress_record.decode(json.dumps(PROGRESS).encode())
 
     assert progress == Progress(
         4, [], {5: 2}, failures={5: Failures(1, 77)}, reserved=9, holder="h", state="held", token=3, delivered=6, running=1, beat=8,
         topic_id="t",
     )  # fmt: skip
-    assert json.loads(record.encode(progress)) == PROGRESS
+    assert json.loads(progress_record.encode(progress)) == PROGRESS
 
 
 @pytest.mark.parametrize("key", ["topic_id", "failures", "token", "finished"])
@@ -127,4 +127,4 @@ def test_a_progress_record_that_lacks_something(key: str) -> None:
     """Nothing is assumed: the partition waits, and the error names the way out."""
     lacking = {name: value for name, value in PROGRESS.items() if name != key}
     with pytest.raises(ProgressFormatError, match="ringfence consumers forget"):
-        record.decode(json.dumps(lacking).encode())
+        progress_record.decode(json.dumps(lacking).encode())

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ringfence_client.lease import LeaseWatch
-from ringfence_client.record import DRAINING, HELD, RELEASED, Progress
+from ringfence_client.progress.lease import LeaseWatch
+from ringfence_client.progress.progress_record import DRAINING, HELD, RELEASED, Progress
 
 TIMEOUT = 10.0
 IDLE = 2.0

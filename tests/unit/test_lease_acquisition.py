@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ringfence_client import lease_acquisition as module
-from ringfence_client.foreign_members import watch_of
-from ringfence_client.lease_acquisition import LeaseAcquisition
-from ringfence_client.memory import Memory
-from ringfence_client.options import ConsumerOptions
-from ringfence_client.record import HELD, Progress
+from ringfence_client.consumer.foreign_members import watch_of
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.partition import lease_acquisition as module
+from ringfence_client.partition.lease_acquisition import LeaseAcquisition
+from ringfence_client.progress.progress_record import HELD, Progress
+from ringfence_client.window.memory_budget import Memory
 from ringfence_kafka import clock
 from ringfence_kafka.config.settings import KafkaSettings
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ringfence_client import ledger as module
-from ringfence_client.ledger import GroupInfo, GroupLedger
+from ringfence_client.window import ledger as module
+from ringfence_client.window.ledger import GroupInfo, GroupLedger
 
 A, B, C = b"A", b"B", b"C"
 

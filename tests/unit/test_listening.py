@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from app.worker.run import _check_port
-from ringfence_client.web import advertised, listen
+from ringfence_client.web.web import advertised, listen
 from ringfence_kafka.errors import PrerequisiteError
 
 

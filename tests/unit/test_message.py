@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ringfence_client import Message, PartNumber, Reject, Release, Retry
-from ringfence_client.message import Fence, MessageFactory
+from ringfence_client.handlers.message import Fence, MessageFactory
 from ringfence_kafka.config.settings import AddressSettings
 
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from app.repair import dlq_verbs
 from app.verbs import consumers, groups, send
-from ringfence_client import topics
+from ringfence_client.partition import topics
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from examples import once
-from ringfence_client.message import Fence, Message
+from ringfence_client.handlers.message import Fence, Message
 
 WAIT_S = 30.0
 

@@ -7,8 +7,8 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment as Gi
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as Said
 from aiokafka.errors import GroupLoadInProgressError
 
-from ringfence_client import one_app
-from ringfence_client.assignor import KeepingAssignor, Owned
+from ringfence_client.consumer import app_id_check
+from ringfence_client.consumer.assignor import KeepingAssignor, Owned
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.groups.static_members import Member
@@ -22,7 +22,7 @@ def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, str | None]]:
     """Partitions of each, and the app.id that each is refused by."""
     given, told = assigned(members)
-    return given, {name: one_app.refused_by(each) for name, each in told.items()}
+    return given, {name: app_id_check.refused_by(each) for name, each in told.items()}
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,12 @@ def test_what_is_said_of_app_and_topic_does_not_mix() -> None:
     assignor = KeepingAssignor("app.id", dict, "shop", told.append)
     assignor.on_assignment(Given(0, [("app.id", [0])], b""))
     assignor.on_assignment(Given(0, [], b"\xff"))
-    assignor.on_assignment(Given(0, [], one_app.refusal("other")))
+    assignor.on_assignment(Given(0, [], app_id_check.refusal("other")))
 
-    assert one_app.app_of(assignor.metadata(["app.id"]).user_data) == "shop"
-    assert one_app.app_of(b"[7]") is one_app.app_of(None) is one_app.app_of(b'{"a": 1}') is None
+    assert app_id_check.app_of(assignor.metadata(["app.id"]).user_data) == "shop"
+    assert (
+        app_id_check.app_of(b"[7]") is app_id_check.app_of(None) is app_id_check.app_of(b'{"a": 1}') is None
+    )
     assert told == ["other"]
 
 
@@ -88,7 +90,7 @@ class _Group:
 )
 async def test_who_may_join(members: tuple[Any, ...]) -> None:
     """And where it cannot be told joining tells."""
-    await one_app.require(cast("Cluster", _Group(*members)), "t", "shop")
+    await app_id_check.require(cast("Cluster", _Group(*members)), "t", "shop")
 
 
 async def test_who_may_not() -> None:
@@ -97,4 +99,4 @@ async def test_who_may_not() -> None:
     with pytest.raises(
         ConfigurationError, match=r"readers has consumers of t with app\.id = other.* to change app\.id"
     ):
-        await one_app.require(cast("Cluster", group), "t", "shop")
+        await app_id_check.require(cast("Cluster", group), "t", "shop")

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from ringfence_client.held_partition import HeldPartition
-from ringfence_client.lease import Lease
-from ringfence_client.memory import Memory
-from ringfence_client.parked import GONE, ParkedReader
-from ringfence_client.record import Progress
-from ringfence_client.window import Window
+from ringfence_client.partition.parked_reader import GONE, ParkedReader
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.progress.lease import Lease
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.window import Window
 from tests.support.windows import of
 
 

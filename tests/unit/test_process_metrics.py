@@ -17,8 +17,8 @@ from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
 from app.worker.spacing import Spacing
 from ringfence_client import GroupConsumer
-from ringfence_client.measuring import Measuring
-from ringfence_client.metrics import ConsumerMetrics
+from ringfence_client.web.lag_monitor import Measuring
+from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate

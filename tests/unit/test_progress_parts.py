@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from ringfence_client import progress_parts, record
-from ringfence_client.progress_parts import PART_MAX, WHOLE_MAX, PartLayout
-from ringfence_client.record import MissingPartsError, Progress
-from ringfence_client.retries import Failures
+from ringfence_client.handlers.retries import Failures
+from ringfence_client.progress import progress_record, record_parts
+from ringfence_client.progress.progress_record import MissingPartsError, Progress
+from ringfence_client.progress.record_parts import PART_MAX, WHOLE_MAX, PartLayout
 
-KEY = record.encode_key("group", "orders.accepted", 3)
+KEY = progress_record.encode_key("group", "orders.accepted", 3)
 SINCE_MS = 1_764_200_000_000
 WINDOW = 100_000
 """Messages that may wait in a partition."""
@@ -33,7 +33,7 @@ class _Topic:
 
     def write(self, progress: Progress, *, committed: bool = True) -> None:
         """Write a record; ``committed`` = the transaction is, and its writer knows."""
-        records = record.records(KEY, progress, self.layout.change(progress.by_offset()))
+        records = progress_record.records(KEY, progress, self.layout.change(progress.by_offset()))
         sizes = [len(value or b"") for _, value in records]
         self.written, self.largest = sum(sizes), max(sizes)
         if not committed:
@@ -48,8 +48,8 @@ class _Topic:
 
     def read(self) -> Progress:
         """Return what a reader finds."""
-        return record.decode(
-            self.values[KEY], lambda number: self.values.get(progress_parts.key_of(KEY, number))
+        return progress_record.decode(
+            self.values[KEY], lambda number: self.values.get(record_parts.key_of(KEY, number))
         )
 
 
@@ -81,7 +81,7 @@ def test_small_record_is_whole() -> None:
     topic, progress = _Topic(), _failing(list(range(WHOLE_MAX)))
     topic.write(progress)
 
-    assert topic.values == {KEY: record.encode(progress)}
+    assert topic.values == {KEY: progress_record.encode(progress)}
     assert json.loads(topic.values[KEY])["format"] == 2
     assert topic.read() == progress
 
@@ -96,7 +96,7 @@ def test_as_many_as_a_window_holds(apart: int) -> None:
     assert topic.read() == progress
     assert json.loads(topic.values[KEY])["format"] == 3
     assert topic.largest < RECORD_BYTES_MAX / 20
-    assert len(record.encode(progress)) > RECORD_BYTES_MAX  # whole it would not fit
+    assert len(progress_record.encode(progress)) > RECORD_BYTES_MAX  # whole it would not fit
 
 
 def test_worst_entries_fit_a_part() -> None:
@@ -138,8 +138,8 @@ def test_changes_alone_are_written() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever fails, waits, finishes and is redriven, and whichever writes fail: a reader finds what was committed last."""
-    monkeypatch.setattr(progress_parts, "WHOLE_MAX", 12)
-    monkeypatch.setattr(progress_parts, "PART_MAX", 8)
+    monkeypatch.setattr(record_parts, "WHOLE_MAX", 12)
+    monkeypatch.setattr(record_parts, "PART_MAX", 8)
     chance, topic = random.Random(seed), _Topic()
     unfinished: dict[int, None] = {}
     maps: dict[str, dict[int, object]] = {
@@ -184,7 +184,7 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
         try:
             found = topic.read()
-        except record.MissingPartsError as error:
+        except progress_record.MissingPartsError as error:
             pytest.fail(f"step {step}: {error}")
         assert found == committed
     topic.layout = PartLayout(topic.read().parts)
@@ -213,7 +213,7 @@ def test_missing_part_is_noticed() -> None:
     topic, progress = _Topic(), _failing(list(range(0, 10_000, 2)))
     topic.write(progress)
     number = 3
-    key = progress_parts.key_of(KEY, number)
+    key = record_parts.key_of(KEY, number)
     older = topic.values[key]
     attempts = {each: count + 1 for each, count in progress.attempts.items()}
     topic.write(dataclasses.replace(progress, attempts=attempts))
@@ -224,8 +224,8 @@ def test_missing_part_is_noticed() -> None:
             topic.values[key] = value
         with pytest.raises(MissingPartsError, match="not there as it names them: 3"):
             topic.read()
-        found = record.decode(
-            topic.values[KEY], lambda each: topic.values.get(progress_parts.key_of(KEY, each)), partial=True
+        found = progress_record.decode(
+            topic.values[KEY], lambda each: topic.values.get(record_parts.key_of(KEY, each)), partial=True
         )
         assert 0 < len(progress.attempts) - len(found.attempts) <= PART_MAX
         assert set(found.attempts.items()) <= set(attempts.items())
@@ -237,11 +237,11 @@ def test_missing_part_is_noticed() -> None:
 
 def test_keys() -> None:
     """A part has the key of its record and a number; neither is taken for the other."""
-    key = progress_parts.key_of(KEY, 12)
+    key = record_parts.key_of(KEY, 12)
 
     assert key == b'["group","orders.accepted",3,12]'
-    assert progress_parts.is_key(key)
+    assert record_parts.is_key(key)
     for other in (KEY, b"", b"7", b'["a","b","c",1]', b'["a","b",1,true]', b"{"):
-        assert not progress_parts.is_key(other)
-    with pytest.raises(record.ProgressFormatError):
-        record.decode_key(key)
+        assert not record_parts.is_key(other)
+    with pytest.raises(progress_record.ProgressFormatError):
+        progress_record.decode_key(key)

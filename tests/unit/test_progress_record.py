@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from ringfence_client import record
-from ringfence_client.record import Progress, ProgressFormatError
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_record import Progress, ProgressFormatError
 
 
 def _document(**changed: Any) -> bytes:
     """A good record, with something changed; ``...`` = left out."""
-    document = json.loads(record.encode(Progress(5, [(7, 9)], {6: 2}, 20, "me", "http://here", state="held")))
+    document = json.loads(
+        progress_record.encode(Progress(5, [(7, 9)], {6: 2}, 20, "me", "http://here", state="held"))
+    )
     document.update(changed)
     return json.dumps({key: value for key, value in document.items() if value is not ...}).encode()
 
@@ -34,8 +36,8 @@ def test_round_trip() -> None:
         topic_id="A",
     )
 
-    assert record.decode(record.encode(progress)) == progress
-    assert record.decode(record.encode(Progress(0))) == Progress(0, [])
+    assert progress_record.decode(progress_record.encode(progress)) == progress
+    assert progress_record.decode(progress_record.encode(Progress(0))) == Progress(0, [])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -56,16 +58,18 @@ def test_round_trip_of_any(seed: int) -> None:
         state=chance.choice(["held", "draining", "released"]),
     )
 
-    assert record.decode(record.encode(progress)) == progress
-    assert record.encode(record.decode(record.encode(progress))) == record.encode(progress)
+    assert progress_record.decode(progress_record.encode(progress)) == progress
+    assert progress_record.encode(
+        progress_record.decode(progress_record.encode(progress))
+    ) == progress_record.encode(progress)
 
 
 def test_key() -> None:
     """A key names consumer group, topic and partition, whatever letters are in them."""
     for parts in (("group", "orders.accepted", 3), ('with "quotes", and ü', "t", 0)):
-        assert record.decode_key(record.encode_key(*parts)) == parts
+        assert progress_record.decode_key(progress_record.encode_key(*parts)) == parts
 
-    assert record.encode_key("g", "t", 1) == b'["g","t",1]'
+    assert progress_record.encode_key("g", "t", 1) == b'["g","t",1]'
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,7 @@ def test_key() -> None:
 def test_no_key(key: bytes) -> None:
     """What is no key is named in the error."""
     with pytest.raises(ProgressFormatError, match="is no key of a progress record") as raised:
-        record.decode_key(key)
+        progress_record.decode_key(key)
 
     assert repr(key) in str(raised.value)
 
@@ -116,7 +120,7 @@ def test_no_key(key: bytes) -> None:
 def test_damaged(value: bytes) -> None:
     """A damaged record is refused with its own text; nothing is guessed."""
     with pytest.raises(ProgressFormatError, match="cannot be read") as raised:
-        record.decode(value)
+        progress_record.decode(value)
 
     assert repr(value[:200]) in str(raised.value)
 
@@ -125,7 +129,7 @@ def test_topic_id() -> None:
     """A record names the topic that its offsets are of."""
     progress = Progress(5, holder="me", topic_id="JBSWY3DPEHPK3PXPabcdef")
 
-    assert record.decode(record.encode(progress)).topic_id == progress.topic_id
+    assert progress_record.decode(progress_record.encode(progress)).topic_id == progress.topic_id
 
 
 @pytest.mark.parametrize("found", [0, 1, 4, "1", True, None])
@@ -136,4 +140,4 @@ def test_another_format(found: Any) -> None:
     with pytest.raises(
         ProgressFormatError, match=f"has format {found}, this version reads 2 and 3: run the version"
     ):
-        record.decode(value)
+        progress_record.decode(value)

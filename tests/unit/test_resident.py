@@ -4,8 +4,8 @@ import functools
 import random
 from typing import NamedTuple
 
-from ringfence_client.memory import Memory
-from ringfence_client.resident import ResidentRecords
+from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.record_cache import ResidentRecords
 
 
 class Fetched(NamedTuple):

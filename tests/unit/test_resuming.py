@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ringfence_client.record import HELD, Progress
-from ringfence_client.resuming import Log, Resumption, resume
+from ringfence_client.progress.progress_record import HELD, Progress
+from ringfence_client.progress.resume_offset import Log, Resumption, resume
 
 RECORD = Progress(
     100,

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from ringfence_client import ConsumerOptions
-from ringfence_client.retries import Failures, RetryPolicy
+from ringfence_client.handlers.retries import Failures, RetryPolicy
 
 
 def given_up_after(policy: RetryPolicy) -> list[float]:

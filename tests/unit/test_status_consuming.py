@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from app.status import consuming
 from app.verbs import consumers as leases
-from ringfence_client.record import Progress
-from ringfence_client.retries import Failures
+from ringfence_client.handlers.retries import Failures
+from ringfence_client.progress.progress_record import Progress
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups import descriptions
 from ringfence_kafka.groups.descriptions import GroupDescription

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from ringfence_client import suspects
-from ringfence_client.suspects import Suspects
-from ringfence_client.turns import Turn
+from ringfence_client.dispatch import poison_messages
+from ringfence_client.dispatch.poison_messages import Suspects
+from ringfence_client.dispatch.turn import Turn
 
 
 class _Turn:
@@ -97,7 +97,7 @@ async def test_both_lines_move() -> None:
 
 async def test_isolation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A last attempt that hangs holds up others for so long, and no more; the next one beside it is not counted."""
-    monkeypatch.setattr(suspects, "ISOLATION_S", 0.05)
+    monkeypatch.setattr(poison_messages, "ISOLATION_S", 0.05)
     scene = _Scene(3)
     await scene.ask(0, last=True)
     await scene.ask(1)

@@ -8,9 +8,9 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as Said
 from aiokafka.errors import GroupLoadInProgressError
 
 from agents.bridge.plan import plans
-from ringfence_client import terms
-from ringfence_client.assignor import KeepingAssignor, Owned
-from ringfence_client.terms import Terms
+from ringfence_client.consumer import group_terms
+from ringfence_client.consumer.assignor import KeepingAssignor, Owned
+from ringfence_client.consumer.group_terms import Terms
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
@@ -26,7 +26,7 @@ def _member(stated: Terms | None, owned: Owned, app_id: str | None = "shop") -> 
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, Terms | None]]:
     """Partitions of each, and the terms that each is refused by."""
     given, told = assigned(members)
-    return given, {name: terms.refused_by(each) for name, each in told.items()}
+    return given, {name: group_terms.refused_by(each) for name, each in told.items()}
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ async def test_a_newcomer_looks_first() -> None:
     """Members of another topic, members that state nothing, and a group that does not answer keep nobody out."""
 
     async def found(*members: Any) -> str:
-        return await terms.unlike(cast("Cluster", _Group(*members)), "t", FLOW)
+        return await group_terms.unlike(cast("Cluster", _Group(*members)), "t", FLOW)
 
-    elsewhere = Said(0, ["u"], json.dumps({terms.STATED_KEY: PARK}).encode())
+    elsewhere = Said(0, ["u"], json.dumps({group_terms.STATED_KEY: PARK}).encode())
 
     assert (
         await found(Member("m", None, _member(PARK, {})))
@@ -104,5 +104,5 @@ def test_terms_of_a_bridge(changed: dict[str, Any]) -> None:
         return plan.terms
 
     assert json.loads(json.dumps(stated())) == stated()
-    assert terms.differences(stated(), stated("c:9092")) == ""
-    assert terms.differences(stated(), stated(**changed)) != ""
+    assert group_terms.differences(stated(), stated("c:9092")) == ""
+    assert group_terms.differences(stated(), stated(**changed)) != ""

@@ -14,7 +14,7 @@ from app.verbs.topic_rules import (
 from app.verbs.topic_rules import (
     compare as compare_described,
 )
-from ringfence_client.progress import TOPIC_CONFIG
+from ringfence_client.progress.progress_topic import TOPIC_CONFIG
 from ringfence_kafka.admin.topics import OUTPUT_CONFIG, Described, TopicDescription
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings

@@ -6,8 +6,8 @@ from typing import cast
 import pytest
 from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 
-from ringfence_client import topic_watch
-from ringfence_client.topic_watch import TopicWatch
+from ringfence_client.consumer import topic_watch
+from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import TopicIdentity
 

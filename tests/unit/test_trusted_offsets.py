@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from aiokafka.errors import GroupLoadInProgressError
 
-from ringfence_client.assignor import KeepingAssignor, is_ours
-from ringfence_client.foreign_members import log
+from ringfence_client.consumer.assignor import KeepingAssignor, is_ours
+from ringfence_client.consumer.foreign_members import log
 from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.groups.foreign_members import CONSUMER, ForeignMember
 from ringfence_kafka.groups.group_watch import GroupWatch

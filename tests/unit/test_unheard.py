@@ -17,7 +17,7 @@ from app.status import lanes
 from app.status.findings import findings
 from app.status.model import UNKNOWN
 from app.verbs import groups, holders
-from ringfence_client.web import advertised
+from ringfence_client.web.web import advertised
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.http import probe_errors

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ringfence_client.watermark import Watermark
+from ringfence_client.progress.watermark import Watermark
 from ringfence_kafka.protocol.offset_ranges import OFFSET_MAX, Run, decode, encode, of_offsets
 
 

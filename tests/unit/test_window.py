@@ -3,11 +3,11 @@ import random
 
 import pytest
 
-from ringfence_client import window as window_module
-from ringfence_client.memory import Memory
-from ringfence_client.record import Progress
-from ringfence_client.retries import Failures
-from ringfence_client.window import AHEAD, Window
+from ringfence_client.handlers.retries import Failures
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.window import window as window_module
+from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.window import AHEAD, Window
 from tests.support.windows import Fetched, of
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ringfence_client.assignor import KeepingAssignor
+from ringfence_client.consumer.assignor import KeepingAssignor
 from tests.simulation.groups import Group, Place
 
 KEPT_SHARE: Final = 0.6

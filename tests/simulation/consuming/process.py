@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Collection
 from typing import Any, Final
 
-from ringfence_client.consumer import GroupConsumer
-from ringfence_client.options import ConsumerOptions
+from ringfence_client.consumer.consumer import GroupConsumer
+from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_kafka.errors import RingfenceError
 from tests.simulation.consuming.handling import Handling
 from tests.simulation.consuming.reader import SimulatedReader

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ringfence_client import progress_parts, record
-from ringfence_client.options import ConsumerOptions
-from ringfence_client.record import Progress
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.progress import progress_record, record_parts
+from ringfence_client.progress.progress_record import Progress
 from ringfence_kafka.protocol import wire_names
 from tests.simulation.consuming.group import KeepingGroup
 from tests.simulation.consuming.handling import Handling
@@ -79,7 +79,7 @@ class ProgressLog(Log):
         there = list(records)
         for _, key, value, _ in there:
             if part is not None and key is not None and value is not None:
-                if progress_parts.is_key(key):
+                if record_parts.is_key(key):
                     self._parts[key] = value  # parts come before the record that names them
                     continue
                 self.written.append(self._written(key, value, part))
@@ -87,10 +87,10 @@ class ProgressLog(Log):
 
     def _written(self, key: bytes, value: bytes, part: Part) -> Written:
         def find(number: int) -> bytes | None:
-            return self._parts.get(progress_parts.key_of(key, number))
+            return self._parts.get(record_parts.key_of(key, number))
 
-        said = record.decode(value, find)
-        return Written(record.decode_key(key)[2], self._now(), self.made_at, said, part)
+        said = progress_record.decode(value, find)
+        return Written(progress_record.decode_key(key)[2], self._now(), self.made_at, said, part)
 
 
 class LettersLog(Log):

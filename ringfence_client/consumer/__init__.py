@@ -1,0 +1,1 @@
+"""The consumer: membership, assigned partitions, fetch loop."""

@@ -1,0 +1,59 @@
+"""The consumers of one group must have one ``app.id``.
+
+Lease, fencing token and transactional ID of a partition go by it (:mod:`ringfence_kafka.protocol.wire_names`), and Kafka's group does not: two who share
+partitions, and not leases, would run one message at once under one token. Members say their ``app.id`` as they join. Who comes looks at the
+members first, and whoever shares out gives nothing to those of another ``app.id``: that is for newcomers that looked at the same moment.
+"""
+
+import json
+from typing import Final
+
+from ringfence_client.consumer import group_terms
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.errors import ConfigurationError
+
+APP_KEY: Final = "app.id of the consumer"
+"""In what a member says, beside what it has by topic. With blanks: no topic is called so."""
+REFUSED_KEY: Final = "app.id of the group"
+"""In what a member is given: it is not this one's, which gets nothing."""
+
+
+def app_of(user_data: bytes | None) -> str | None:
+    """Return the ``app.id`` that a member states; None = it states none."""
+    return _text(user_data, APP_KEY)
+
+
+def refused_by(user_data: bytes | None) -> str | None:
+    """The ``app.id`` that the group goes by, where the member that is told this has another one."""
+    return _text(user_data, REFUSED_KEY)
+
+
+def refusal(app_id: str) -> bytes:
+    """What a member of another ``app.id`` is told."""
+    return json.dumps({REFUSED_KEY: app_id}).encode()
+
+
+async def require(cluster: Cluster, topic: str, app_id: str) -> None:
+    """Before we join the cluster's group with our ``app_id``: who runs there sees no rebalance. Where it cannot be told, joining tells.
+
+    Raises:
+        ConfigurationError: a member that reads the topic has another ``app.id``.
+    """
+    for user_data in await group_terms.readers(cluster, topic):
+        other = app_of(user_data)
+        if other is not None and other != app_id:
+            raise ConfigurationError(fault(cluster.group_id, topic, app_id, other))
+
+
+def fault(group: str, topic: str, app_id: str, other: str) -> str:
+    """Why a consumer does not run."""
+    return (
+        f"the consumer group {group} has consumers of {topic} with app.id = {other}, and this one has app.id = {app_id}: they would "
+        "not see each other's leases, and messages would run twice at once; give all consumers of a group the same app.id, or this one "
+        "another consumer group; to change app.id, end all of them first"
+    )
+
+
+def _text(user_data: bytes | None, key: str) -> str | None:
+    found = group_terms.value_in(user_data, key)
+    return found if isinstance(found, str) else None

@@ -1,0 +1,156 @@
+"""Which member of a consumer group gets which partitions: each about as many, and each keeps what it has as far as that goes.
+
+Kafka's members say what they have when they join, and one of them shares out (KIP-54). aiokafka's default deals all partitions out
+anew, by which a tenth consumer moves nearly everything that nine have; and its sticky one remembers a process, not a consumer.
+
+Two may say that they have the same: one of them was stopped or cut off, and woke. The fencing token, which grows with each
+holder, tells who had it last.
+
+Members of one topic whose ``app.id`` or terms differ do not share it: see :mod:`ringfence_client.consumer.app_id_check` and
+:mod:`ringfence_client.consumer.group_terms`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+
+from ringfence_client.consumer import app_id_check, group_terms
+from ringfence_client.consumer.group_terms import Terms
+
+_VERSION: Final = 0
+"""Of Kafka's format."""
+
+Owned = Mapping[int, int]
+"""Fencing tokens by partition; 0 where it was assigned, and is not held yet."""
+
+
+def share(partitions: Iterable[int], owned: Mapping[str, Owned]) -> dict[str, list[int]]:
+    """Share out partitions; pure.
+
+    Args:
+        partitions: All there are.
+        owned: What each member says it has; at least one member.
+
+    Returns:
+        Of each member its partitions, ascending: as many as any other, or one less. No other sharing that is as even moves
+        fewer.
+    """
+    everything = sorted(partitions)
+    kept: dict[str, list[int]] = {member: [] for member in sorted(owned)}
+    for partition in everything:
+        said = [(each[partition], member) for member, each in owned.items() if partition in each]
+        if said:
+            kept[max(said)[1]].append(partition)
+    least, more = divmod(len(everything), len(kept))
+    # Who has most keeps one more.
+    ranked = sorted(kept, key=lambda member: (-len(kept[member]), member))
+    quotas = {member: least + (number < more) for number, member in enumerate(ranked)}
+    for member, quota in quotas.items():
+        # What is not held yet goes first: nothing of it runs.
+        kept[member] = sorted(kept[member], key=lambda each: (owned[member][each] == 0, each))[:quota]
+    given = {each for those in kept.values() for each in those}
+    free = [each for each in everything if each not in given]
+    for member in reversed(ranked):
+        wanted = quotas[member] - len(kept[member])
+        kept[member] += free[:wanted]
+        free = free[wanted:]
+    return {member: sorted(those) for member, those in kept.items()}
+
+
+class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """aiokafka's interface to :func:`share`; one for each consumer."""
+
+    name = "ringfence-keep"
+
+    def __init__(
+        self,
+        topic: str,
+        owned: Callable[[], Owned],
+        app_id: str | None = None,
+        refused: Callable[[str], None] = lambda _: None,
+        stated: Terms | None = None,
+        unlike: Callable[[Terms], None] = lambda _: None,
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            topic: What this consumer reads.
+            owned: What it has of the topic, asked when it joins.
+            app_id: What its leases go by; None = it has none.
+            refused: Told that the group goes by another ``app.id``, which is given.
+            stated: The terms of this member; None = it has none.
+            unlike: Called with the terms of the group if they are not those of this member.
+        """
+        self._topic = topic
+        self._owned = owned
+        self._app_id = app_id
+        self._refused = refused
+        self._stated = stated
+        self._unlike = unlike
+
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        """What this member says as it joins."""
+        said: dict[str, Any] = {self._topic: {str(each): token for each, token in self._owned().items()}}
+        if self._app_id is not None:
+            said[app_id_check.APP_KEY] = self._app_id
+        if self._stated is not None:
+            said[group_terms.STATED_KEY] = dict(self._stated)
+        return ConsumerProtocolMemberMetadata(_VERSION, list(topics), json.dumps(said).encode())
+
+    def assign(
+        self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        """For all members, where this one is the one that shares out. Each topic by itself: members may differ in theirs."""
+        found: dict[str, list[tuple[str, list[int]]]] = {member: [] for member in members}
+        apps = {member: app_id_check.app_of(each.user_data) for member, each in members.items()}
+        stated = {member: group_terms.stated(each.user_data) for member, each in members.items()}
+        told: dict[str, bytes] = {}
+        for topic in sorted({topic for each in members.values() for topic in each.subscription}):
+            owned = {
+                member: _said(each.user_data, topic)
+                for member, each in members.items()
+                if topic in each.subscription and is_ours(topic, each.user_data or b"")
+            }
+            if not owned:
+                continue  # members with the name of this assignor and nothing else of Ringfence get nothing
+            for said, refusal in ((apps, app_id_check.refusal), (stated, group_terms.refusal)):
+                chosen = group_terms.elected({member: said[member] for member in owned}, owned)
+                for member in [each for each in owned if said[each] != chosen]:
+                    told[member] = refusal(str(chosen))
+                    del owned[member]
+            for member, partitions in share(cluster.partitions_for_topic(topic) or (), owned).items():
+                if partitions:
+                    found[member].append((topic, partitions))
+        return {
+            member: ConsumerProtocolMemberAssignment(_VERSION, those, told.get(member, b""))
+            for member, those in found.items()
+        }
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Who owns what is known where it is held."""
+        if (app_id := app_id_check.refused_by(assignment.user_data)) is not None:
+            self._refused(app_id)
+        if (others := group_terms.refused_by(assignment.user_data)) is not None:
+            self._unlike(others)
+
+
+def is_ours(topic: str, user_data: bytes) -> bool:
+    """Return whether a member that joined with this user data is a consumer, or a bridge, of Ringfence for a topic."""
+    try:
+        said = json.loads(user_data or b"null")
+    except ValueError:
+        return False
+    return isinstance(said, dict) and (topic in said or app_id_check.APP_KEY in said)
+
+
+def _said(user_data: bytes | None, topic: str) -> dict[int, int]:
+    """Nothing where it cannot be read: then it is shared out as if the member had nothing."""
+    try:
+        return {
+            int(each): int(token) for each, token in json.loads(user_data or b"{}").get(topic, {}).items()
+        }
+    except (ValueError, AttributeError, TypeError):
+        return {}

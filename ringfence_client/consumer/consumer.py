@@ -1,0 +1,379 @@
+"""The group-ordered consumer: message groups (Qpid) for those who process an accepted topic.
+
+Kafka's group protocol says which partitions are ours; the fence of each partition's progress says it again, and last.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaConnectionError,
+    KafkaError,
+)
+
+from ringfence_client.consumer import app_id_check, group_terms
+from ringfence_client.consumer.assignor import KeepingAssignor
+from ringfence_client.consumer.fetch_loop import POLL_MS, Intake
+from ringfence_client.consumer.foreign_members import watch_of
+from ringfence_client.consumer.partitions import HeldPartitions
+from ringfence_client.consumer.topic_watch import TopicWatch
+from ringfence_client.dispatch.dispatcher import Dispatcher
+from ringfence_client.handlers.handler import Handler
+from ringfence_client.handlers.handler import check as check_handler
+from ringfence_client.handlers.message import MessageFactory
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.partition import topics
+from ringfence_client.partition.dead_letters import DeadLetters, DeadLetterTopic
+from ringfence_client.partition.lease_acquisition import LeaseAcquisition
+from ringfence_client.partition.parked_reader import ParkedReader
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.progress.progress_topic import ProgressTopic
+from ringfence_client.progress.start_position import begin_at_end
+from ringfence_client.window.memory_budget import Memory
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches.metadata_refresh import on_doubt
+from ringfence_kafka.auth.access_errors import nobody
+from ringfence_kafka.auth.client_options import client_options, refusal
+from ringfence_kafka.concurrency.timeouts import cancelled
+from ringfence_kafka.config.names import require_consumer_group
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
+from ringfence_kafka.protocol import wire_names
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+METADATA_AGE_MS: Final = 10_000
+HEARTBEAT_MS: Final = 300
+"""A consumer learns of a rebalance by its next one: so long a partition may stand still, whatever the session time-out is."""
+LEAVE_LIMIT_S: Final = 8.0
+"""For leaving the group and disconnecting."""
+REBALANCE_MARGIN_S: Final = 10.0
+"""Who takes longer to join again than the rebalance time-out is evicted."""
+LOOK_AGAIN_S: Final = 5.0
+FAULT_SHOWS_S: Final = 2.0
+"""A write that fails once now and then is part of any cluster's life."""
+
+
+class GroupConsumer:
+    """Consumes one address for one consumer group; run as many as you like."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        address: AddressSettings,
+        group: str,
+        handler: Handler,
+        options: ConsumerOptions | None = None,
+        *,
+        web: str = "",
+    ) -> None:
+        """Nothing happens yet.
+
+        Args:
+            settings: Where the cluster is, and the app's ID.
+            address: What to consume.
+            group: The consumer group: its own progress, beside all others.
+            handler: ``async def handle(message)``, or a plain function, which runs in threads. Returning acknowledges.
+            options: How.
+            web: Where this consumer's web server is, if it has one.
+
+        Raises:
+            HandlerError: the handler cannot be called with a message, or nothing of it would run.
+            ConfigurationError: no consumer group may be called so, or it is the workers' own.
+        """
+        check_handler(handler, getattr(handler, "__qualname__", repr(handler)))
+        if group == settings.app.id:
+            raise ConfigurationError(
+                f"consumer group {group!r} is the workers' own, by app.id: choose another name"
+            )
+        self.address = address
+        self.group = require_consumer_group(group)
+        self.options = options or ConsumerOptions()
+        self._settings = settings
+        self._topic = address.accepted_topic
+        self.cluster = Cluster(settings.kafka, group)
+        self.memory = Memory(self.options.memory_max)
+        self.dispatcher = Dispatcher(
+            handler,
+            MessageFactory(address),
+            self.options,
+        )
+        self._parked = ParkedReader(settings.kafka, self.cluster, self.dispatcher.counts)
+        self.held_partitions = HeldPartitions(self._topic, self.options, self.dispatcher, self._parked)
+        self._web = web
+        self._intake = Intake(
+            self._topic, self.options, self.held_partitions, self.dispatcher, self._parked, self.memory
+        )
+        self._consumer: AIOKafkaConsumer
+        self._watch = TopicWatch(self.cluster)
+        self.group_watch = watch_of(self.cluster, self._topic, lambda: internals.member_id(self._consumer))
+        self._looking: asyncio.Task[None] | None = None
+        self._foreign = ""
+        """Why we may not be in our group."""
+        self._refusing = asyncio.Event()
+        """Set when that is known."""
+        self._topic_fault = ""
+        """What is wrong with a topic that was created again beneath this consumer."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first assignment came, every assigned partition is held, and nothing stands in its way."""
+        return self.held_partitions.ready and not self.faults
+
+    @property
+    def faults(self) -> list[str]:
+        """What keeps messages from being handled now, beside partitions that are not held yet."""
+        found, now = [], time.monotonic()
+        breaker = self.dispatcher.breaker
+        found += self.dispatcher.faults
+        if breaker.open:
+            found.append(f"nearly every attempt fails, the last with: {breaker.reason}")
+        found += self.group_watch.faults + self._watch.faults + self._intake.faults
+        if self._topic_fault:
+            found.append(self._topic_fault)
+        for held in self.partitions.values():
+            writer = held.writer
+            if held.window.crowding >= 1:
+                found.append(
+                    f"{held}: {len(held.window.resident.parked)} messages wait, and nothing more of it is fetched, so healthy groups wait "
+                    "too: 'ringfence groups show' names those that fail, 'skip' and 'purge' drop them"
+                )
+            if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:
+                found.append(f"{held}: progress is not written: {writer.fault}")
+            if writer.letters.fault:
+                found.append(
+                    f"{held}: {len(writer.letters)} dead letters are not written: {writer.letters.fault}"
+                )
+        return found
+
+    @property
+    def partitions(self) -> dict[int, HeldPartition]:
+        """The partitions that are held, by number."""
+        return self.held_partitions.partitions
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why an assigned partition is not held yet."""
+        return self.held_partitions.reasons
+
+    def stop(self) -> None:
+        """Ask :meth:`run` to end: nothing more is handed out, what runs is drained, progress is written."""
+        self.held_partitions.stopping.set()
+
+    async def run(self) -> None:
+        """Consume until :meth:`stop`.
+
+        Raises:
+            BrokerUnavailableError: nobody answers at the start.
+            ConfigurationError: the group is another one's: of consumers that share out in another way, or have another app.id.
+            TopicError: a topic is missing and cannot be made.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self.cluster)
+            letters = DeadLetters(await self._topics(), self.group, self._topics)
+            progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
+            await progress.start()
+            stack.push_async_callback(progress.stop)
+            if self.options.start == "latest":
+                await begin_at_end(self.cluster, progress, self.group, self._topic)
+            opening = LeaseAcquisition(
+                self._settings.kafka,
+                self._settings.app.id,
+                self.cluster,
+                progress,
+                letters,
+                self.options,
+                self.memory,
+                self.group_watch,
+                web=self._web,
+            )
+            stack.push_async_callback(opening.stop)
+            stack.push_async_callback(self._parked.stop)
+            self.dispatcher.start()
+            stack.push_async_callback(self.dispatcher.stop)
+            self._watch.tell(self._topic, self._compare)
+            self._watch.tell(progress.name, self._compare_with(progress))
+            self._consumer = AIOKafkaConsumer(**self._consumer_options())
+            internals.never_create(self._consumer)
+            on_doubt(self._consumer, self._doubt)
+            self.held_partitions.begin(self._consumer, opening)
+            self._intake.begin(self._consumer)
+            held = self.held_partitions
+            internals.subscribe(self._consumer, self._topic, held.revoked, self._given)
+            # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
+            stack.push_async_callback(self.held_partitions.end)
+            stack.push_async_callback(internals.end, self._consumer, LEAVE_LIMIT_S)
+            stack.push_async_callback(self.held_partitions.close)
+            stack.push_async_callback(self._stop_looking)
+            for watch, name in ((self._watch, "topic watch"), (self.group_watch, "group watch")):
+                stack.push_async_callback(cancelled, asyncio.create_task(watch.run(), name=name))
+            await self._until_stopped(self._join_and_fetch())
+
+    def _given(self, partitions: Collection[TopicPartition]) -> None:
+        self.held_partitions.given(partitions)
+        self.group_watch.hurry()
+
+    async def _topics(self) -> DeadLetterTopic:
+        return await topics.prepare(self._settings, self.address, self.cluster)
+
+    def _doubt(self) -> None:
+        """A broker does not know the topic any more, or not where it was."""
+        self._intake.doubt()
+        self._watch.hurry()
+
+    def _compare(self, identity: TopicIdentity | None) -> None:
+        """Which topic it is. Where this user is not told, go on; while nobody answers, nobody can tell whether a doubt is right."""
+        if identity != NO_TOPIC and not self._watch.hurried:
+            self._intake.doubted = False
+        if identity is not None:
+            self.held_partitions.compare(identity)
+
+    def _compare_with(self, progress: ProgressTopic) -> Callable[[TopicIdentity | None], None]:
+        """What becomes of the leases when the topic that they stand in is another one."""
+
+        def compare(identity: TopicIdentity | None) -> None:
+            if identity is not None and identity != NO_TOPIC and progress.renew(identity):
+                log.error(
+                    "%s was deleted and created again: whoever holds a partition writes it anew now; of partitions that nobody holds "
+                    "the tokens begin at 1 again, and what was finished out of order comes again",
+                    progress.name,
+                )
+                self.held_partitions.write_again()
+                if self._looking is None or self._looking.done():
+                    self._looking = asyncio.create_task(self._look_again(), name="look at the topics")
+
+        return compare
+
+    async def _stop_looking(self) -> None:
+        if self._looking is not None:
+            await cancelled(self._looking)
+
+    async def _look_again(self) -> None:
+        """Whoever creates a topic again may give it other settings: say so until it is as it must be."""
+        while True:
+            found = self._topic_fault
+            try:
+                await self._topics()
+                self._topic_fault = ""
+                return
+            except TopicError as error:
+                self._topic_fault = str(error)
+            except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
+                log.debug("what the topics are like cannot be told now: %r", error)
+            if self._topic_fault != found:
+                log.error("%s", self._topic_fault)
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _until_stopped(self, flow: Coroutine[Any, Any, None]) -> None:
+        """Until :meth:`stop`, or until the handler turns out to be none, or the group not ours: then it is cancelled, because aiokafka waits without limit for an assignment.
+
+        Nothing is lost with it: what was fetched and did not reach a window was never begun.
+        """
+        flowing = asyncio.create_task(flow)
+        ends = (self.held_partitions.stopping, self.dispatcher.refusing, self._refusing)
+        waits = [asyncio.create_task(each.wait()) for each in ends]
+        try:
+            await asyncio.wait([flowing, *waits], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+            await cancelled(flowing)
+        if self.dispatcher.refused is not None:
+            raise self.dispatcher.refused
+        if self._foreign:
+            raise ConfigurationError(self._foreign)
+        if not flowing.cancelled():
+            flowing.result()
+
+    def _consumer_options(self) -> dict[str, Any]:
+        rebalance_s = self.options.drain_timeout + REBALANCE_MARGIN_S
+        return client_options(self._settings.kafka) | {
+            "group_id": self.group,
+            "client_id": self._settings.kafka.client_id_of(self.options.name),
+            "isolation_level": "read_committed",
+            "enable_auto_commit": False,
+            # Each opening seeks. What is out of range afterwards, an opening has to judge.
+            "auto_offset_reset": "none",
+            "session_timeout_ms": int(self.options.session_timeout * 1000),
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "rebalance_timeout_ms": int(rebalance_s * 1000),
+            "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
+            "metadata_max_age_ms": METADATA_AGE_MS,
+            # One alone: aiokafka 0.14 joins once for each, with another list each time, and two members never agree.
+            "partition_assignment_strategy": [
+                KeepingAssignor(
+                    self._topic,
+                    self.held_partitions.owned,
+                    self._settings.app.id,
+                    self._refuse,
+                    self._terms,
+                    self._refuse_terms,
+                )
+            ],
+            "fetch_max_wait_ms": POLL_MS,
+            "fetch_max_bytes": self.memory.response_bytes_max,
+            "max_partition_fetch_bytes": self.memory.partition_bytes_max,
+        }
+
+    def _refuse(self, app_id: str) -> None:
+        """The group goes by another ``app.id``."""
+        self._foreign = app_id_check.fault(self.group, self._topic, self._settings.app.id, app_id)
+        self._refusing.set()
+
+    @property
+    def _terms(self) -> group_terms.Terms:
+        """A consumer that parks promises an order. Another one of the group that flows would break it."""
+        return {"on_dead_letter": self.options.on_dead_letter}
+
+    def _refuse_terms(self, group: group_terms.Terms) -> None:
+        """The group goes by other terms."""
+        self._foreign = self._terms_fault(group_terms.differences(group, self._terms))
+        self._refusing.set()
+
+    def _terms_fault(self, found: str) -> str:
+        return (
+            f"the consumer group {self.group} has consumers of {self._topic} with other options: {found}. Give all consumers of a group the "
+            "same option. To change it, end all of them first; this one may be started again and again until they have ended"
+        )
+
+    async def _join_and_fetch(self) -> None:
+        await app_id_check.require(self.cluster, self._topic, self._settings.app.id)
+        if found := await group_terms.unlike(self.cluster, self._topic, self._terms):
+            raise ConfigurationError(self._terms_fault(found))
+        try:
+            await self._consumer.start()
+        except InconsistentGroupProtocolError as error:
+            await self.group_watch.look()
+            found = "; ".join(map(str, self.group_watch.foreign)) or "which the brokers do not name"
+            raise ConfigurationError(
+                f"the consumer group {self.group} has members that are not Ringfence's and share out partitions in another way: {found}. "
+                "Stop them or give them another group.id, or choose another name for this group"
+            ) from error
+        except GroupAuthorizationFailedError as error:
+            raise PrerequisiteError(
+                f"this user may not read as the consumer group {self.group}: allow it, or choose another name"
+            ) from error
+        except InvalidSessionTimeoutError as error:
+            raise ConfigurationError(
+                f"the brokers do not take a session time-out of {self.options.session_timeout:g} s: choose one between "
+                "their group.min.session.timeout.ms (6 s unless set) and group.max.session.timeout.ms (30 min)"
+            ) from error
+        except KafkaConnectionError as error:  # one answered a moment ago
+            raise await refusal(self._settings.kafka) or nobody(self._settings.kafka) from error
+        log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
+        policy = self.options.policy
+        log.info(
+            "a message that fails is tried up to %d times within %g s, then it is a dead letter in %s; only its own group waits",
+            policy.max_attempts, policy.retry_time, wire_names.dead_letter_topic(self.address.name),
+        )  # fmt: skip
+        await self._intake.run()

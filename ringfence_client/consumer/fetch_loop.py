@@ -1,0 +1,210 @@
+"""Takes what is fetched into the windows of the partitions that are held, and has no more fetched than they take."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    CorruptRecordException,
+    KafkaError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    UnsupportedCodecError,
+)
+
+from ringfence_client.consumer.partitions import HeldPartitions
+from ringfence_client.dispatch.dispatcher import Dispatcher
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.partition.parked_reader import ParkedReader
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.window.memory_budget import Memory
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches.adaptive_fetch import FetchPortion
+from ringfence_kafka.errors import named
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+POLL_MS: Final = 100
+MOVING_POLL_MS: Final = 10
+"""While windows that are full enough move: handlers do not wait long for what one of them lacks."""
+FETCH_RECORDS_MAX: Final = 250
+"""Taken at once; handlers run between."""
+FETCH_PART: Final = 5
+"""And no more than this part of a window."""
+FETCH_AGAIN_S: Final = 1.0
+UNREADABLE: Final = (CorruptRecordException, RecordTooLargeError, UnicodeDecodeError, UnsupportedCodecError)
+"""What is wrong with the records of one partition, and with nothing else."""
+UNREADABLE_REST_S: Final = 5.0
+"""A partition whose records cannot be read rests for so long: each look at it costs the others a moment."""
+
+
+class Intake:
+    """Of one accepted topic."""
+
+    def __init__(
+        self,
+        topic: str,
+        options: ConsumerOptions,
+        held_partitions: HeldPartitions,
+        dispatcher: Dispatcher,
+        parked: ParkedReader,
+        memory: Memory,
+    ) -> None:
+        self.doubted = False
+        """It is to be found out whether the topic is still the same: nothing is taken."""
+        self._topic = topic
+        self._fetch_max = min(FETCH_RECORDS_MAX, max(1, options.records_max // FETCH_PART))
+        self._held_partitions = held_partitions
+        self._dispatcher = dispatcher
+        self._parked = parked
+        self._memory = memory
+        self._finished, self._moved = 0, 0.0
+        """Messages that were finished, and when that changed last."""
+        self._consumer: Any
+        self._fetches: FetchPortion
+        self._unreadable: dict[int, tuple[HeldPartition, str]] = {}
+        """By partition, who met records that cannot be read, and why."""
+        self._rest_until: dict[int, float] = {}
+
+    @property
+    def faults(self) -> list[str]:
+        """Partitions that are held, and whose next records cannot be read."""
+        partitions = self._held_partitions.partitions
+        return [
+            f"{held} cannot be read: {why}"
+            for number, (held, why) in self._unreadable.items()
+            if partitions.get(number) is held
+        ]
+
+    def begin(self, consumer: Any) -> None:
+        """With aiokafka's consumer, which is not connected yet."""
+        self._consumer = consumer
+        self._fetches = FetchPortion(consumer)
+
+    def doubt(self) -> None:
+        """Take nothing until :attr:`doubted` is set back.
+
+        Else the first messages of a topic that was created again would be handled by what is known of the old one, beyond those that
+        come before them.
+        """
+        self.doubted = True
+        self._consumer.pause(*self._consumer.assignment())
+
+    async def run(self) -> None:
+        """Until cancelled; the consumer has joined its group."""
+        while True:
+            internals.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+            internals.keep_member(self._consumer)
+            timeout_ms = MOVING_POLL_MS if self._moving() else POLL_MS
+            try:
+                brought = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=self._fetch_max)
+            except OffsetOutOfRangeError as error:
+                self._judge(error.args[0])
+                continue
+            except (KafkaError, OSError, UnicodeDecodeError) as error:
+                # aiokafka has moved on over what it had of other partitions, and drops it: no window has that.
+                self._go_back(self._held_partitions.partitions.values())
+                log.warning("nothing can be fetched, again in %.0f s: %s", FETCH_AGAIN_S, named(error))
+                await asyncio.sleep(FETCH_AGAIN_S)
+                await self._separately()
+                continue
+            self._take(brought)
+            await asyncio.sleep(0)  # aiokafka returns what it has without one
+
+    def _go_back(self, those: Iterable[HeldPartition]) -> None:
+        """To where their windows end: what was fetched beyond and did not get there is read again."""
+        assigned = self._consumer.assignment()
+        for held in those:
+            tp = TopicPartition(self._topic, held.partition)
+            if tp in assigned and not held.draining:
+                self._consumer.seek(tp, held.window.end)
+
+    async def _separately(self) -> None:
+        """Take what was fetched a partition at a time: one that cannot be read keeps none of the others from it."""
+        for number, held in list(self._held_partitions.partitions.items()):
+            tp = TopicPartition(self._topic, number)
+            if tp not in self._consumer.assignment() or held.draining:
+                continue
+            try:
+                brought = await self._consumer.getmany(tp, timeout_ms=0, max_records=self._fetch_max)
+            except OffsetOutOfRangeError as error:
+                self._judge(error.args[0])
+            except UNREADABLE as error:
+                self._go_back([held])
+                self._unreadable[number] = held, named(error)
+                self._rest_until[number] = asyncio.get_running_loop().time() + UNREADABLE_REST_S
+                self._consumer.pause(tp)
+                log.error(
+                    "%s/%d cannot be read: its messages from there on wait, other partitions go on; again in %.0f s: %s",
+                    held, held.window.end, UNREADABLE_REST_S, named(error),
+                )  # fmt: skip
+            except (KafkaError, OSError):
+                return  # the group, or a broker: it is said where all partitions are fetched
+            else:
+                self._take(brought)
+
+    def _moving(self) -> bool:
+        """Whether windows that have enough for now may soon lack something."""
+        now, finished = asyncio.get_running_loop().time(), self._dispatcher.counts["finished"]
+        if finished != self._finished:
+            self._finished, self._moved = finished, now
+        return bool(self._consumer.paused()) and now - self._moved <= POLL_MS / 1000
+
+    def _take(self, brought: dict[TopicPartition, list[Any]]) -> None:
+        """No await stands between the fetch and here: a position tells what the windows have."""
+        partitions = self._held_partitions.partitions
+        for tp, records in brought.items():
+            held = partitions.get(tp.partition)
+            if held is not None:
+                self._unreadable.pop(tp.partition, None)
+                self._dispatcher.wake(held.window.feed(records))
+        now = asyncio.get_running_loop().time()
+        paused = self._consumer.paused()  # it looks at all partitions: once for all of them
+        fetched = internals.fetched(self._consumer)
+        self._memory.fetched = sum(fetched.values())
+        self._fetches.limit(self._memory.partition_bytes_max)
+        crowded = self._memory.crowded
+        for number, held in partitions.items():
+            tp = TopicPartition(self._topic, number)
+            reached = internals.position(self._consumer, tp)
+            before = held.window.next
+            if reached is not None:
+                held.window.reached(reached)
+            if held.window.next != before:
+                held.writer.note()
+            held.window.tick(now)
+            self._throttle(tp, held, paused, fetched, crowded=crowded)
+            self._parked.read_ahead(held)
+            self._parked.read_redriven(held, self._dispatcher.wake)
+
+    def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
+        """Retention deleted what was to be read next, or the topic is another one: its opening says which."""
+        for tp, offset in out_of_range.items():
+            log.warning("%s/%d: there is no offset %d any more", tp.topic, tp.partition, offset)
+            held = self._held_partitions.partitions.get(tp.partition)
+            if held is not None:
+                held.fail()
+
+    def _throttle(
+        self,
+        tp: TopicPartition,
+        held: HeldPartition,
+        paused: set[TopicPartition],
+        fetched: Collection[TopicPartition],
+        *,
+        crowded: bool,
+    ) -> None:
+        """Pause it or let it go on. What was ``fetched`` of it is taken first, however crowded it is."""
+        if tp not in self._consumer.assignment() or held.draining:
+            return
+        there = tp in fetched
+        wants = held.window.wants_more(self._dispatcher.idle, self._fetch_max)
+        rests = self._rest_until.get(tp.partition, 0.0) > asyncio.get_running_loop().time()
+        if self.doubted or rests or not wants or (crowded and not there):
+            self._consumer.pause(tp)
+            if there:
+                internals.drop_fetched(self._consumer, [tp])
+        elif tp in paused:
+            self._consumer.resume(tp)

@@ -1,0 +1,39 @@
+"""Foreign members of a group: the watch of a consumer, and the metric. See :mod:`ringfence_kafka.groups.group_watch`."""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from ringfence_client.consumer.assignor import is_ours
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.groups.group_watch import GroupWatch
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+
+def foreign_metric(watches: Iterable[GroupWatch | None]) -> Metric:
+    """Return the foreign members of these groups as a metric; a group without has no sample."""
+    family = GaugeMetricFamily(
+        "ringfence_foreign_member",
+        "1 = this client is a member of a group of Ringfence and is not Ringfence's.",
+        labels=["consumer_group", "client_id", "host", "protocol"],
+    )
+    for watch in (each for each in watches if each is not None):
+        for each in watch.foreign:
+            family.add_metric([watch.group_id, each.client_id, each.host, each.protocol], 1)
+    return family
+
+
+def watch_of(cluster: Cluster, topic: str, member_id: Callable[[], str] = lambda: "") -> GroupWatch:
+    """Return the watch over the cluster's group, which consumes a topic; ``member_id``: of this process, empty = it is no member."""
+    return GroupWatch(
+        cluster,
+        [topic],
+        partial(is_ours, topic),
+        log,
+        "handlers do not get the messages of the partitions that it has",
+        member_id,
+    )

@@ -1,0 +1,184 @@
+"""What a consumer does about one partition: its lease is acquired, goes on over rebalances, is drained and released, or is lost.
+
+What comes next is decided by :mod:`ringfence_kafka.ownership.partition_state`, as for a lane.
+"""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from aiokafka import TopicPartition
+
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.progress.lease import LostError
+from ringfence_kafka.errors import said
+from ringfence_kafka.ownership.partition_state import NotOwnerError, Step
+from ringfence_kafka.ownership.partition_task import Tenant
+
+if TYPE_CHECKING:
+    from ringfence_client.consumer.partitions import HeldPartitions
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+CLOSE_LIMIT_S: Final = 8.0
+"""For the last progress."""
+ABORT_LIMIT_S: Final = 2.0
+"""For the last progress of what was only being opened. A rebalance waits for it, and then for its producer to be discarded:
+with a broker that does not answer some 12 s in all."""
+OPEN_AGAIN_S: Final = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """By what right partitions are ours."""
+
+    generation: int
+    """Of the consumer group."""
+
+
+class Claim(Tenant[Assignment, HeldPartition]):
+    """On one partition."""
+
+    def __init__(self, number: int, ours: "HeldPartitions") -> None:
+        super().__init__(f"claim on {ours.topic}/{number}")
+        self._number = number
+        self._ours = ours
+
+    def assigned(self, assignment: Assignment) -> None:
+        """It is ours: opened, or gone on with."""
+        self._tenure.assigned(assignment)
+        self._disturb()
+
+    def revoked(self, *, for_good: bool = False) -> None:
+        """Nothing new is handed out, what runs goes on. ``for_good``: when all that has ended, the lease is released."""
+        (self._tenure.ended if for_good else self._tenure.revoked)()
+        self._suspend()
+        self._disturb()
+
+    async def standing(self) -> None:
+        """After that: until nothing of it is being opened any more."""
+        if self._doing is not None and self._doing[0] is not Step.DRAIN:
+            await asyncio.wait([self._doing[2]])
+
+    async def gone(self) -> None:
+        """After it was revoked for good: until all is drained, written and released."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _lost(self, held: HeldPartition) -> None:
+        """To somebody: nothing of it counts any more."""
+        if self._opened is held:
+            self._pause()
+            self._ours.partitions.pop(self._number, None)
+            self._tenure.failed(time.monotonic() + OPEN_AGAIN_S)
+            self._disturb()
+
+    def _broke(self, held: HeldPartition) -> None:
+        """Drained, then opened anew, if it is still ours."""
+        if self._opened is held:
+            self._pause()
+            self._suspend()
+            self._tenure.broke(time.monotonic() + OPEN_AGAIN_S)
+            self._disturb()
+
+    async def _open(self, right: Assignment) -> HeldPartition:  # noqa: ARG002 - of whatever is the latest, it is asked
+        held = await self._acquired()
+        window = held.window
+        self._flow(window.next)
+        self._ours.partitions[self._number] = held
+        self._ours.reasons.pop(self._number, None)
+        self._ours.dispatcher.add(held)
+        log.info("%s held with token %d from offset %d on, %d messages above it are finished", held,
+            held.fence.token, window.next, sum(end - begin for begin, end in window.watermark.runs()))  # fmt: skip
+        return held
+
+    async def _acquired(self) -> HeldPartition:
+        ours, number = self._ours, self._number
+
+        async def confirm() -> bool:
+            while (latest := self._tenure.latest) is not None:
+                if await ours.membership.confirm(latest.generation):
+                    return True
+                if self._tenure.latest is latest:
+                    return False
+                # It came back meanwhile, in the next generation: that is what counts now.
+            return False
+
+        waiting = partial(ours.reasons.__setitem__, number)
+        lease, window, writer = await ours.acquisition.open(ours.topic, number, confirm, waiting)
+        held = HeldPartition(lease, window, writer, ours.parked.read, self._broke)
+        try:
+            writer.start(lambda: self._lost(held))
+            # Before anything is handed out: whose it is, and what may be running, is known to others.
+            await writer.persisted()
+        except BaseException as error:
+            window.resident.close()
+            if isinstance(error, LostError) or window.suspect_below:
+                await writer.abandon()
+            else:
+                await writer.close(ABORT_LIMIT_S, released=True)  # whoever comes next need not wait
+            ours.acquisition.ended(lease)
+            raise
+        # Not before it is written: the next opening would find the same gap, and count it again.
+        ours.dispatcher.counts["gap_records"] += window.gap_records
+        return held
+
+    async def _regain(self, right: Assignment, held: HeldPartition) -> None:  # noqa: ARG002
+        """One write that succeeds is proof enough: whoever had the partition in between has fenced it."""
+        held.writer.hold(True)
+        await held.writer.persisted()
+        self._flow(held.window.end)
+        self._ours.dispatcher.resume(held)
+        log.info("%s goes on", held)
+
+    async def _drain(self, held: HeldPartition) -> None:
+        await self._ours.dispatcher.drain(held, self._ours.drain_timeout)
+
+    async def _close(self, held: HeldPartition) -> None:
+        ended = await self._ours.dispatcher.drop(held)
+        written = await held.writer.close(CLOSE_LIMIT_S, released=ended)
+        self._forget(held, ended)
+        if ended and written:
+            log.info("%s is released", held)
+            return
+        reason = "it could not be written" if ended else "a handler still runs"
+        log.warning("%s is let go and not released: %s", held, reason)
+
+    async def _drop(self, held: HeldPartition) -> None:
+        ended = await self._ours.dispatcher.drop(held)
+        await held.writer.abandon()
+        self._forget(held, ended)
+
+    def _failed(self, error: BaseException) -> None:
+        if not isinstance(error, NotOwnerError):
+            self._ours.reasons[self._number] = said(error)
+            log.warning("%s/%d is not opened yet: %s", self._ours.topic, self._number, said(error))
+        elif not self._tenure.attempts:
+            log.info("%s", error)  # a rebalance is under way, or comes
+        self._tenure.failed(time.monotonic() + OPEN_AGAIN_S)
+
+    def _forget(self, held: HeldPartition, ended: bool) -> None:
+        self._ours.partitions.pop(self._number, None)
+        held.window.resident.close()
+        if ended:
+            self._ours.acquisition.ended(held.lease)
+
+    def _suspend(self) -> None:
+        held = self._opened
+        if held is not None:
+            if not held.draining:
+                self._ours.dispatcher.suspend(held)
+            held.writer.hold(False)
+
+    def _flow(self, offset: int) -> None:
+        tp = TopicPartition(self._ours.topic, self._number)
+        self._ours.consumer.seek(tp, offset)
+        self._ours.consumer.resume(tp)
+
+    def _pause(self) -> None:
+        tp = TopicPartition(self._ours.topic, self._number)
+        if tp in self._ours.consumer.assignment():
+            self._ours.consumer.pause(tp)

@@ -1,0 +1,136 @@
+"""The partitions of one consumer: assigned, opened, held, suspended in a rebalance, let go, lost.
+
+Kafka's eager group protocol takes all partitions away at each change and gives most of them back a moment later. A lease
+outlives that: nothing new is handed out until the assignment is known, what runs goes on, and its acknowledgements count.
+What comes back goes on as if nothing had been; what does not is drained and released, and whoever got it waits for that.
+What is done about each is its :class:`ringfence_client.consumer.partition_task.Claim`'s.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+
+from ringfence_client.consumer.partition_task import Assignment, Claim
+from ringfence_client.dispatch.dispatcher import Dispatcher
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.partition.lease_acquisition import LeaseAcquisition
+from ringfence_client.partition.parked_reader import ParkedReader
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
+from ringfence_kafka.aiokafka_patches import internals
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+
+class HeldPartitions:
+    """Of one accepted topic."""
+
+    def __init__(
+        self, topic: str, options: ConsumerOptions, dispatcher: Dispatcher, parked: ParkedReader
+    ) -> None:
+        self.partitions: dict[int, HeldPartition] = {}
+        """The partitions that are held, by number; suspended and leaving ones too."""
+        self.assigned: set[int] | None = None
+        """What the group gave us; None = nothing yet, or it is about to change."""
+        self._had: set[int] = set()
+        """What the group gave us last."""
+        self.reasons: dict[int, str] = {}
+        """Why an assigned partition is not held yet."""
+        self.stopping = asyncio.Event()
+        self.topic = topic
+        self.drain_timeout = options.drain_timeout
+        self.dispatcher = dispatcher
+        self.parked = parked
+        self.consumer: Any
+        self.membership: internals.Membership
+        self.acquisition: LeaseAcquisition
+        self._claims: dict[int, Claim] = {}
+
+    def begin(self, consumer: Any, acquisition: LeaseAcquisition) -> None:
+        """With aiokafka's consumer, which calls :meth:`revoked` and :meth:`given` from now on."""
+        self.consumer = consumer
+        self.membership = internals.Membership(consumer)
+        self.acquisition = acquisition
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first assignment came and every assigned partition is held."""
+        held = {number for number, each in self.partitions.items() if not each.draining}
+        return self.assigned is not None and self.assigned <= held
+
+    def owned(self) -> dict[int, int]:
+        """What the group gave us last, with the fencing token of what is held and 0 where it is not, for who shares out."""
+        return {
+            number: self.partitions[number].fence.token if number in self.partitions else 0
+            for number in self._had
+        }
+
+    # -- what aiokafka calls ---------------------------------------------------------------------------------
+
+    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Before the consumer joins again, and waited for: nothing new is handed out until the assignment is known."""
+        if numbers := {tp.partition for tp in partitions}:
+            log.info("%s of %s may go to others", _numbers(numbers), self.topic)
+        await self._revoke()
+
+    def given(self, partitions: Collection[TopicPartition]) -> None:
+        """Before anything is fetched of them."""
+        if self.stopping.is_set():
+            return
+        numbers = {tp.partition for tp in partitions}
+        self.consumer.pause(*partitions)
+        for tp in partitions:
+            # Else aiokafka looks for a position itself; nothing is fetched of it yet.
+            self.consumer.seek(tp, 0)
+        self.assigned = self._had = numbers
+        log.info("assigned %s of %s", _numbers(numbers), self.topic)
+        self.reasons.clear()
+        assignment = Assignment(internals.generation(self.consumer))
+        for number in self._claims.keys() - numbers:
+            self._claims[number].revoked(for_good=True)
+        for number in numbers:
+            self._claims.setdefault(number, Claim(number, self)).assigned(assignment)
+
+    def compare(self, identity: TopicIdentity) -> None:
+        """Which topic it is now: what is held of another one of that name is drained, and opened anew."""
+        for each in self.partitions.values():
+            each.writer.exists(each.partition < identity.partitions)
+        if identity == NO_TOPIC:
+            return  # the group will take its partitions away, or it comes back
+        others = [each for each in self.partitions.values() if each.lease.topic_id != identity.topic_id]
+        old = [each for each in others if not each.failed]
+        if old:
+            log.warning(
+                "%s was deleted and created again: %s of it begin anew, at its start; what of it was handled already is handled again",
+                self.topic, _numbers(each.partition for each in old),
+            )  # fmt: skip
+        for each in old:
+            each.fail()
+
+    def write_again(self) -> None:
+        """All leases, at once: the topic that they stood in is gone."""
+        for held in self.partitions.values():
+            held.writer.write_again()
+
+    async def close(self) -> None:
+        """Begin to give all away. From here on no membership is needed: others may be assigned what nothing runs of."""
+        self.stopping.set()  # whatever brought us here: nothing is opened any more
+        await self._revoke(for_good=True)
+
+    async def end(self) -> None:
+        """After :meth:`close`: until all is drained, written and released."""
+        await asyncio.gather(*(each.gone() for each in self._claims.values()))
+
+    async def _revoke(self, *, for_good: bool = False) -> None:
+        self.assigned = None
+        for each in self._claims.values():
+            each.revoked(for_good=for_good)
+        await asyncio.gather(*(each.standing() for each in self._claims.values()))
+
+
+def _numbers(partitions: Iterable[int]) -> str:
+    numbers = sorted(partitions)
+    return f"partitions {', '.join(map(str, numbers))}" if numbers else "no partition"

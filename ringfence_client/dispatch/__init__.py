@@ -1,0 +1,1 @@
+"""Hands messages to handlers: groups in order, many groups at once."""

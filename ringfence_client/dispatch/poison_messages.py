@@ -1,0 +1,158 @@
+"""Attempts at messages that may have ended their process: those that were with a handler when it died."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ringfence_client.dispatch.turn import Turn
+
+ISOLATION_S: Final = 5.0
+"""A last attempt that has not ended the process by then hangs, or takes long. Others begin beside it."""
+
+
+class _Waiting(NamedTuple):
+    """A turn that may not begin yet."""
+
+    turn: Turn
+    admitted: "asyncio.Future[None]"
+
+    @property
+    def stands(self) -> bool:
+        """Whether it would begin if it were admitted."""
+        return bool(self.turn.offsets) and not self.turn.held.draining and not self.turn.held.window.closed
+
+
+class Suspects:
+    """The suspects of one consumer. A last attempt begins beside no other suspect, so that nothing becomes a dead letter for another's sake.
+
+    Also beside none of which fewer deaths are known: the first may have come before the attempt was written. Isolation ends after
+    :data:`ISOLATION_S`, because a hang is not a crash. A last attempt that begins beside one that has outlived its isolation is not counted
+    before it ends: if the process dies, the other one is to blame.
+
+    An attempt is counted before it begins, so no more suspects are begun than there are handlers: a death would count for messages that never
+    ran. The rest waits in line. After each last attempt as many other suspects begin as there are handlers, before the next last one.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        """``concurrency``: handlers; last attempts that do not end leave one of them to others."""
+        self._concurrency = concurrency
+        self._slots = max(1, concurrency - 1)
+        self._begun: set[asyncio.Future[None]] = set()
+        """Attempts that are not over, each done when it is."""
+        self._alone: dict[asyncio.Future[None], bool] = {}
+        """Those in isolation; whether each is a last one."""
+        self._unended: dict[asyncio.Future[None], str] = {}
+        """Last attempts that go on without isolation, and their messages."""
+        self._lasts: deque[_Waiting] = deque()
+        self._others: deque[_Waiting] = deque()
+        self._admitted: dict[Turn, bool] = {}
+        """Turns that were told to begin and have not yet; whether it is a last attempt."""
+        self._before_last = 0
+        """So many other suspects begin before a last attempt that waits."""
+
+    def begin(self, turn: Turn, *, last: bool) -> "asyncio.Future[None] | None":
+        """Begin an attempt, or return the future to wait for before asking again."""
+        admitted = self._admitted.pop(turn, None)
+        if not self._may_begin(last=last, admitted=admitted == last):
+            waiting = _Waiting(turn, asyncio.get_running_loop().create_future())
+            line = self._lasts if last else self._others
+            (line.append if admitted is None else line.appendleft)(waiting)
+            self.look()
+            return waiting.admitted
+        if last:
+            self._before_last = self._concurrency
+        elif self._lasts:
+            self._before_last = max(0, self._before_last - 1)
+        trial = turn.trial = asyncio.get_running_loop().create_future()
+        turn.counted = not (last and self._unended)
+        self._begun.add(trial)
+        if turn.counted:
+            self._isolate(turn, trial, last=last)
+        else:
+            self._go_on(turn, trial)
+        trial.add_done_callback(self._over)
+        self.look()
+        return None
+
+    def withdraw(self, turn: Turn) -> None:
+        """Let others begin in its place: it does something else first."""
+        if self._admitted.pop(turn, None) is not None:
+            self.look()
+
+    def look(self) -> None:
+        """Admit those that may begin now. Call it when a partition is suspended, as its turns then keep nobody waiting."""
+        self._admitted = {
+            turn: last
+            for turn, last in self._admitted.items()
+            if turn.offsets and not turn.held.draining and not turn.held.window.closed
+        }
+        while (waiting := self._next()) is not None:
+            if not waiting.admitted.done():
+                waiting.admitted.set_result(None)
+
+    def faults(self) -> Iterator[str]:
+        """Yield why messages wait now for a last attempt; nothing while none does."""
+        lasts, others = (sum(each.stands for each in line) for line in (self._lasts, self._others))
+        if lasts and self._unended and len(self._unended) >= self._slots:
+            yield (
+                f"{lasts} messages that ran when their consumer died wait for last attempts that do not end: {', '.join(self._unended.values())}; "
+                "all other groups go on: 'ringfence groups release' ends such a run"
+            )
+        elif lasts or any(self._alone.values()):
+            yield (
+                f"{lasts + others} messages wait that may have run when their consumer died: one in its last attempt runs alone for at most "
+                f"{ISOLATION_S:g} s, then {self._concurrency} others begin before the next one"
+            )
+
+    def _may_begin(self, *, last: bool, admitted: bool = False) -> bool:
+        """Return whether another attempt may begin beside those that have begun, and those that are about to."""
+        if last:
+            due = admitted or not (self._admitted or (self._before_last and self._others_stand()))
+            return due and not self._alone and len(self._unended) < self._slots
+        if any(self._alone.values()) or any(self._admitted.values()):
+            return False
+        due = admitted or not (self._last_stands() and not self._before_last)
+        return due and len(self._begun) + len(self._admitted) < self._concurrency
+
+    def _others_stand(self) -> bool:
+        return any(each.stands for each in self._others)
+
+    def _last_stands(self) -> bool:
+        return len(self._unended) < self._slots and any(each.stands for each in self._lasts)
+
+    def _next(self) -> _Waiting | None:
+        """Take the next turn that may begin out of its line; None = none may."""
+        for last, line in ((True, self._lasts), (False, self._others)):
+            while line and not line[0].stands:
+                # It is suspended, or has nothing left: it asks again if it goes on.
+                return line.popleft()
+            if line and self._may_begin(last=last):
+                waiting = line.popleft()
+                self._admitted[waiting.turn] = last
+                return waiting
+        return None
+
+    def _over(self, trial: "asyncio.Future[None]") -> None:
+        self._begun.discard(trial)
+        self.look()
+
+    def _isolate(self, turn: Turn, trial: "asyncio.Future[None]", *, last: bool) -> None:
+        self._alone[trial] = last
+
+        def over() -> None:
+            timer.cancel()
+            self._alone.pop(trial, None)
+
+        def outlived() -> None:
+            if last:
+                self._go_on(turn, trial)
+            over()
+            self.look()
+
+        timer = asyncio.get_running_loop().call_later(ISOLATION_S, outlived)
+        trial.add_done_callback(lambda _: over())
+
+    def _go_on(self, turn: Turn, trial: "asyncio.Future[None]") -> None:
+        self._unended[trial] = f"{turn.held}/{turn.offsets[0]}"
+        trial.add_done_callback(self._unended.pop)

@@ -1,0 +1,222 @@
+"""Handlers: what may be one; their runs, in the event loop or in threads; and runs that nobody could end.
+
+What is called and returns acknowledges a message. So whatever only *looks* as if it ran must not pass for a handler: a generator
+function returns at once, and nothing in it has run.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ringfence_client.handlers.message import Message
+from ringfence_kafka.concurrency.timeouts import is_cancelled
+from ringfence_kafka.errors import ConfigurationError
+
+Handler = Callable[[Message], Any]
+Log = tuple[str, int, str]
+"""As a :class:`Fence` has it: a message of a topic of that name that was deleted is another one."""
+
+
+class HandlerError(ConfigurationError):
+    """It can never handle anything, or what it returns shows that it did not."""
+
+
+def check(handler: Any, name: str) -> None:
+    """Make sure that it can be called with a message, and that a call runs it.
+
+    Args:
+        handler: What was given as the handler.
+        name: What to call it in the error.
+
+    Raises:
+        HandlerError: it cannot, or it would not; the text says how it should look.
+    """
+    if inspect.isclass(handler):
+        raise HandlerError(
+            f"{name} is a class: a call would make an instance and handle nothing; give a function, or a method of an instance"
+        )
+    if not callable(handler):
+        raise HandlerError(f"{name} is no function")
+    for each in (handler, getattr(handler, "__call__", None)):  # noqa: B004 - an object whose __call__ is one
+        if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+            raise HandlerError(
+                f"{name} is a generator function (it has a yield): a call runs nothing of it, and every message would be "
+                "acknowledged unhandled; write it without yield"
+            )
+    try:
+        signature = inspect.signature(handler)
+    except (ValueError, TypeError):
+        return  # of a builtin nobody knows
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise HandlerError(
+            f"{name}{signature} cannot be called with one message ({error}): write for example "
+            "async def handle(message)"
+        ) from error
+
+
+class HandlerRuns:
+    """Those of one consumer."""
+
+    def __init__(self, handler: Handler, concurrency: int) -> None:
+        """``handler``: a coroutine function, or a plain one, which runs in threads."""
+        self._handler = handler
+        self._concurrency = concurrency
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+        if not _is_async(handler):
+            self._pool = self._new_pool()
+        self.in_threads = self._pool is not None
+        self._left: dict[tuple[Log, int], asyncio.Future[Any]] = {}
+        self._begun: dict[object, tuple[Message, float]] = {}
+        """Runs that go on, with when they began."""
+        self.observe: Callable[[float], object] = lambda _: None
+        """Told how long each run took, in seconds, however it ended."""
+
+    async def run(self, message: Message) -> None:
+        """Call the handler.
+
+        Raises:
+            CancelledError: somebody cancelled this task; a thread goes on meanwhile.
+            HandlerError: it returned a generator, of which nothing has run.
+            Exception: what the handler raised.
+        """
+        began, run = time.monotonic(), object()
+        self._begun[run] = message, began
+        try:
+            if self._pool is None:
+                result = await self._handler(message)
+            else:
+                result = await self._in_thread(message, self._pool)
+            await _completed(result)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            # Not we: the handler waited for something that was cancelled. That must not end who runs it.
+            raise RuntimeError("what the handler waited for was cancelled") from None
+        finally:
+            del self._begun[run]
+            self.observe(time.monotonic() - began)
+
+    def longest(self) -> dict[int, tuple[Message, float]]:
+        """By partition, the message of which the run goes on for the longest, and for how many seconds."""
+        now, found = time.monotonic(), dict[int, tuple[Message, float]]()
+        for message, began in self._begun.values():  # in the order of their beginnings
+            found.setdefault(message.partition, (message, now - began))
+        return found
+
+    def left(self, log: Log, offset: int) -> "asyncio.Future[Any] | None":
+        """A run of this message that outlives its turn: whoever gets the message here again waits."""
+        return self._left.get((log, offset)) if self._left else None
+
+    def any_left(self, log: Log) -> bool:
+        """Whether such a run of any message of a partition goes on."""
+        return any(key[0] == log for key in self._left)
+
+    @property
+    def longest_s(self) -> float:
+        """How long the run that began first goes on already, in seconds; 0 = none does. A thread that was left behind does not count."""
+        return next((time.monotonic() - began for _, began in self._begun.values()), 0.0)
+
+    @property
+    def left_behind(self) -> int:
+        """How many such runs go on."""
+        return len(self._left)
+
+    def outlives(self, log: Log, offset: int, run: "asyncio.Future[Any]") -> None:
+        """This run does; it is forgotten when it ends."""
+        key = (log, offset)
+        self._left[key] = run
+
+        def ended(_: "asyncio.Future[Any]") -> None:
+            if self._left.get(key) is run:
+                del self._left[key]
+            if not run.cancelled():
+                run.exception()  # nobody else may ask
+
+        run.add_done_callback(ended)
+
+    def stop(self) -> None:
+        """Begin nothing more in threads."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _new_pool(self) -> concurrent.futures.ThreadPoolExecutor:
+        return concurrent.futures.ThreadPoolExecutor(self._concurrency, "ringfence-handler")
+
+    async def _in_thread(self, message: Message, pool: concurrent.futures.ThreadPoolExecutor) -> Any:
+        run: concurrent.futures.Future[Any] = pool.submit(_called, self._handler, message)
+        thread = asyncio.wrap_future(run)
+        try:
+            return await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            if thread.done() and not thread.cancelled():
+                return thread.result()  # it ended just then
+            # A thread cannot be ended, unless it has not begun.
+            if not run.cancel():
+                self.outlives(message.held.log, message.offset, asyncio.create_task(_to_its_end(thread)))
+                if pool is self._pool:
+                    # It may keep its place for ever, which the others need: what runs in the old threads ends there.
+                    pool.shutdown(wait=False)
+                    self._pool = self._new_pool()
+            raise
+
+
+def _called(handler: Handler, message: Message) -> Any:
+    """In a thread. Two classes mean something to the coroutine that waits, and must not get there.
+
+    asyncio takes no StopIteration, such as `next` of what is empty raises: who waits would wait for ever. A GeneratorExit closes all
+    coroutines up to the task's, and with it ends who runs handlers.
+    """
+    try:
+        return handler(message)
+    except (StopIteration, GeneratorExit) as error:
+        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+
+
+async def _to_its_end(thread: "asyncio.Future[Any]") -> None:
+    """A thread's run that nobody waits for any more, and what it returns."""
+    await _completed(await thread)
+
+
+async def _completed(result: Any) -> None:
+    """Until nothing of what a handler returned is left to run."""
+    while result is not None and (more := _awaitable(result)) is not None:
+        result = await more
+    if result is not None and (inspect.isgenerator(result) or inspect.isasyncgen(result)):
+        raise HandlerError(
+            f"the handler returned a generator ({result!r}): nothing of it has run; return when the message is handled"
+        )
+
+
+def _awaitable(result: Any) -> Any | None:
+    """What has not run to its end yet, such as the coroutine that a plain function around a coroutine function returns."""
+    if isinstance(result, concurrent.futures.Future):
+        return _of_executor(result)
+    return result if inspect.isawaitable(result) else None
+
+
+async def _of_executor(run: "concurrent.futures.Future[Any]") -> Any:
+    """Its result. Not by asyncio's own way, which takes no StopIteration: out of a coroutine it comes as a RuntimeError."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def ended(_: "concurrent.futures.Future[Any]") -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended before it
+            loop.call_soon_threadsafe(over.set)
+
+    run.add_done_callback(ended)
+    try:
+        await over.wait()
+    except asyncio.CancelledError:
+        run.cancel()
+        raise
+    return run.result()
+
+
+def _is_async(handler: Handler) -> bool:
+    call = getattr(handler, "__call__", handler)  # noqa: B004 - an object with an asynchronous __call__
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

@@ -1,0 +1,126 @@
+"""How a group-ordered consumer runs."""
+
+import math
+import os
+import socket
+import uuid
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from ringfence_client.handlers.retries import RetryPolicy
+
+LEASE_TIMEOUT_MIN: Final = 3.0
+LEASE_IDLE_MIN: Final = 0.2
+MAX_ATTEMPTS: Final = 5
+RETRY_TIME_S: Final = 600.0
+"""Longer than most restarts of what handlers depend on."""
+CONCURRENCY_MAX: Final = 10_000
+"""Each handler costs memory before it has a message: more is a typing error, and more consumers do more."""
+PREFETCH_MAX: Final = 10_000
+"""As many as are kept of a partition."""
+MEMORY_MIN: Final = 16 * 2**20
+"""Less would be used up by one fetch."""
+_SECONDS: Final = (
+    "retry_time", "handler_timeout", "ack_interval", "drain_timeout", "lease_timeout", "lease_idle", "session_timeout",
+)  # fmt: skip
+
+
+def _name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """All have defaults that a first trial can keep.
+
+    Attributes:
+        concurrency: Handlers that run at once, each for another group.
+        prefetch: Messages of its group that a handler holds; more saves little and makes groups change hands later.
+        max_attempts: A message goes to the dead letters after so many failed ones (None = 5) …
+        retry_time: … and not before so many seconds since the first. None = 600 where ``max_attempts`` is None too, else 0: who
+            says how often means just that.
+        breaker: Whether to slow down, and give nothing up, while nearly everything fails.
+        on_dead_letter: ``flow``: the group goes on behind a dead letter. ``park``: it waits until that is redriven, dropped or
+            skipped.
+        handler_timeout: Seconds after which a handler's run is ended, as a failed attempt; 0 = never. A thread cannot be ended:
+            its group waits for it.
+        ack_interval: Seconds between writes of the progress. What is finished and not written when a process dies is
+            done again.
+        ack_count: Acknowledgements after which progress is written before that.
+        drain_timeout: Seconds that handlers get to end when the partition goes to another consumer.
+        lease_timeout: Seconds after which the lease of a holder that says nothing more is taken from it.
+        lease_idle: The same where nothing that it was delivered is unacknowledged.
+        records_max: Records of a partition that are kept in memory.
+        memory_max: Bytes of messages that are kept in memory, of all partitions together: values, keys, headers, what it costs
+            to keep them, and what was fetched and not taken yet. The process needs some 100 MiB beside that.
+        session_timeout: Seconds after which the group gives a dead consumer's partitions to others.
+        start: Start position of a new consumer group: the ``earliest`` message, or the next one to come (``latest``). A group that has
+            consumed before continues where it is.
+        name: Of this consumer, for others to see.
+    """
+
+    concurrency: int = 10
+    prefetch: int = 1
+    max_attempts: int | None = None
+    retry_time: float | None = None
+    breaker: bool = True
+    handler_timeout: float = 0.0
+    on_dead_letter: Literal["flow", "park"] = "flow"
+    ack_interval: float = 0.1
+    ack_count: int = 5_000
+    drain_timeout: float = 30.0
+    lease_timeout: float = 10.0
+    lease_idle: float = 2.0
+    records_max: int = 10_000
+    memory_max: int = 512 * 2**20
+    session_timeout: float = 10.0
+    start: Literal["earliest", "latest"] = "earliest"
+    name: str = field(default_factory=_name)
+
+    def __post_init__(self) -> None:
+        self._check_choices()
+        self._check_finite()
+        for key in ("concurrency", "prefetch", "max_attempts", "ack_count", "records_max"):
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise ValueError(f"{key} = {value}: at least 1")
+        for key in ("retry_time", "handler_timeout"):
+            value = getattr(self, key)
+            if value is not None and value < 0:
+                raise ValueError(f"{key} = {value}: 0 seconds or more")
+        if self.memory_max < MEMORY_MIN:
+            raise ValueError(f"memory_max = {self.memory_max}: at least {MEMORY_MIN} bytes")
+        for key in ("ack_interval", "drain_timeout", "session_timeout"):
+            if getattr(self, key) <= 0:
+                raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")
+        if self.lease_timeout < LEASE_TIMEOUT_MIN:
+            raise ValueError(
+                f"lease_timeout = {self.lease_timeout}: at least {LEASE_TIMEOUT_MIN} seconds, because a holder says once a second "
+                "that it lives"
+            )
+        if not LEASE_IDLE_MIN <= self.lease_idle <= self.lease_timeout:
+            raise ValueError(
+                f"lease_idle = {self.lease_idle}: from {LEASE_IDLE_MIN} seconds to lease_timeout = {self.lease_timeout}"
+            )
+
+    def _check_choices(self) -> None:
+        for key, most in (("concurrency", CONCURRENCY_MAX), ("prefetch", PREFETCH_MAX)):
+            if getattr(self, key) > most:
+                raise ValueError(f"{key} = {getattr(self, key)}: at most {most}")
+        if self.on_dead_letter not in {"flow", "park"}:
+            raise ValueError(f"on_dead_letter = {self.on_dead_letter!r}: flow, or park")
+        if self.start not in {"earliest", "latest"}:
+            raise ValueError(f"start = {self.start!r}: earliest, or latest")
+
+    def _check_finite(self) -> None:
+        for key in _SECONDS:
+            value = getattr(self, key)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{key} = {value}: a finite number of seconds")
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """When a message is given up."""
+        chosen = self.max_attempts is not None
+        retry_time = self.retry_time if self.retry_time is not None else 0.0 if chosen else RETRY_TIME_S
+        return RetryPolicy(self.max_attempts or MAX_ATTEMPTS, retry_time)

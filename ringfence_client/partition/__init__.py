@@ -1,0 +1,1 @@
+"""A partition that a consumer holds: opening, progress writes, dead letters."""

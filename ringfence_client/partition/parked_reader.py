@@ -1,0 +1,243 @@
+"""Reads parked messages again: a reader of its own, so that the consumer's position stays where it is."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.window.memory_budget import size
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.auth.client_options import client_options
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import named
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+RECORDS_MAX: Final = 5_000
+"""Of one reading: what else is parked in the stretch is kept, as far as there is room."""
+CHUNK: Final = 250
+"""Of them at once; handlers run between."""
+POLL_MS: Final = 200
+RETRY_S: Final = 1.0
+STOP_LIMIT_S: Final = 5.0
+SILENT_S: Final = 1.0
+"""A partition of which nothing came is not asked again for so long: it has the one connection to itself while it is waited for."""
+GONE: Final = object()
+"""In place of a record that is no longer in the log."""
+
+
+class ParkedReader:
+    """One connection for all partitions of a consumer, made when it is first needed."""
+
+    def __init__(self, kafka: KafkaSettings, cluster: Cluster, counts: Counter[str]) -> None:
+        """``counts``: records that are gone are counted on there, ``gap_records``."""
+        self._kafka = kafka
+        self._cluster = cluster
+        self._counts = counts
+        self._consumer: AIOKafkaConsumer | None = None
+        self._lock = asyncio.Lock()
+        self._ahead: set[HeldPartition] = set()
+        """Those for which something is read before it is needed."""
+        self._redriving: set[HeldPartition] = set()
+        """Those of which redriven messages are read."""
+        self._running: set[asyncio.Task[None]] = set()
+        self._silent: dict[TopicPartition, float] = {}
+        """Partitions of which nothing came, until when they are left alone (event loop's time, s)."""
+
+    def read_ahead(self, held: HeldPartition) -> None:
+        """If groups come near the end of what is kept of them, read on, beside all else."""
+        if held in self._ahead or held.draining or held.window.resident.wanted() is None:
+            return
+        if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
+            return
+        self._ahead.add(held)
+        task = asyncio.create_task(self._read_ahead(held))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def read_redriven(self, held: HeldPartition, wake: Callable[[int], None]) -> None:
+        """If messages are to be done once more, bring their records, beside all else."""
+        if held in self._redriving or held.draining or not held.window.missing():
+            return
+        if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
+            return
+        self._redriving.add(held)
+        task = asyncio.create_task(self._read_redriven(held, wake))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _read_redriven(self, held: HeldPartition, wake: Callable[[int], None]) -> None:
+        window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
+        try:
+            for offset in window.missing():
+                async with self._lock:
+                    if held.draining or window.closed or self._is_silent(tp):
+                        return
+                    found = await self._stretch(tp, offset, 0)
+                    if found is None and await self._same(held):
+                        log.error(
+                            "GAP: %s/%d is gone: it was redriven, and retention or compaction has deleted it; its dead letter has what "
+                            "there was of it", held, offset,
+                        )  # fmt: skip
+                        window.gone(offset)
+                        self._counts["gap_records"] += 1
+                        held.writer.note()
+                    wake(sum(map(window.bring, found or ())))
+        except (KafkaError, OSError) as error:
+            log.warning("%s: redriven messages cannot be read now: %s", held, named(error))
+            await self._disconnect()
+            await asyncio.sleep(RETRY_S)
+        finally:
+            self._redriving.discard(held)
+
+    async def read(self, held: HeldPartition, offset: int) -> Any | None:
+        """The record at this offset, and with it what follows; :data:`GONE`; None = nothing more of it is handed out now.
+
+        Raises:
+            KafkaError: it cannot be read now.
+        """
+        window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
+        while (record := window.record(offset)) is None and not held.draining:
+            async with self._lock:
+                if window.record(offset) is not None:
+                    continue  # another handler's reading has brought it
+                if self._is_silent(tp):
+                    return None
+                try:
+                    # What follows a message that waited was handled long ago.
+                    room = 0 if window.resident.is_evicted(offset) else window.resident.room
+                    found = await self._stretch(tp, offset, room)
+                except Exception:
+                    await self._disconnect()  # what its fetching ended with, it would say for ever
+                    raise
+                if found is None:
+                    if not await self._same(held):
+                        return None
+                    log.error(
+                        "GAP: %s/%d is gone: retention or compaction deleted it unprocessed", held, offset
+                    )
+                    self._counts["gap_records"] += 1
+                    return GONE
+                self._bring(held, found, always=True)
+        return record
+
+    def _is_silent(self, tp: TopicPartition) -> bool:
+        return self._silent.get(tp, 0.0) > asyncio.get_running_loop().time()
+
+    async def _same(self, held: HeldPartition) -> bool:
+        """Whether the topic is still the one that the lease is of; if not, that is opened anew."""
+        same = (await self._cluster.identity(held.lease.topic)).topic_id == held.lease.topic_id
+        if not same and not held.failed:
+            log.warning("%s: %s was deleted and created again: opened anew", held, held.lease.topic)
+            held.fail()
+        return same
+
+    def _bring(self, held: HeldPartition, found: list[Any], *, always: bool) -> None:
+        """Into the window; into none of a log that is another one by now."""
+        if not held.window.unpark(found, always=always) and not held.failed:
+            log.warning(
+                "%s: the log has other messages than it had at the offsets from %d on: it was created again, or lost its tail; opened "
+                "anew", held, found[0].offset,
+            )  # fmt: skip
+            held.fail()
+
+    async def _read_ahead(self, held: HeldPartition) -> None:
+        window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
+        try:
+            while True:
+                async with self._lock:
+                    offset = window.resident.wanted()
+                    if offset is None or held.draining:
+                        return
+                    if self._is_silent(tp):
+                        return
+                    if (found := await self._stretch(tp, offset, window.resident.room)) is None:
+                        window.resident.gone(offset)
+                    else:
+                        self._bring(held, found, always=False)
+        except (KafkaError, OSError) as error:
+            log.debug("%s: nothing is read ahead: %r", held, error)  # who needs it will say so
+            await self._disconnect()
+            await asyncio.sleep(RETRY_S)
+        finally:
+            self._ahead.discard(held)
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await internals.end(consumer, STOP_LIMIT_S)
+
+    async def _is_there(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether the log, as its leader has it, holds this offset."""
+        first, end = await asyncio.gather(
+            self._cluster.log_start(tp.topic, tp.partition),
+            self._cluster.high_watermark(tp.topic, tp.partition),
+        )
+        return first <= offset < end
+
+    async def _stretch(self, tp: TopicPartition, offset: int, room: int) -> list[Any] | None:
+        """Committed records from this offset on, one or as many as there is room for, in bytes.
+
+        Returns:
+            Empty = nothing came in time; None = this one is gone.
+        """
+        if self._consumer is None:
+            consumer = AIOKafkaConsumer(
+                **client_options(self._kafka),
+                isolation_level="read_committed",
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                fetch_max_wait_ms=POLL_MS,
+            )
+            internals.never_create(consumer)
+            try:
+                await consumer.start()
+            except BaseException:
+                await consumer.stop()
+                raise
+            self._consumer = consumer
+        consumer = self._consumer
+        if tp not in consumer.assignment():
+            known = consumer.assignment() | {tp}
+            consumer.assign(list(known))
+            consumer.pause(*known)
+            for each in known:
+                consumer.seek(each, offset)  # else aiokafka looks for a position itself
+        consumer.seek(tp, offset)
+        consumer.resume(tp)
+        records: list[Any] = []
+        try:
+            while len(records) < RECORDS_MAX and (not records or room > 0):
+                limit = 0 if records else POLL_MS
+                more = (await consumer.getmany(tp, timeout_ms=limit, max_records=CHUNK)).get(tp)
+                if not more:
+                    break
+                records += more
+                room -= sum(map(size, more))
+                await asyncio.sleep(0)
+        except OffsetOutOfRangeError:
+            # Where fetches go to the nearest replica, one that has fallen behind or begins anew says so, too. The next goes to the leader.
+            if not await self._is_there(tp, offset):
+                return None
+        finally:
+            # Else it would fetch on at once, and the next reading would wait for that fetch, up to the poll time.
+            consumer.pause(tp)
+            # The rest of a fetch, a megabyte, is of no use to the next reading. aiokafka would leave it to Python's collector.
+            internals.drop_fetched(consumer, internals.fetched(consumer))
+        if not records:
+            self._silent[tp] = asyncio.get_running_loop().time() + SILENT_S
+        return None if records and records[0].offset > offset else records

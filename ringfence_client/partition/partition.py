@@ -1,0 +1,94 @@
+"""A partition that is held: its lease, its window, who writes its progress, who reads what is parked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ringfence_client.handlers.message import Fence
+from ringfence_client.partition.progress_writer import ProgressWriter
+from ringfence_client.progress.lease import Lease
+from ringfence_client.window.window import Window
+
+
+class HeldPartition:
+    """From its opening until it is given away or lost."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        window: Window,
+        writer: ProgressWriter,
+        read: Callable[["HeldPartition", int], Awaitable[Any | None]],
+        renew: Callable[["HeldPartition"], None],
+    ) -> None:
+        """``read`` brings a parked record; ``renew`` is told when the partition must be opened anew."""
+        self.lease = lease
+        self.fence = Fence(lease.token, (lease.topic, lease.partition, lease.topic_id))
+        self.window = window
+        self.writer = writer
+        self.draining = False
+        """Nothing more of it is handed out."""
+        self.ending = False
+        """Its handlers are waited for, or cancelled: what would rest until it is tried again is put back."""
+        self.failed = False
+        """It is to be opened anew, and never goes on as it is."""
+        self.ended = asyncio.Event()
+        """Set whenever a handler ended that ran of it."""
+        self._blocking: dict[int, asyncio.Future[None]] = {}
+        """Done when the message is not blocked any more."""
+        self._read = read
+        self._renew = renew
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
+        return self.lease.partition
+
+    async def load(self, offset: int) -> Any | None:
+        """A record that is parked, as :meth:`ringfence_client.partition.parked_reader.ParkedReader.read` has it."""
+        return await self._read(self, offset)
+
+    def blocking(self, offset: int) -> "asyncio.Future[None] | None":
+        """Where this message is blocked: done when it is redriven."""
+        if offset not in self.window.blocked:
+            return None
+        if offset not in self._blocking:
+            self._blocking[offset] = asyncio.get_running_loop().create_future()
+        return self._blocking[offset]
+
+    def purge(self, group: bytes, below: int) -> int:
+        """As :meth:`ringfence_client.window.window.Window.purge` has it; what was fetched from ``below`` on stays."""
+        window, ledger = self.window, self.window.ledger
+        fetched = window.of(group)
+        if not fetched or fetched[-1] < below:
+            return window.purge(group, below)
+        # All below is fetched. Whoever has the group has these for a moment, so that it need not let go of it.
+        owner = next(each.owner for each in ledger.groups() if each.group == group) or self
+        held = set(ledger.holds(owner)).intersection(fetched)
+        dropped = [each for each in fetched if each < below and each not in held]
+        if dropped:
+            ledger.claim(owner, group, len(held) + len(dropped))
+        for each in dropped:
+            window.finish(owner, each, reject=True)
+        return len(dropped)
+
+    def redrive(self, offset: int, number: int) -> bool:
+        """As :meth:`ringfence_client.window.window.Window.redrive` has it; the writer is to be told."""
+        redriven = self.window.redrive(offset, number)
+        waiting = self._blocking.pop(offset, None) if redriven else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+        return redriven
+
+    def lose(self) -> None:
+        """Nothing of it counts any more."""
+        self.window.closed = True
+        self.fence.lost = True
+
+    def fail(self) -> None:
+        """Something happened that nobody foresaw: close it and open it anew."""
+        self.failed = True
+        self._renew(self)
+
+    def __str__(self) -> str:
+        return str(self.lease)

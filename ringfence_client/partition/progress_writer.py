@@ -1,0 +1,415 @@
+"""Writes a holder's lease: record, dead letters and the consumer group's offset in one transaction.
+
+No offset of the group is ever committed otherwise: a plain commit knows no fence.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Final, NamedTuple
+
+from aiokafka import TopicPartition
+
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.partition.dead_letters import DeadLetter, DeadLetters, Pending, PendingLetters
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.lease import Lease, LostError
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.progress_topic import record_batches
+from ringfence_client.progress.record_parts import PartLayout
+from ringfence_client.window.window import Window
+from ringfence_kafka import clock
+from ringfence_kafka.concurrency.timeouts import back_off, set_within
+from ringfence_kafka.errors import named, require
+from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer, refusing_topics
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+TRANSACTION_LIMIT_S: Final = 8.0
+LETTERS_LIMIT_S: Final = 4.0
+"""The same where dead letters go with it: a topic that does not take them holds up the progress for no longer."""
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""A holder that died with a transaction open holds up readers of the progress topic for no longer."""
+BACKOFF_FIRST_S: Final = 0.1
+BACKOFF_MAX_S: Final = 5.0
+REFRESH_S: Final = 1.0
+"""A record that says nothing new is written so often while something runs: its holder lives."""
+BYTES_PER_S: Final = 500_000
+"""Records grow with what is finished out of order; large ones are written less often."""
+
+
+BUILDING_SHARE: Final = 0.1
+"""Share of the time in which this process may build records: the event loop stands still meanwhile."""
+URGENT_SHARE: Final = 0.25
+"""The same where somebody waits for the write."""
+BUILDING_FREE_S: Final = 0.01
+"""A record that is built within so long is written at once where somebody waits."""
+
+
+CROWDED: Final = 0.8
+"""Share of the messages that may wait in a partition, from which on the log warns."""
+
+
+class _InDoubt(NamedTuple):
+    """A transaction that failed: whether it was committed is known when its producer's successor has fenced."""
+
+    beat: int
+    """Of the progress record."""
+    waiting: int
+    """So many of the first that wait are answered if it was."""
+
+
+class ProgressWriter:
+    """Of one partition that is held. Runs in a task of its own."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        window: Window,
+        producer: TransactionalProducer,
+        destination: Callable[[], tuple[str, int]],
+        dead_letters: DeadLetters,
+        take_back: Callable[[Callable[[], bool]], Awaitable[tuple[TransactionalProducer, Progress | None]]],
+        explain: Callable[[Exception], Awaitable[str]],
+        *,
+        options: ConsumerOptions,
+        parts: Iterable[int] = (),
+    ) -> None:
+        """A writer for a producer that has fenced.
+
+        Args:
+            lease: Whose progress.
+            window: What is written of.
+            producer: Has fenced.
+            destination: Topic and partition of the progress record, now.
+            dead_letters: Where they go.
+            take_back: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
+                what was committed last; called with what tells whether it is draining now. Raises :class:`LostError` if it is not,
+                and any other error where that is not known yet.
+            explain: What may be behind a write that fails, in words; empty = nothing that can be seen.
+            options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
+            parts: Numbers of the parts that the last holder's record has.
+        """
+        self._lease = lease
+        self._window = window
+        self._producer = producer
+        self._destination = destination
+        self._dead_letters = dead_letters
+        self._take_back = take_back
+        self._explain = explain
+        self._ack_interval = options.ack_interval
+        self._ack_count = options.ack_count
+        self._timeout = options.lease_timeout
+        self._idle = options.lease_idle
+        self._committing = True
+        """Whether the group's offset is written too."""
+        self._writing: asyncio.Timeout | None = None
+        """What limits the transaction under way."""
+        self._state = progress_record.HELD
+        self._beat = 0
+        self._next = 0
+        """By the last record that is known to be committed: it never goes back."""
+        self._covered_until = 0.0
+        self._ran = False
+        """Whether something did by the last record."""
+        self._changes = 0
+        self._urgent = False
+        self._wake = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._ended = False
+        """Nothing is written any more."""
+        self._finished = False
+        """The last word is written."""
+        self._broken = False
+        """The producer is to be replaced."""
+        self._in_doubt: _InDoubt | None = None
+        self._parts = PartLayout(parts)
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self.letters = PendingLetters(str(lease), dead_letters, self._hurry)
+        self._written_at = 0.0
+        self._pause = 0.0
+        self._urgent_pause = 0.0
+        self._crowded = False
+        """Whether the log says that too many messages wait."""
+        self.fault = ""
+        """Why progress is not written now; empty = it is."""
+        self.failing_since = 0.0
+        """With a fault: since when, by the monotonic clock, s."""
+
+    def start(self, lost: Callable[[], None]) -> None:
+        """Write from now on; ``lost`` is called when the partition turns out to be somebody else's."""
+        self._task = asyncio.create_task(self._run(lost), name=f"progress of {self._lease}")
+
+    def note(self) -> None:
+        """Something was begun or finished."""
+        self._changes += 1
+        if self._changes in {1, self._ack_count}:
+            self._wake.set()
+
+    def covers(self) -> bool:
+        """Whether a message may be begun without a new record before it: nobody may take the lease for so long yet.
+
+        A newcomer takes a lease that has not changed for the time-out, by its own clock, which began after ours did. Both
+        clocks go on while their machines sleep.
+        """
+        return clock.now() < self._covered_until
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing new may be delivered."""
+        return self._state != progress_record.HELD
+
+    def hold(self, held: bool) -> None:
+        """Say so: held, or draining. Who is closing has said its last word already."""
+        if self._closing.is_set():
+            return
+        self._state = progress_record.HELD if held else progress_record.DRAINING
+        self.note()
+        self._hurry()
+
+    def exists(self, exists: bool) -> None:
+        """Whether the partition does. Of one that does not the group's offset is left out.
+
+        The cluster would not take it, and who waits for a lease, this one or another, would wait for a transaction that does not
+        end.
+        """
+        if self._committing and not exists and self._writing is not None:
+            self._writing.reschedule(0)  # it has the offset
+        self._committing = exists
+
+    def write_again(self) -> None:
+        """What was written is gone."""
+        self._parts.forget()
+        if not self._closing.is_set():
+            self.note()
+            self._hurry()
+
+    def persisted(self) -> "asyncio.Future[None]":
+        """Done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._ended:
+            _refuse(future, LostError(f"{self._lease} is not held any more"))
+        else:
+            self._waiting.append(future)
+            self._hurry()
+        return future
+
+    def bury(self, letter: DeadLetter) -> "asyncio.Future[None]":
+        """Write a dead letter, and with it that its message is finished; done when both are committed, as :meth:`persisted`."""
+        if self._ended:
+            return self.persisted()  # which refuses
+        self._hurry()
+        return self.letters.add(letter)
+
+    def withdraw(self, offset: int) -> bool:
+        """Write no dead letter of this message. False: one may be written already."""
+        return self.letters.withdraw(offset)
+
+    async def close(self, limit: float, *, released: bool) -> bool:
+        """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more.
+
+        Returns:
+            Whether that was written.
+        """
+        self._state = progress_record.RELEASED if released else progress_record.DRAINING
+        # A thread that was told to end and cannot be ended counts as running: nobody is to begin its message soon.
+        self._window.outlived = not released
+        self._closing.set()
+        self._wake.set()
+        if self._task is not None:
+            done, _ = await asyncio.wait([self._task], timeout=limit)
+            if not done:
+                log.warning(
+                    "%s: progress cannot be written; its successor begins from the last that was", self._lease
+                )
+        await self.abandon()
+        return self._finished
+
+    async def abandon(self) -> None:
+        """End without another word: it is somebody else's."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._give_up()
+        await self._producer.discard()
+
+    # -- the task ------------------------------------------------------------------------------------------
+
+    async def _run(self, lost: Callable[[], None]) -> None:
+        attempt = 0
+        while True:
+            await self._due()
+            closing = self._closing.is_set()
+            letters: Collection[Pending] = ()
+            try:
+                if self._broken:
+                    await self._begin_anew()
+                letters = self.letters.take()
+                await self._write(letters)
+                attempt, self.fault = 0, ""
+                if closing:
+                    self._finished = True
+                    return
+            except LostError as error:
+                log.warning("%s: held by somebody else now: %s", self._lease, error)
+                self._give_up()
+                lost()
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is: without progress everything is done again
+                attempt += 1
+                self._broken = self._urgent = True
+                self._parts.forget()
+                refusing = refusing_topics(error)
+                if letters and (not refusing or self._dead_letters.topic.name in refusing):
+                    self.letters.rest(error)
+                await self._back_off(error, attempt)
+
+    async def _due(self) -> None:
+        """Until there is something to write and it is time for it: at once after a rest, else at the interval.
+
+        Also to say that this holder lives, while something runs.
+        """
+        rest = self._written_at + self._urgent_pause - clock.now()
+        if rest > 0:
+            await set_within(self._closing, rest)
+        while not self._closing.is_set() and not self._urgent:
+            if not self._changes:
+                self._wake.clear()
+                left = self._written_at + REFRESH_S - clock.now() if self._window.running else None
+                if not await set_within(self._wake, left):
+                    return
+                continue
+            pause = self._pause if self._changes >= self._ack_count else max(self._ack_interval, self._pause)
+            # What began after a record that says that nothing runs must be known before the lease may be taken as idle.
+            pause = min(pause, REFRESH_S if self._ran else min(REFRESH_S, self._idle / 4))
+            left = self._written_at + pause - clock.now()
+            if left <= 0:
+                return
+            self._wake.clear()
+            await set_within(self._wake, left)
+
+    async def _write(self, letters: Collection[Pending]) -> None:
+        """One transaction with all that was noted until now, and with these dead letters."""
+        window, lease, begun, building = self._window, self._lease, clock.now(), time.monotonic()
+        self._beat += 1
+        progress = window.progress(
+            lease.holder, lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
+            burying=frozenset(each.offset for each in letters if not each.letter.parks),
+            blocking=frozenset(each.offset for each in letters if each.letter.parks),
+        )  # fmt: skip
+        require(
+            progress.next >= self._next, lease, "is written up to", progress.next, "and was up to", self._next
+        )
+        change = self._parts.change(progress.by_offset())
+        records = progress_record.records(lease.key, progress, change)
+        size = sum(len(value or b"") for _, value in records)
+        filled = record_batches(records, self._producer.builder)
+        batches = [Outgoing(*self._destination(), each) for each in filled]
+        built_s = time.monotonic() - building
+        if letters:
+            batches += self._dead_letters.outgoing((each.letter for each in letters), self._producer)
+        # Not before all is built: a letter that cannot be must hold up its message.
+        waiting, self._waiting = self._waiting, []
+        changes, self._changes, self._urgent = self._changes, 0, False
+        covered_until = begun + (self._timeout if progress.running else self._idle) / 2
+        # From now on it may be the last word, whether its answer is seen or not.
+        self._covered_until = min(self._covered_until, covered_until)
+        offsets = {TopicPartition(lease.topic, lease.partition): progress.next} if self._committing else {}
+        try:
+            limit = LETTERS_LIMIT_S if letters else TRANSACTION_LIMIT_S
+            async with self._producer.turn(), asyncio.timeout(limit) as self._writing:
+                await self._producer.transact(batches, offsets, lease.group)
+        except BaseException:
+            self._waiting = waiting + self._waiting
+            self._changes += changes
+            self._in_doubt = _InDoubt(progress.beat, len(waiting))
+            raise
+        finally:
+            self._writing = None
+        self._next = progress.next
+        self._parts.written()
+        window.reserved = max(window.reserved, progress.reserved)
+        self._ran = bool(progress.running)
+        self._covered_until = covered_until
+        self._written_at, self._pause = clock.now(), max(size / BYTES_PER_S, built_s / BUILDING_SHARE)
+        # It may also be this process that stood still, for however long.
+        self._urgent_pause = min(REFRESH_S, built_s / URGENT_SHARE) if built_s > BUILDING_FREE_S else 0.0
+        self._bury_written()
+        _answer(waiting)
+        self._warn_of_crowding()
+
+    def _warn_of_crowding(self) -> None:
+        """Before it is too late: at the bound healthy groups wait too."""
+        crowding = self._window.crowding
+        if crowding >= CROWDED and not self._crowded:
+            log.warning(
+                "%s: %.0f %% of the messages that may wait in a partition do; at 100 %% nothing more of it is fetched, and healthy groups "
+                "wait too: repair what the handler fails at, or drop failing groups ('ringfence groups show', 'skip', 'purge')",
+                self._lease, 100 * crowding,
+            )  # fmt: skip
+        self._crowded = crowding >= (CROWDED / 2 if self._crowded else CROWDED)
+
+    def _bury_written(self) -> None:
+        """The dead letters of the last transaction are committed."""
+        letters = self.letters.written()
+        self._window.block(each.record.offset for each in letters if each.parks)
+        self._window.buried(each.record.offset for each in letters if not each.parks)
+
+    async def _back_off(self, error: Exception, attempt: int) -> None:
+        if not self.fault:
+            self.failing_since = time.monotonic()
+        self.fault = named(error)
+        if attempt > 1 and (seen := await self._explain(error)):
+            self.fault = f"{self.fault}: {seen}"
+        delay = back_off(attempt, BACKOFF_FIRST_S, BACKOFF_MAX_S)
+        log.warning(
+            "%s: progress not written, again in %.1f s (attempt %d): %s",
+            self._lease, delay, attempt, self.fault,
+        )  # fmt: skip
+        await self._producer.discard()
+        if self._closing.is_set():
+            await asyncio.sleep(BACKOFF_FIRST_S)
+        else:
+            await set_within(self._closing, delay)
+
+    async def _begin_anew(self) -> None:
+        self._producer, progress = await self._take_back(lambda: self.draining)
+        self._broken = False
+        doubt, self._in_doubt = self._in_doubt, None
+        lease = self._lease
+        if (
+            doubt is not None
+            and progress is not None
+            and (progress.holder, progress.beat) == (lease.holder, doubt.beat)
+        ):
+            # It was committed, and only its answer lost: its dead letters must not be written again.
+            waiting, self._waiting = self._waiting[: doubt.waiting], self._waiting[doubt.waiting :]
+            self._bury_written()
+            _answer(waiting)
+        self.letters.settle()
+
+    def _hurry(self) -> None:
+        self._urgent = True
+        self._wake.set()
+
+    def _give_up(self) -> None:
+        self._ended = True
+        error = LostError(f"{self._lease} is somebody else's")
+        for future in self._waiting:
+            if not future.done():
+                _refuse(future, error)
+        self._waiting = []
+        self.letters.give_up(error)
+
+
+def _refuse(future: "asyncio.Future[None]", error: Exception) -> None:
+    future.set_exception(error)
+    future.exception()  # whoever waits sees it; nobody needs to
+
+
+def _answer(futures: Iterable["asyncio.Future[None]"]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,57 @@
+"""The topics that a group-ordered consumer needs beside what it reads: made when they are missing."""
+
+import logging
+from typing import Final
+
+from ringfence_client.partition.dead_letters import DeadLetterTopic
+from ringfence_client.progress import progress_topic
+from ringfence_client.progress.topic_checks import letter_faults, progress_faults
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import ADDED_BYTES, BROKER_TIME, MESSAGE_BYTES_DEFAULT
+from ringfence_kafka.admin.topics import missing as absent
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import MissingTopicError, TopicError
+from ringfence_kafka.protocol import wire_names
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+APPEAR_LIMIT_S: Final = 60.0
+"""A broker makes some hundred partitions a second, and shows no topic before those that were made earlier."""
+
+
+async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> DeadLetterTopic:
+    """Find the accepted topic; find or make the progress and the dead-letter topic, which is returned.
+
+    Safe to repeat, also while a consumer runs: a topic that is gone is made again.
+
+    Raises:
+        MissingTopicError: the accepted topic is missing.
+        TopicError: another cannot be made, or is not as it must be.
+    """
+    letters, kept = wire_names.dead_letter_topic(address.name), wire_names.progress_topic(settings.app.id)
+    counts = await cluster.partition_counts([address.accepted_topic, letters, kept])
+    if address.accepted_topic not in counts:
+        raise MissingTopicError(absent("accepted topic", address.name, address.accepted_topic))
+    for topic in {letters, kept} - counts.keys():
+        partitions, config = progress_topic.PARTITIONS, dict(progress_topic.TOPIC_CONFIG)
+        if topic == letters:
+            partitions = counts[address.accepted_topic]
+            config = {**BROKER_TIME, "max.message.bytes": str(await _letter_bytes_max(address, cluster))}
+        log.info("%s is missing: creating it with %d partitions", topic, partitions)
+        await cluster.create_topic(topic, partitions, address.replication_factor, config)
+    # Whoever made them: one broker shows what was just made before another one does.
+    described = await cluster.await_topics([letters, kept], APPEAR_LIMIT_S)
+    if faults := [*letter_faults(address, described[letters]), *progress_faults(described[kept])]:
+        raise TopicError("; ".join(faults))
+    return DeadLetterTopic(letters, described[letters].partitions, described[letters].message_bytes_max)
+
+
+async def _letter_bytes_max(address: AddressSettings, cluster: Cluster) -> int:
+    """Return the size for a new dead-letter topic: a dead letter carries more headers than the accepted topic's largest message.
+
+    In a chain, accepted topics grow from address to address. Kafka's default counts where the cluster does not tell.
+    """
+    described = (await cluster.describe([address.accepted_topic])).topics
+    accepted = described.get(address.accepted_topic)
+    taken = MESSAGE_BYTES_DEFAULT if accepted is None else accepted.message_bytes_max
+    return max(MESSAGE_BYTES_DEFAULT, taken) + ADDED_BYTES

@@ -1,0 +1,1 @@
+"""The progress record of a consumer group in one partition, and its lease."""

@@ -1,0 +1,71 @@
+"""The lease of a partition: who has it, under which token, and when a newcomer may take it. Pure.
+
+DeFiBus lets a new consumer pull a queue when all that was delivered to the old one is acknowledged and nothing more is
+delivered, or its lock has timed out. Its broker counts how often it saw the same offsets; here the newcomer looks at the
+holder's record. What a holder writes is a sign of life; no clock but the newcomer's own is looked at.
+"""
+
+from dataclasses import dataclass
+
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_record import Progress
+
+
+class LostError(Exception):
+    """Somebody else holds the partition now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Whose progress it is."""
+
+    group: str
+    topic: str
+    partition: int
+    holder: str
+    """Made anew at each opening."""
+    web: str = ""
+    token: int = 0
+    """The fencing token."""
+    topic_id: str = ""
+    """Kafka's own, of the topic that is read: its offsets mean nothing in another one of that name."""
+
+    @property
+    def key(self) -> bytes:
+        """Of the progress record."""
+        return progress_record.encode_key(self.group, self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+class LeaseWatch:
+    """One newcomer's view of one lease, however often it begins to wait: no two records are the same."""
+
+    def __init__(self, timeout: float, idle: float) -> None:
+        """Seconds without a change after which a lease is free: in general, and where nothing is unacknowledged."""
+        self._timeout = timeout
+        self._idle = idle
+        self._seen: Progress | None = None
+        self.since = 0.0
+        """When the present record was there at the latest."""
+
+    def look(self, recorded: Progress | None, begun: float, asked: float) -> float:
+        """Take note of what was read.
+
+        Args:
+            recorded: The last record; None = there is none.
+            begun: When the reading began, by :func:`ringfence_kafka.clock.now`.
+            asked: When it was known up to where to read, by the same clock: what was written after that is not in it. It may
+                have taken much longer: a holder that died within a transaction holds up the reading until that is aborted.
+
+        Returns:
+            How long it must stay as it is until it may be taken, in seconds; 0 = it may be taken now.
+        """
+        if recorded is None or recorded.released:
+            return 0.0
+        if recorded != self._seen:
+            # It may have been written at any time until then.
+            self._seen, self.since = recorded, asked
+        limit = self._timeout if recorded.running else self._idle
+        return max(0.0, self.since + limit - begun)

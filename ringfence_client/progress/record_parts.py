@@ -1,0 +1,311 @@
+"""A large progress record in parts: a head, and a record for each range of offsets. Pure.
+
+A record of progress names each message that failed, waits or is blocked, so a hundred thousand of them do not fit a record. Beyond
+:data:`WHOLE_MAX` entries, what is known by offset stands in parts of the same partition of the progress topic. A write contains the head
+and the parts that changed, in one transaction. The head names the checksum of each part, so a reader notices parts of another write.
+"""
+
+import base64
+import json
+import math
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ringfence_client.handlers.retries import Failures
+from ringfence_kafka.protocol import offset_ranges
+from ringfence_kafka.protocol.offset_ranges import Run
+
+WHOLE_MAX: Final = 1_000
+"""Entries of a record that is written whole. An entry is a run of finished offsets, or a message that the record names."""
+PART_MAX: Final = 512
+"""Entries of a part. A part of so many takes less than 50 kB."""
+SPARSE: Final = 4
+"""Parts that hold on average a ``SPARSE``-th of what they may hold are laid out again."""
+PARTS_MIN: Final = 4
+"""So few parts are never laid out again: they cost little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByOffset:
+    """What a progress record knows by offset.
+
+    Attributes:
+        finished: Finished offsets above the floor: half-open runs, rising.
+        attempts: As in :class:`ringfence_client.progress.progress_record.Progress`, and so are the others.
+    """
+
+    finished: Sequence[Run] = ()
+    attempts: Mapping[int, int] = field(default_factory=dict)
+    failures: Mapping[int, Failures] = field(default_factory=dict)
+    again: Collection[int] = ()
+    blocked: Collection[int] = ()
+    redriven: Mapping[int, int] = field(default_factory=dict)
+
+    def entries(self) -> int:
+        """Return how many entries it has; a message that two of its maps name may count twice."""
+        named = max(len(self.attempts), len(self.failures))
+        return len(self.finished) + named + len(self.again) + len(self.blocked) + len(self.redriven)
+
+
+class Change(NamedTuple):
+    """Records to write, in order. A value of None deletes a part."""
+
+    head: dict[str, int] | None
+    """Checksums by part number, for the head; None = the record is whole."""
+    parts: list[tuple[int, bytes | None]]
+
+
+class _Part:
+    """A part as it was encoded last. It reaches up to the begin of the next one."""
+
+    __slots__ = ("begin", "checksum", "entries", "finished", "noted", "number")
+
+    def __init__(self, number: int, begin: int, noted: set[int]) -> None:
+        self.number = number
+        self.begin = begin
+        self.noted = noted
+        """The offsets that it names."""
+        self.finished: Sequence[Run] = ()
+        self.checksum: int | None = None
+        """None = it is not written as it is now."""
+        self.entries = 0
+
+
+class PartLayout:
+    """The parts of one progress record, as its writer keeps them.
+
+    :meth:`change` compares with what was written last, and returns what has to be written. The caller reports the outcome:
+    :meth:`written`, or :meth:`forget` where the outcome is not known or the topic is empty.
+    """
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        """``numbers``: parts that the predecessor has left in the topic."""
+        self._there = set(numbers)
+        """Numbers of parts that may be in the topic."""
+        self._parts: list[_Part] = []
+        self._known = ByOffset()
+        """What the parts say."""
+
+    def change(self, now: ByOffset) -> Change:
+        """Return what must be written so that the topic says ``now``."""
+        limit = WHOLE_MAX // 2 if self._parts else WHOLE_MAX  # not to and fro at the limit
+        if now.entries() <= limit:
+            self._parts, self._known = [], ByOffset()
+            return Change(None, [(number, None) for number in sorted(self._there)])
+        self._note(now)
+        self._divide(now)
+        if len(self._parts) > PARTS_MIN and self._is_sparse():
+            self._parts = []
+            self._note(now)
+            self._divide(now)
+        self._known = now
+        again, blocked = frozenset(now.again), frozenset(now.blocked)
+        changed: list[tuple[int, bytes | None]] = []
+        for part, end in zip(self._parts, self._ends(), strict=True):
+            if part.checksum is None:
+                value = _encode(part, end, now, again, blocked)
+                part.checksum = zlib.crc32(value)
+                changed.append((part.number, value))
+        numbers = {part.number for part in self._parts}
+        changed += [(number, None) for number in sorted(self._there - numbers)]
+        self._there |= numbers
+        return Change({str(part.number): part.checksum or 0 for part in self._parts}, changed)
+
+    def written(self) -> None:
+        """What :meth:`change` returned last is committed."""
+        self._there = {part.number for part in self._parts}
+
+    def forget(self) -> None:
+        """It is not known what the topic has: write every part again."""
+        for part in self._parts:
+            part.checksum = None
+
+    def _note(self, now: ByOffset) -> None:
+        """Take over what changed; parts with changes lose their checksums."""
+        if self._parts:
+            changed = _changed(self._known, now)
+        else:
+            changed = _named(now)
+            self._parts = [_Part(0, 0, set())]
+        begins = [part.begin for part in self._parts]
+        redriven, blocked, again = now.redriven, frozenset(now.blocked), frozenset(now.again)
+        for offset in changed:
+            part = self._parts[bisect_right(begins, offset) - 1]
+            part.checksum = None
+            if (
+                offset in now.attempts
+                or offset in now.failures
+                or offset in blocked
+                or offset in again
+                or offset in redriven
+            ):
+                part.noted.add(offset)
+            else:
+                part.noted.discard(offset)
+
+    def _divide(self, now: ByOffset) -> None:
+        """Give each part its runs, and divide those that hold too much."""
+        divided: list[_Part] = []
+        taken = {part.number for part in self._parts}
+        for part, end in zip(self._parts, self._ends(), strict=True):
+            finished = _within(now.finished, part.begin, end)
+            if finished != part.finished:
+                part.finished, part.checksum = finished, None
+            part.entries = len(finished) + len(part.noted)
+            if part.entries <= PART_MAX:
+                divided.append(part)
+                continue
+            noted = sorted(part.noted)
+            places = sorted([*noted, *(start for start, _ in finished)])
+            begins = sorted({part.begin, *places[PART_MAX // 2 :: PART_MAX // 2]})
+            for begin, stop in zip(begins, [*begins[1:], end], strict=True):
+                number = part.number if begin == part.begin else _free(taken)
+                piece = _Part(number, begin, set(noted[bisect_left(noted, begin) : bisect_left(noted, stop)]))
+                piece.finished = _within(finished, begin, stop)
+                piece.entries = len(piece.finished) + len(piece.noted)
+                divided.append(piece)
+        self._parts = divided
+
+    def _ends(self) -> list[float]:
+        return [*(part.begin for part in self._parts[1:]), math.inf]
+
+    def _is_sparse(self) -> bool:
+        return SPARSE * sum(part.entries for part in self._parts) < PART_MAX * len(self._parts)
+
+
+def key_of(head_key: bytes, number: int) -> bytes:
+    """Return the key of a part: that of the head, with the part's number at the end."""
+    return head_key[:-1] + b",%d]" % number
+
+
+def is_key(key: bytes) -> bool:
+    """Whether it is the key of a part, and not of a head."""
+    try:
+        group, topic, partition, number = json.loads(key)
+    except (ValueError, TypeError):
+        return False
+    return isinstance(group, str) and isinstance(topic, str) and {type(partition), type(number)} == {int}
+
+
+def join(
+    floor: int, checksums: Mapping[str, int], find: Callable[[int], bytes | None]
+) -> tuple[ByOffset, list[int]]:
+    """Put together what the parts say.
+
+    Args:
+        floor: The record's ``next``; below it everything is finished.
+        checksums: Those that the head names, by part number.
+        find: Returns the last value of a part.
+
+    Returns:
+        What is known by offset, and the numbers of parts that are missing or are of another write. Nothing of those is in it.
+
+    Raises:
+        ValueError: a part is damaged; or KeyError, TypeError.
+    """
+    wrong: list[int] = []
+    documents: list[dict[str, Any]] = []
+    for number, checksum in ((int(each), checksum) for each, checksum in checksums.items()):
+        value = find(number)
+        if value is None or zlib.crc32(value) != checksum:
+            wrong.append(number)
+        else:
+            documents.append(json.loads(value))
+    finished: list[Run] = []
+    attempts: dict[int, int] = {}
+    failures: dict[int, Failures] = {}
+    again: list[int] = []
+    blocked: list[int] = []
+    redriven: dict[int, int] = {}
+    for each in sorted(documents, key=lambda document: int(document["begin"])):
+        begin, since = int(each["begin"]), int(each["since"])
+        for start, stop in offset_ranges.decode(begin, base64.b64decode(each["finished"], validate=True)):
+            if finished and finished[-1][1] >= start:
+                finished[-1] = finished[-1][0], stop
+            elif stop > floor:
+                finished.append((max(floor, start), stop))
+        for apart, begun, failed, after in each["messages"]:
+            if begun:
+                attempts[begin + apart] = int(begun)
+            if failed:
+                failures[begin + apart] = Failures(int(failed), since + after)
+        again += [begin + int(apart) for apart in each["again"]]
+        blocked += [begin + int(apart) for apart in each["blocked"]]
+        redriven.update((begin + int(apart), int(count)) for apart, count in each["redriven"])
+    return (
+        ByOffset(
+            finished=finished,
+            attempts=attempts,
+            failures=failures,
+            again=tuple(again),
+            blocked=tuple(blocked),
+            redriven=redriven,
+        ),
+        wrong,
+    )
+
+
+def _encode(
+    part: _Part, end: float, now: ByOffset, again: Collection[int], blocked: Collection[int]
+) -> bytes:
+    begin, offsets = part.begin, sorted(part.noted)
+    failed = [now.failures[each] for each in offsets if each in now.failures]
+    since = min((each.since_ms for each in failed), default=0)
+    messages = []
+    for each in offsets:
+        known = now.failures.get(each)
+        if known is not None or each in now.attempts:
+            row = (0, 0) if known is None else (known.attempts, known.since_ms - since)
+            messages.append([each - begin, now.attempts.get(each, 0), *row])
+    document = {
+        "begin": begin,
+        "end": None if end == math.inf else end,
+        "finished": base64.b64encode(offset_ranges.encode(begin, part.finished)).decode(),
+        "since": since,
+        "messages": messages,
+        "again": [each - begin for each in offsets if each in again],
+        "blocked": [each - begin for each in offsets if each in blocked],
+        "redriven": [[each - begin, now.redriven[each]] for each in offsets if each in now.redriven],
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _within(finished: Sequence[Run], begin: int, end: float) -> list[Run]:
+    """The runs between two offsets; those that reach beyond are cut off there."""
+    first = bisect_right(finished, begin, key=lambda run: run[1])
+    last = bisect_left(finished, end, lo=first, key=lambda run: run[0])
+    found = list(finished[first:last])
+    if found and found[0][0] < begin:
+        found[0] = begin, found[0][1]
+    if found and found[-1][1] > end:
+        found[-1] = found[-1][0], int(end)
+    return found
+
+
+def _changed(before: ByOffset, now: ByOffset) -> set[int]:
+    """Offsets of messages of which something else is known now; runs aside."""
+    found = (set(before.again) ^ set(now.again)) | (set(before.blocked) ^ set(now.blocked))
+    maps: Iterable[tuple[Mapping[int, Any], Mapping[int, Any]]] = (
+        (before.attempts, now.attempts),
+        (before.failures, now.failures),
+        (before.redriven, now.redriven),
+    )
+    for then, there in maps:
+        found |= then.keys() - there.keys()
+        # Not the symmetric difference of items: it hashes each of them.
+        found.update(offset for offset, known in there.items() if then.get(offset) != known)
+    return found
+
+
+def _named(now: ByOffset) -> set[int]:
+    return {*now.attempts, *now.failures, *now.again, *now.blocked, *now.redriven}
+
+
+def _free(taken: set[int]) -> int:
+    """Take the lowest number that no part has."""
+    number = next(each for each in range(len(taken) + 1) if each not in taken)
+    taken.add(number)
+    return number

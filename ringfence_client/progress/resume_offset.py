@@ -1,0 +1,96 @@
+"""Where reading goes on, by what was written down and what the cluster says now. Pure."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.watermark import Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A partition as it is now. Ask for the ID before the rest: offsets of a topic that is older than its ID would be skipped."""
+
+    topic_id: str
+    """Kafka's own, of the topic."""
+    committed: int | None
+    """The consumer group's offset, as far as it is trusted; None = none. Kafka forgets it together with the topic."""
+    start: int
+    """Of the oldest record that retention left."""
+    end: int
+    """The offset that the next record gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Where to go on, and what is to be said about it."""
+
+    progress: Progress
+    """Of the present topic. Nothing of another one is in it."""
+    recreated: bool = False
+    """The record is of a topic of that name that was deleted."""
+    moved: bool = False
+    """Somebody has set the group's offset since."""
+    beyond: bool = False
+    """Somebody has set it beyond the end of the log, so it is not followed."""
+    lost_tail: bool = False
+    """The log ends before what is finished."""
+    gap: int = 0
+    """How many offsets retention deleted that were not finished."""
+
+
+def resume(recorded: Progress | None, log: Log) -> Resumption:
+    """What a record says of the log as it is now.
+
+    Record and offset are written in one transaction, so they differ only if somebody has set the offset: then it counts, also in
+    a topic that was created again. An offset beyond the end of the log names no message; where the record knows better it is not followed.
+    """
+    recreated = moved = beyond = lost_tail = False
+    gap = 0
+    if recorded is None:
+        progress = Progress(log.start if log.committed is None else log.committed)
+    else:
+        recreated = recorded.topic_id != log.topic_id
+        moved = log.committed is not None and log.committed != recorded.next
+        progress = Progress(log.start) if recreated else recorded
+        if moved and log.committed is not None and log.committed > log.end >= progress.next:
+            moved, beyond = False, True
+        if log.committed is not None and moved:
+            # What was redriven below is owed all the same. From there on everything is done again.
+            owed = () if recreated else tuple(each for each in recorded.again if each < log.committed)
+            blocked = tuple(each for each in recorded.blocked if each in owed)
+            redriven = {} if recreated else recorded.redriven
+            progress = Progress(log.committed, again=owed, blocked=blocked, redriven=redriven)
+    if progress.next > log.end:
+        lost_tail = True
+        progress = Progress(log.start)
+    elif progress.next < log.start:
+        gap = _missed(progress, log.start)
+        progress = _from(progress, log.start)
+    return Resumption(
+        dataclasses.replace(progress, topic_id=log.topic_id),
+        recreated=recreated, moved=moved, beyond=beyond, lost_tail=lost_tail, gap=gap,
+    )  # fmt: skip
+
+
+def _missed(progress: Progress, start: int) -> int:
+    """How many offsets below ``start`` were due."""
+    finished = sum(min(stop, start) - min(begin, start) for begin, stop in progress.finished)
+    return start - progress.next - finished + sum(each < start for each in progress.again)
+
+
+def _from(progress: Progress, start: int) -> Progress:
+    """What it says of offsets from ``start`` on: below there is nothing any more."""
+    watermark = Watermark(progress.next, progress.finished)
+    watermark.reached(start)
+    attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}
+    failures = {offset: each for offset, each in progress.failures.items() if offset >= start}
+    return dataclasses.replace(
+        progress,
+        next=watermark.next,
+        finished=watermark.runs(),
+        attempts=attempts,
+        failures=failures,
+        again=tuple(each for each in progress.again if each >= start),
+        blocked=tuple(each for each in progress.blocked if each >= start),
+    )

@@ -1,0 +1,53 @@
+"""Where a new consumer group begins."""
+
+import logging
+from typing import Final
+
+from aiokafka.errors import KafkaError
+
+from ringfence_client.progress.progress_record import encode_key
+from ringfence_client.progress.progress_topic import ProgressTopic
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.errors import named
+from ringfence_kafka.groups.committed_offsets import Committed
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+
+async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, topic: str) -> bool:
+    """Set the offsets of a new consumer group to where its topic ends now.
+
+    All partitions get an offset at once, before the first consumer joins. So a partition that is assigned later begins at the same moment.
+
+    Args:
+        cluster: Asks and commits for the group.
+        progress: Where the group's progress would be.
+        group: The consumer group.
+        topic: The accepted topic.
+
+    Returns:
+        Whether offsets were set. A group that has consumed the topic, or has a member, continues where it is.
+
+    Raises:
+        KafkaError: the cluster does not answer.
+    """
+    numbers = range((await cluster.partition_counts([topic]))[topic])
+    for number in numbers:
+        known = await cluster.committed(topic, number) is not None
+        if known or await progress.latest(encode_key(group, topic, number)) is not None:
+            return False
+    ends = {number: Committed(await cluster.stable_end(topic, number), "") for number in numbers}
+    try:
+        await cluster.note(topic, ends)
+    except KafkaError as error:
+        if await cluster.group_state() in NO_MEMBERS:
+            raise
+        log.info(
+            "consumer group %s has members already, and begins where they began: %s", group, named(error)
+        )
+        return False
+    log.info(
+        "new consumer group %s begins at the end of %s; %d messages before it are left out",
+        group, topic, sum(each.offset for each in ends.values()),
+    )  # fmt: skip
+    return True

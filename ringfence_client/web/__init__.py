@@ -1,0 +1,1 @@
+"""The pages, metrics and operator actions of a consumer."""

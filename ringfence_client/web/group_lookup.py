@@ -1,0 +1,47 @@
+"""Whose messages are that nobody has fetched yet: their groups stand in the log alone."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.protocol import offset_ranges
+from ringfence_kafka.readers import log_reader
+
+APART_MAX: Final = 2_000
+"""Messages that lie no further apart are read together."""
+
+
+async def groups_of(
+    kafka: KafkaSettings, topic: str, partition: int, offsets: Sequence[int]
+) -> dict[int, bytes | None]:
+    """The group of each of these messages, in rising order, of those that are there; None = it has none.
+
+    Raises:
+        KafkaError: they cannot be read.
+        LogStalledError: as :func:`ringfence_kafka.readers.log_reader.read`.
+    """
+    groups: dict[int, bytes | None] = {}
+    those = frozenset(offsets)
+
+    async def consume(records: Sequence[Any]) -> None:
+        groups.update((each.offset, each.key) for each in records if each.offset in those)
+
+    for first, last in offset_ranges.near(offsets, APART_MAX):
+        await log_reader.read(kafka, topic, partition, first, last + 1, consume)
+    return groups
+
+
+async def named(cluster: Cluster, held: HeldPartition, below: int) -> dict[int, bytes | None]:
+    """The same of what the progress of a partition names below an offset, and nobody has fetched.
+
+    Raises:
+        KafkaError: they cannot be read.
+        LogStalledError: as :func:`groups_of`.
+    """
+    if not held.window.named(below):
+        return {}
+    start = await cluster.log_start(held.lease.topic, held.partition)
+    offsets = [each for each in held.window.named(below) if each >= start]
+    return await groups_of(cluster.kafka, held.lease.topic, held.partition, offsets)

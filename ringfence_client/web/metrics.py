@@ -1,0 +1,144 @@
+"""``GET /metrics`` of a consumer, for Prometheus. Read when asked: counting costs nothing meanwhile."""
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ringfence_client.consumer.consumer import GroupConsumer
+from ringfence_client.consumer.foreign_members import foreign_metric
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.web.lag_monitor import Measuring
+from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
+
+_LABELS: Final = ("consumer_group", "address")
+_OUTCOMES: Final = ("finished", "failed", "released")
+_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Handlers call others: from a look at a cache to a job of minutes."""
+HELD: Final = "held"
+DRAINING: Final = "draining"
+WAITING: Final = "waiting"
+
+
+class ConsumerMetrics:
+    """The registry of one consumer."""
+
+    def __init__(self, consumer: GroupConsumer, measuring: Measuring) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        seconds = Histogram(
+            "ringfence_consumer_handler_seconds",
+            "How long a run of the handler took, however it ended.",
+            _LABELS,
+            registry=self._registry,
+            buckets=_SECONDS,
+        ).labels(consumer.group, consumer.address.name)
+        consumer.dispatcher.runs.observe = seconds.observe
+        self._registry.register(_Collector(consumer, measuring))
+
+    def text(self) -> bytes:
+        """The exposition."""
+        return generate_latest(self._registry)
+
+
+class _Collector(Collector):
+    def __init__(self, consumer: GroupConsumer, measuring: Measuring) -> None:
+        self._consumer = consumer
+        self._measuring = measuring
+        self._own = [consumer.group, consumer.address.name]
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._counters()
+        yield from self._process()
+        yield from self._partitions()
+        yield foreign_metric([self._consumer.group_watch])
+        yield throttle_metric()
+
+    def _counters(self) -> Iterator[Metric]:
+        counts = self._consumer.dispatcher.counts
+        attempts = CounterMetricFamily(
+            "ringfence_consumer_attempts",
+            "Runs of the handler by how they ended.",
+            labels=[*_LABELS, "outcome"],
+        )
+        for outcome in _OUTCOMES:
+            attempts.add_metric([*self._own, outcome], counts[outcome])
+        letters = CounterMetricFamily(
+            "ringfence_consumer_dead_letters", "Messages that were given up, or rejected.", labels=_LABELS
+        )
+        letters.add_metric(self._own, counts["dead_letters"])
+        gap = CounterMetricFamily(
+            "ringfence_consumer_gap_records",
+            "Offsets that retention or compaction deleted before their messages were handled.",
+            labels=_LABELS,
+        )
+        gap.add_metric(self._own, counts["gap_records"])
+        yield from (attempts, letters, gap)
+
+    def _process(self) -> Iterator[Metric]:
+        consumer, dispatcher = self._consumer, self._consumer.dispatcher
+        up = not self._measuring.watch.away
+        for name, text, value in (
+            ("consumer_ready", "1 = every partition is held, and nothing stands in the way.", consumer.ready and up),
+            ("consumer_handlers", "Handlers that may run at once.", dispatcher.concurrency),
+            ("consumer_handlers_running", "Handlers that have a message.", dispatcher.running),
+            ("consumer_handlers_left_behind", "Runs that nobody could end; their groups wait for them.", dispatcher.runs.left_behind),
+            ("consumer_longest_run_seconds", "How long the oldest run of the handler goes on already; 0 = none does.", dispatcher.runs.longest_s),
+            ("consumer_breaker_open", "1 = nearly every attempt fails: slowed down, nothing is given up.", dispatcher.breaker.open),
+            ("consumer_buffered_bytes", "Memory of messages that were fetched and are not finished.", consumer.memory.buffered),
+            ("consumer_buffer_limit_bytes", "Its bound, --memory: fetching pauses there.", consumer.memory.bytes_max),
+            ("brokers_up", "1 = brokers answer.", up),
+        ):  # fmt: skip
+            family = GaugeMetricFamily(f"ringfence_{name}", text, labels=_LABELS)
+            family.add_metric(self._own, float(value))
+            yield family
+
+    def _partitions(self) -> Iterator[Metric]:
+        labels = [*_LABELS, "partition"]
+        lag = GaugeMetricFamily(
+            "ringfence_consumer_lag_records",
+            "From the first message that is not finished to the end, of partitions that are held or waited for; NaN = the cluster does not tell.",
+            labels=labels,
+        )
+        oldest = GaugeMetricFamily(
+            "ringfence_consumer_head_age_seconds",
+            "Age of the oldest message that was read and is not finished.",
+            labels=labels,
+        )
+        attempts = GaugeMetricFamily(
+            "ringfence_consumer_failing_messages",
+            "Messages that handlers failed at, and are not finished.",
+            labels=labels,
+        )
+        unfinished = GaugeMetricFamily(
+            "ringfence_consumer_unfinished_messages",
+            "Messages that were read and are not finished.",
+            labels=labels,
+        )
+        states = GaugeMetricFamily(
+            "ringfence_consumer_lease_state",
+            "1 = the lease of the partition is in this state here.",
+            labels=[*labels, "state"],
+        )
+        held = dict(sorted(self._consumer.partitions.items()))
+        for number, each in held.items():
+            place = [*self._own, str(number)]
+            oldest.add_metric(place, _head_age(each))
+            attempts.add_metric(place, len(each.window.failures))
+            unfinished.add_metric(place, each.window.undone)
+            states.add_metric([*place, DRAINING if each.draining else HELD], 1)
+        for number in sorted((self._consumer.held_partitions.assigned or set()) - held.keys()):
+            states.add_metric([*self._own, str(number), WAITING], 1)
+        for number, records in self._measuring.lags.items():
+            lag.add_metric([*self._own, str(number)], math.nan if records is None else records)
+        yield from (lag, oldest, attempts, unfinished, states)
+
+
+def _head_age(held: HeldPartition) -> float:
+    """0 where nothing waits."""
+    head = held.window.ledger.find(held.window.next)
+    return 0.0 if head is None else max(0.0, time.time() - head[1] / 1000)

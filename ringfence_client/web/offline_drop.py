@@ -1,0 +1,129 @@
+"""Changes what is due in a partition that no consumer holds."""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+from ringfence_client.consumer.foreign_members import watch_of
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.partition import topics
+from ringfence_client.partition.dead_letters import DeadLetters
+from ringfence_client.partition.lease_acquisition import LeaseAcquisition
+from ringfence_client.progress.lease import LostError
+from ringfence_client.progress.progress_topic import ProgressTopic
+from ringfence_client.web.group_lookup import groups_of
+from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.window import Window
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+
+WRITE_LIMIT_S: Final = 20.0
+
+
+async def drop_below(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    group: bytes,
+    below: int,
+    topic_id: str,
+    waiting: Callable[[str], None],
+    again: Collection[int] = (),
+) -> None:
+    """Whoever holds the partition next skips the group's messages below this offset. As :func:`change`.
+
+    What the progress names of them is finished at once: a dead letter of it may be redriven before anybody holds the partition.
+
+    ``again``: those of them that were redriven.
+    """
+
+    async def drop(window: Window) -> None:
+        noted = window.noted(below)
+        groups = await groups_of(settings.kafka, address.accepted_topic, partition, noted)
+        for offset in {*again, *(each for each in noted if groups.get(each) == group)}:
+            window.drop_unfetched(offset)
+        window.purge(group, below)
+
+    await _change(settings, address, cluster, partition, drop, topic_id, waiting)
+
+
+async def change(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    what: Callable[[Window], object],
+    topic_id: str,
+    waiting: Callable[[str], None],
+) -> None:
+    """Change what is due in a partition, and write that down. Takes the partition for a moment.
+
+    ``topic_id`` says of which topic the offset is. ``waiting`` is told, once, for whom it waits: a holder that died has its lease
+    until that runs out.
+
+    Raises:
+        NotOwnerError: the consumer group has members.
+        LostError: it got one meanwhile, or the topic was created again.
+        KafkaError: the cluster does not answer.
+    """
+
+    async def at_once(window: Window) -> None:
+        what(window)
+
+    await _change(settings, address, cluster, partition, at_once, topic_id, waiting)
+
+
+async def _change(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    what: Callable[[Window], Awaitable[None]],
+    topic_id: str,
+    waiting: Callable[[str], None],
+) -> None:
+    dead_letters = DeadLetters(await topics.prepare(settings, address, cluster), cluster.group_id)
+    progress = ProgressTopic(settings.kafka, settings.app.id, cluster)
+    await progress.start()
+    options = ConsumerOptions()
+    memory = Memory(options.memory_max)
+    opening = LeaseAcquisition(
+        settings.kafka,
+        settings.app.id,
+        cluster,
+        progress,
+        dead_letters,
+        options,
+        memory,
+        watch_of(cluster, address.accepted_topic),
+    )
+
+    said: list[str] = []
+
+    def say_once(text: str) -> None:
+        if not said:
+            said.append(text)
+            waiting(text)
+
+    async def confirm() -> bool:
+        return await cluster.group_state() in NO_MEMBERS
+
+    try:
+        lease, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)
+        same = lease.topic_id == topic_id
+        try:
+            if same:
+                await what(window)
+        except BaseException:
+            await writer.abandon()
+            raise
+        writer.start(lambda: None)
+        try:
+            await writer.persisted()
+        finally:
+            await writer.close(WRITE_LIMIT_S, released=not window.suspect_below)
+        if not same:
+            raise LostError(f"{lease.topic} was deleted and created again meanwhile")
+    finally:
+        await opening.stop()
+        await progress.stop()

@@ -1,0 +1,264 @@
+"""Which records of a partition are kept in memory, and which are parked. No I/O.
+
+Of a *parked* message only its offset is kept; it is read again from the log when its turn comes near. What may be kept is
+shared by dynamic thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
+1998): a group may keep as much as is free. So one that grows without end gets half, two get a third each, and there is
+always room for the others, without a limit that a lone group would suffer from.
+
+The partition itself has no more than a part of what the process has (:mod:`ringfence_client.window.memory_budget`).
+
+What is kept of a group are always the first of it: once one is parked, so are all that come after it. A group that has
+used up half of what it had kept is *wanted*: whoever reads the log again reads it before its handler has to wait.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ringfence_client.window.memory_budget import GROUP_BYTES, MESSAGE_BYTES, WAITING_BYTES, Memory, size
+
+_GONE: Final = -1
+_EVICTED_MAX: Final = 64
+"""Records that are parked for one that comes in."""
+
+
+class _Share:
+    """What is kept and parked of one group, or of all that have none."""
+
+    __slots__ = ("bytes", "count", "mark", "parked")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.bytes = 0
+        self.parked: deque[int] = deque()
+        """In order; what was dropped meanwhile is still in it."""
+        self.mark = 0
+        """With so few left, the next parked ones are wanted."""
+
+
+class ResidentRecords:
+    """The records of one partition."""
+
+    def __init__(self, records_max: int, memory: Memory) -> None:
+        """``memory``: of the process; whoever is done with this gives back what it has of it with :meth:`close`."""
+        self.parked: set[int] = set()
+        """Offsets."""
+        self._records: dict[int, Any] = {}
+        self.bytes = 0
+        self._records_max = records_max
+        self._memory = memory
+        memory.join(self)
+        self._closed = False
+        self._shares: dict[bytes | None, _Share] = {}
+        self._wanting: set[bytes | None] = set()
+        self._aside: dict[int, bytes | None] = {}
+        """Offsets whose records are kept and not needed for a while, the longest first, and their groups."""
+        self._aside_bytes = 0
+        self._waiting: set[int] = set()
+        """Offsets that wait for something, kept or not."""
+        self._evicted: set[int] = set()
+        """Offsets that are parked because they wait."""
+
+    def __len__(self) -> int:
+        """Records that are kept."""
+        return len(self._records)
+
+    def record(self, offset: int) -> Any | None:
+        """The record; None = it is parked."""
+        return self._records.get(offset)
+
+    def takes(self, count: int) -> bool:
+        """Whether so many more leave half of the room free, as large as those that are kept. Records that are set aside make room."""
+        there, used = len(self._records) - len(self._aside), self.bytes - self._aside_bytes
+        if 2 * (there + count) > self._records_max:
+            return False
+        more = min(count * (used // there), self._memory.partition_bytes_max) if there else 0
+        return 2 * (used + more) < self._bytes_max
+
+    @property
+    def backlog(self) -> int:
+        """Messages that are parked because there was no room, and not because they wait for something."""
+        return len(self.parked) - len(self._evicted)
+
+    def set_aside(self, offset: int, group: bytes | None) -> None:
+        """Note that a message waits, for its next attempt or for an operator: its record may be parked to make room for others."""
+        if offset not in self._waiting:
+            self._waiting.add(offset)
+            self._use(WAITING_BYTES)
+        record = self._records.get(offset)
+        if record is not None and offset not in self._aside:
+            self._aside[offset] = group
+            self._aside_bytes += size(record)
+
+    def recall(self, offset: int) -> None:
+        """Note that a message waits no longer."""
+        if offset in self._waiting:
+            self._waiting.discard(offset)
+            self._use(-WAITING_BYTES)
+            self._unset_aside(offset)
+
+    def _unset_aside(self, offset: int) -> None:
+        if offset in self._aside:
+            del self._aside[offset]
+            self._aside_bytes -= size(self._records[offset])
+
+    def is_evicted(self, offset: int) -> bool:
+        """Whether a message is parked because it waits for something."""
+        return offset in self._evicted
+
+    @property
+    def full(self) -> bool:
+        """Whether not even the offset of another message has room."""
+        return self.bytes >= self._bytes_max
+
+    def close(self) -> None:
+        """Nothing of it is needed any more."""
+        self._closed = True
+        self._memory.leave(self)
+        self._records.clear()
+
+    def add(self, record: Any) -> None:
+        """Keep it, or park it. Records come in order."""
+        group = record.key
+        share = self._shares.get(group)
+        used = MESSAGE_BYTES
+        if share is None:
+            share = self._shares[group] = _Share()
+            used += GROUP_BYTES
+        first = self._head(share) is None
+        if first and (self._room(group, share) or self._make_room(group, share)):
+            self._use(used + self._keep(share, record))
+            return
+        self._use(used)
+        if first:
+            share.mark = share.count // 2
+        share.parked.append(record.offset)
+        self.parked.add(record.offset)
+        self._judge(group, share)
+
+    def unpark(self, records: Sequence[Any], *, always: bool) -> None:
+        """Keep those of them that are parked, as far as there is room; with ``always`` the first in any case."""
+        if self._closed:
+            return
+        touched = set()
+        for record in records:
+            if record.offset not in self.parked:
+                continue
+            group = record.key
+            share = self._shares[group]
+            # A group's first come first; the ungrouped have no order.
+            due = self._room(group, share) and (group is None or self._head(share) == record.offset)
+            if not due and not (always and record is records[0]):
+                continue
+            self.parked.discard(record.offset)
+            self._evicted.discard(record.offset)
+            self._use(self._keep(share, record))
+            touched.add(group)
+        for group in touched:
+            share = self._shares[group]
+            share.mark = share.count // 2
+            self._judge(group, share)
+
+    def drop(self, offset: int, group: bytes | None) -> None:
+        """It is done."""
+        if self._closed:
+            return
+        share = self._shares[group]
+        self.recall(offset)
+        record = self._records.pop(offset, None)
+        freed = MESSAGE_BYTES
+        if record is None:
+            self.parked.discard(offset)
+            self._evicted.discard(offset)
+        else:
+            bytes_kept = size(record)
+            share.bytes -= bytes_kept
+            share.count -= 1
+            freed += bytes_kept
+        self._judge(group, share)
+        if not share.count and self._head(share) is None:
+            del self._shares[group]
+            freed += GROUP_BYTES
+        self._use(-freed)
+
+    def wanted(self) -> int | None:
+        """From which parked offset on the log should be read again, before somebody has to wait for it."""
+        offers = []
+        for group in self._wanting:
+            share = self._shares[group]
+            head = self._head(share)
+            if head is not None and self._room(group, share):
+                offers.append((share.count, head))
+        return min(offers)[1] if offers else None
+
+    def gone(self, offset: int) -> None:
+        """The log has it no more: nothing of its group is wanted before its turn."""
+        for group in list(self._wanting):
+            share = self._shares[group]
+            if self._head(share) == offset:
+                share.mark = _GONE
+                self._judge(group, share)
+
+    @property
+    def room(self) -> int:
+        """Bytes that may come."""
+        return max(0, self._bytes_max - self.bytes)
+
+    @property
+    def _bytes_max(self) -> int:
+        """As it is at the moment: the less, the more other partitions keep."""
+        return self._memory.limit(self.bytes)
+
+    def _use(self, more: int) -> None:
+        before = self.bytes
+        self.bytes = after = before + more
+        self._memory.use(before, after)
+
+    def _room(self, group: bytes | None, share: _Share) -> bool:
+        free, free_bytes = self._records_max - len(self._records), self._bytes_max - self.bytes
+        if group is None:
+            return free > 0 and free_bytes > 0
+        return share.count < free and share.bytes < free_bytes
+
+    def _make_room(self, group: bytes | None, share: _Share) -> bool:
+        """Park records that are set aside, to make room for the first record of a fresh group."""
+        if share.count:
+            return False
+        for _ in range(min(_EVICTED_MAX, len(self._aside))):
+            offset, owner = next(iter(self._aside.items()))
+            self._evict(offset, owner)
+            if self._room(group, share):
+                return True
+        return False
+
+    def _evict(self, offset: int, group: bytes | None) -> None:
+        self._unset_aside(offset)
+        share, record = self._shares[group], self._records.pop(offset)
+        used = size(record)
+        share.bytes -= used
+        share.count -= 1
+        share.parked.appendleft(offset)
+        share.mark = _GONE  # it is read again when it is needed, and not before
+        self.parked.add(offset)
+        self._evicted.add(offset)
+        self._judge(group, share)
+        self._use(-used)
+
+    def _keep(self, share: _Share, record: Any) -> int:
+        """Returns what that uses."""
+        self._records[record.offset] = record
+        used = size(record)
+        share.bytes += used
+        share.count += 1
+        return used
+
+    def _head(self, share: _Share) -> int | None:
+        while share.parked and share.parked[0] not in self.parked:
+            share.parked.popleft()
+        return share.parked[0] if share.parked else None
+
+    def _judge(self, group: bytes | None, share: _Share) -> None:
+        if share.count <= share.mark and self._head(share) is not None:
+            self._wanting.add(group)
+        else:
+            self._wanting.discard(group)
