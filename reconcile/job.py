@@ -22,30 +22,24 @@ from rich.console import Console
 
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
-from reconcile.night import (
-    acknowledging,
-    cut,
-    handing_on,
-    kept_ids,
-    leavings,
-    results,
-    rules,
-    summary,
-)
-from reconcile.night.beginning import begin, records
-from reconcile.night.desk import Desk
-from reconcile.night.frames import Frames
-from reconcile.night.judge import STEPS, Judge
-from reconcile.night.nights import Nights, results_folder
-from reconcile.page import advice, morning, pages
-from reconcile.page.figures import Figures
-from reconcile.page.report import progress, show, terminal
-from reconcile.spark.failures import SPARK, SparkError, explained, of_spark, without_room
+from reconcile.page import advice, pages
+from reconcile.page.report_data import Figures
+from reconcile.run.frames.frames import Frames
+from reconcile.run.frames.scope import begin, records
+from reconcile.run.frames.workspace import Desk
+from reconcile.run.history import acknowledge as acknowledging
+from reconcile.run.history import cut, id_store, retained, rules
+from reconcile.run.history.history import Nights, results_folder
+from reconcile.run.outcome import carry_over, report_model, results
+from reconcile.run.outcome.terminal_report import progress, show, terminal
+from reconcile.run.verdict import summary
+from reconcile.run.verdict.judge import STEPS, Judge
+from reconcile.session.session import FEW, fit_to, local_dir, required, session, submitted
+from reconcile.session.spark_errors import SPARK, SparkError, explained, of_spark, without_room
+from reconcile.session.stop_signals import Stop, StoppedError, stoppable
 from reconcile.spark.files import Files, LocalFiles, apart, is_local, named, proved, readable
 from reconcile.spark.hadoop_files import HadoopFiles
-from reconcile.spark.session import FEW, fit_to, local_dir, required, session, submitted
 from reconcile.spark.source_options import kafka_options, refuse_callback
-from reconcile.stopping import Stop, StoppedError, stoppable
 from ringfence_kafka.config.load import load
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
@@ -60,7 +54,7 @@ class Options:
     out: str | None = None
     as_json: bool = False
     acknowledge: int | None = None
-    """The night to acknowledge; :data:`reconcile.night.acknowledging.LAST` = whichever is the last."""
+    """The night to acknowledge; :data:`reconcile.run.history.acknowledge.LAST` = whichever is the last."""
     master: str | None = None
 
 
@@ -144,7 +138,7 @@ class Ready:
         beyond = cut.backlog([each.input for each in cuts.values()], self.survey.stable)
         small = {**beyond, "": self.survey.journal}
         behind = sum(end - start for spans in small.values() for start, end in spans.values())
-        return records(cuts) + behind + kept_ids.count(self.nights, base)
+        return records(cuts) + behind + id_store.count(self.nights, base)
 
 
 def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready:
@@ -180,11 +174,11 @@ def judge(
     began = dt.datetime.now(dt.UTC)
     nights.belong_to(settings.app.id, survey.cluster)
     base, cuts = begin(settings, nights, survey)
-    kept_ids.sweep(nights)
-    events_from = handing_on.events_from(base, cuts, survey.journal_position)
+    id_store.sweep(nights)
+    events_from = carry_over.events_from(base, cuts, survey.journal_position)
     number, today, keep = nights.next_number, began.date().isoformat(), settings.reconcile.keep_days
     recent = nights.since(base, today, keep)
-    fit_to(spark, records(cuts) + kept_ids.count(nights, base))
+    fit_to(spark, records(cuts) + id_store.count(nights, base))
     frames = Frames(
         spark,
         kafka_options(settings.kafka),
@@ -202,10 +196,10 @@ def judge(
             nights.chain(base),
             frames.events(wire_names.journal_topic(settings.app.id), survey.journal, events_from),
             cut.backlog([each.input for each in cuts.values()], survey.stable),
-            handing_on.complete(settings, base, cuts),
+            carry_over.complete(settings, base, cuts),
         )  # fmt: skip
     judged = {name: [each for each in recent if each.judged(cuts[name].input)] for name in cuts}
-    rings = morning.rings(settings, found, judged, today)
+    rings = report_model.rings(settings, found, judged, today)
     addresses = {each.name: each for each in settings.addresses}
     document: dict[str, Any] = {
         "verdict": summary.verdict(found.anomalies),
@@ -224,20 +218,20 @@ def judge(
         "began": began.isoformat(timespec="seconds"),
         "from_night": base.number if base else None,
     }
-    held = morning.held(base, found, {name: each.input.recreated for name, each in cuts.items()})
+    held = report_model.held(base, found, {name: each.input.recreated for name, each in cuts.items()})
     lanes = {name: len(each.input.spans) for name, each in cuts.items()}
-    figures = morning.figures(settings, document, found, rings, held, lanes)
+    figures = report_model.figures(settings, document, found, rings, held, lanes)
     with steps() as told:
         told.begin("keeping results")
         told.count(f"run {number}")
         results.keep(spark, nights.files, document, figures, out)
-    finished = handing_on.night(
+    finished = carry_over.night(
         settings, base, cuts, found, document, today, survey.journal_position, events_from, survey.cluster
     )
-    finished.leaves = leavings.of(nights.files, today, number)
+    finished.leaves = retained.of(nights.files, today, number)
     nights.commit(finished)
-    kept_ids.sweep(nights)
-    kept_ids.forget(nights, today, keep)
+    id_store.sweep(nights)
+    id_store.forget(nights, today, keep)
     return document
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from reconcile.night import acknowledging
-from reconcile.night.nights import RESULTS, Night, Nights, results_folder
-from reconcile.page.figures import FINDINGS_MAX, Figures, Finding
+from reconcile.page.report_data import FINDINGS_MAX, Figures, Finding
+from reconcile.run.history import acknowledge
+from reconcile.run.history.history import RESULTS, Night, Nights, results_folder
+from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import Files, LocalFiles, is_local, readable
-from reconcile.stopping import StoppedError
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 from ringfence_kafka.process.terminal import tell
@@ -71,7 +71,7 @@ def _run(settings: Settings, wanted: Wanted) -> int:
         from reconcile.show_all import from_parquet  # noqa: PLC0415 - Spark
 
         found = from_parquet(files, night.number, wanted, master, settings.reconcile.executor_timeout)
-    return show(night, found, counts, wanted, acknowledging.when(files, night))
+    return show(night, found, counts, wanted, acknowledge.when(files, night))
 
 
 def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> int:
@@ -81,7 +81,7 @@ def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> 
     with opened(folder, master, settings.reconcile.executor_timeout) as (files, read):
         night = _night(files, settings, wanted)
         _, counts = _told(files, night, wanted.anomaly)
-        return show(night, read(night.number, wanted), counts, wanted, acknowledging.when(files, night))
+        return show(night, read(night.number, wanted), counts, wanted, acknowledge.when(files, night))
 
 
 def _night(files: Files, settings: Settings, wanted: Wanted) -> Night:
@@ -137,7 +137,7 @@ def _matching(figures: Figures, anomaly: str) -> Iterator[Shown]:
 def show(
     night: Night, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted, acknowledged: str | None
 ) -> int:
-    """Print them; returns the exit code, 0. ``acknowledged``: as :func:`reconcile.night.acknowledging.when` has it."""
+    """Print them; returns the exit code, 0. ``acknowledged``: as :func:`reconcile.run.history.acknowledge.when` has it."""
     total = sum(counts.values())
     if wanted.as_json:
         rows = [{"address": each.address, **asdict(each.finding)} for each in found]

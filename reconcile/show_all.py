@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.night.nights import results_folder
-from reconcile.page.figures import FINDINGS_MAX
-from reconcile.page.morning import finding
+from reconcile.page.report_data import FINDINGS_MAX
+from reconcile.run.history.history import results_folder
+from reconcile.run.outcome.report_model import finding
+from reconcile.session.session import local_dir, required, session
+from reconcile.session.spark_errors import SPARK, explained, of_spark
+from reconcile.session.stop_signals import stoppable
 from reconcile.show import Shown, Wanted
-from reconcile.spark.failures import SPARK, explained, of_spark
 from reconcile.spark.files import Files
 from reconcile.spark.hadoop_files import HadoopFiles
-from reconcile.spark.session import local_dir, required, session
-from reconcile.stopping import stoppable
 from ringfence_kafka.process.step_progress import BRIEF_S, counted, steps
 
 _ORDER = ("address", "anomaly", "partition", "offset", "out_partition", "out_offset")

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from reconcile.audit.result import Audit
-from reconcile.page.figures import AddressFigures, Figures, Lane, Ring, step_ms
+from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring, step_ms
 
 
 def figures(audit: Audit, notes: Sequence[str]) -> Figures:

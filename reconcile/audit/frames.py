@@ -23,8 +23,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.audit.home_lane import home
-from reconcile.spark.read import concatenated
 from reconcile.spark.schemas import ARRIVED, AUDITED_RESENDS
+from reconcile.spark.topic_reader import concatenated
 
 _BEGIN, _NOW = Window.unboundedPreceding, Window.currentRow
 _PLACE = ["moment", "partition", "offset"]

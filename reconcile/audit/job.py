@@ -20,15 +20,15 @@ from reconcile.audit.numbers import STEPS, Counter, dialect
 from reconcile.audit.result import Audit, document
 from reconcile.audit.topic import Topic, Wanted, surveyed
 from reconcile.cluster.admin import Admin
-from reconcile.executors.watch import TIMEOUT_S
 from reconcile.job import opened
 from reconcile.page.pages import PAGE, put, written
-from reconcile.page.report import progress, terminal
-from reconcile.spark.failures import SPARK, SparkError, explained, of_spark
+from reconcile.run.outcome.terminal_report import progress, terminal
+from reconcile.session.executor_watch import TIMEOUT_S
+from reconcile.session.session import fit_to, local_dir, required, session
+from reconcile.session.spark_errors import SPARK, SparkError, explained, of_spark
+from reconcile.session.stop_signals import Stop, StoppedError, stoppable
 from reconcile.spark.files import Files, LocalFiles, is_local, named, proved
-from reconcile.spark.session import fit_to, local_dir, required, session
 from reconcile.spark.source_options import kafka_options, refuse_callback
-from reconcile.stopping import Stop, StoppedError, stoppable
 from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.process.step_progress import counted as number_of

@@ -10,7 +10,7 @@ from reconcile.audit.frames import kept
 from reconcile.audit.partitioner import Placed, explained
 from reconcile.audit.result import Audit, Groups, HeaderSeen, PartitionCount, Resends
 from reconcile.page.escapes import as_text
-from reconcile.page.figures import DAY_MS, GROUPS_MAX, GroupBin, LargeGroup
+from reconcile.page.report_data import DAY_MS, GROUPS_MAX, GroupBin, LargeGroup
 from reconcile.spark.bins import power_of_two
 from ringfence_kafka.escaping import printable
 

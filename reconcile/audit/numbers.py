@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from reconcile.audit import bridges, frames, keys, resend_counts, transactions
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Audit, Resends
-from reconcile.spark import read
+from reconcile.spark import topic_reader
 from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.process.step_progress import Progress, counted
 
@@ -31,7 +31,7 @@ class Counter:
     options: Mapping[str, str]
     """Of the Kafka source."""
     progress: Progress
-    others: Mapping[str, read.Dialect] = field(default_factory=dict)
+    others: Mapping[str, topic_reader.Dialect] = field(default_factory=dict)
     """How other addresses that are configured name their IDs: transactions may have parts for them."""
 
     def counted(self, asked: Audit, *, look_further: bool) -> Audit:
@@ -46,7 +46,7 @@ class Counter:
             return asked
         own = dialect(asked.settings)
         self.progress.begin(STEPS[0])
-        with kept(read.audited(read.scan(self.spark, self.options, ranges), own)) as records:
+        with kept(topic_reader.audited(topic_reader.scan(self.spark, self.options, ranges), own)) as records:
             audit = keys.by_partition(asked, records)
             self.progress.count(f"{counted(audit.records, 'message')} of {asked.topic.name}")
             if not audit.records:
@@ -60,7 +60,7 @@ class Counter:
             if audit.sum("bridged"):
                 audit = replace(audit, bridges=bridges.counted(records))
         if audit.sum("envelopes"):
-            scanned = read.scan(self.spark, self.options, ranges)
+            scanned = topic_reader.scan(self.spark, self.options, ranges)
             name = audit.configured or audit.topic.name
             audit = replace(audit, transactions=transactions.counted(scanned, name, own, self.others))
         without_ids = look_further and not audit.found.with_id
@@ -88,10 +88,12 @@ class Counter:
             partitions=[replace(each, resends=resends.get(each.partition, 0)) for each in audit.partitions],
         )
 
-    def _instead(self, audit: Audit, own: read.Dialect, id_from: str) -> Resends:
+    def _instead(self, audit: Audit, own: topic_reader.Dialect, id_from: str) -> Resends:
         """What IDs of another kind would find."""
         ranges = {audit.topic.name: audit.topic.part.ranges()}
-        records = read.audited(read.scan(self.spark, self.options, ranges), own._replace(id_from=id_from))
+        records = topic_reader.audited(
+            topic_reader.scan(self.spark, self.options, ranges), own._replace(id_from=id_from)
+        )
         there = audit.sum("keyed") if id_from == "key" else audit.records - audit.sum("tombstones")
         with kept(_arrived(audit, records, there)) as arrived:
             tally = resend_counts.tallied(arrived, audit.first_ms, audit.last_ms)
@@ -103,11 +105,11 @@ class Counter:
         spans = audit.topic.part.ranges()
         few = max(1, HEADERS_SAMPLED // len(spans))
         latest = {number: (max(begin, end - few), end) for number, (begin, end) in spans.items()}
-        records = read.scan(self.spark, self.options, {audit.topic.name: latest})
+        records = topic_reader.scan(self.spark, self.options, {audit.topic.name: latest})
         return replace(
             audit,
             headers_sample=sum(end - begin for begin, end in latest.values()),
-            headers=keys.headers(read.headers_of(records)),
+            headers=keys.headers(topic_reader.headers_of(records)),
         )
 
     def _measured(self, audit: Audit, arrived: DataFrame, found: Resends) -> Resends:
@@ -123,8 +125,8 @@ def _arrived(audit: Audit, records: DataFrame, with_id: int) -> DataFrame:
     return frames.arrived(records, audit.topic.partitions, audit.partitioner, ids)
 
 
-def dialect(keys: AddressDefaults) -> read.Dialect:
+def dialect(keys: AddressDefaults) -> topic_reader.Dialect:
     """How records that are configured so name ID and group."""
-    return read.Dialect(
+    return topic_reader.Dialect(
         keys.duplicate_id_headers, keys.duplicate_id_from, keys.group_header, keys.default_group
     )

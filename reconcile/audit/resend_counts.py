@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.audit.result import LaneCount, Resends, Spread
-from reconcile.page.figures import Bin, Moment, step_ms
+from reconcile.page.report_data import Bin, Moment, step_ms
 from reconcile.spark.bins import power_of_two
 
 _HALF: Final = Fraction(1, 2)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from reconcile.audit.partitioner import chosen
 from reconcile.audit.topic import Topic
-from reconcile.page.figures import DAY_MS, Bin, GroupBin, LargeGroup, Moment
+from reconcile.page.report_data import DAY_MS, Bin, GroupBin, LargeGroup, Moment
 from ringfence_kafka.config.settings import AddressDefaults
 
 FORMAT: Final = 1

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Transactions
-from reconcile.spark import envelopes, read
-from reconcile.spark.read import Dialect
+from reconcile.spark import envelopes, topic_reader
+from reconcile.spark.topic_reader import Dialect
 from ringfence_kafka.escaping import printable
 
 ADDRESSES_SHOWN: Final = 20
@@ -68,8 +68,8 @@ def _addresses() -> Column:
 
 def _has_id(own: str, dialect: Dialect, others: Mapping[str, Dialect]) -> Column:
     """Of a row: the envelope's own, or a part's."""
-    found = F.when(F.col("part_number") == 0, read.has_id(dialect))
+    found = F.when(F.col("part_number") == 0, topic_reader.has_id(dialect))
     for name, each in others.items():
         if name != own:
-            found = found.when(F.col("part_address") == name, read.has_id(each))
-    return found.otherwise(read.has_id(dialect))
+            found = found.when(F.col("part_address") == name, topic_reader.has_id(each))
+    return found.otherwise(topic_reader.has_id(dialect))

@@ -18,7 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
-from reconcile.cluster import access, moving
+from reconcile.cluster import access, retriable_errors
 from ringfence_kafka.auth import access_errors
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import KafkaSettings
@@ -160,7 +160,7 @@ class Admin:
             return found
 
         try:
-            answers = moving.asked(self._admin, ask)
+            answers = retriable_errors.asked(self._admin, ask)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 raise PrerequisiteError(
@@ -274,7 +274,7 @@ class Admin:
             return {(tp.topic, tp.partition): int(self._awaited(each).offset) for tp, each in futures.items()}
 
         try:
-            return moving.asked(self._admin, ask)
+            return retriable_errors.asked(self._admin, ask)
         except KafkaException as error:
             raise self._unavailable(error) from error
 

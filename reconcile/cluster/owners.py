@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from reconcile.cluster.admin import Admin
-from reconcile.night.cut import Recorded
+from reconcile.run.history.cut import Recorded
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
 from ringfence_kafka.protocol import wire_names

@@ -10,7 +10,7 @@ from typing import Self
 
 from reconcile.cluster.admin import Admin, Place, TopicFacts
 from reconcile.cluster.owners import recorded
-from reconcile.night.cut import (
+from reconcile.run.history.cut import (
     AddressCut,
     Lost,
     Position,
@@ -121,7 +121,7 @@ class Survey:
     ) -> dict[str, AddressCut]:
         """Return the cut of each address, going on from these positions.
 
-        ``seen``: by topic, as :func:`reconcile.night.cut.cut_topic` has it.
+        ``seen``: by topic, as :func:`reconcile.run.history.cut.cut_topic` has it.
         """
         seen = seen or {}
         ((journal, now),) = self.journal_position.items()

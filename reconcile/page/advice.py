@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reconcile.anomalies.name import Anomaly
-from reconcile.page.figures import Finding, Ring
+from reconcile.anomalies.names import Anomaly
+from reconcile.page.report_data import Finding, Ring
 
 
 class Seen(NamedTuple):

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from reconcile.page import look, plots, sentences, wording
-from reconcile.page.figures import FINDINGS_MAX, AddressFigures, Figures, Finding, Lane
+from reconcile.page import formatting, plots, prose, record_links
+from reconcile.page.report_data import FINDINGS_MAX, AddressFigures, Figures, Finding, Lane
 from ringfence_kafka.errors import RingfenceError
 
 OPEN_MAX: Final = 5
@@ -49,7 +49,7 @@ class FiguresUnreadableError(RingfenceError):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    at: look.Place
+    at: record_links.Place
     commands: Sequence[str]
 
 
@@ -128,7 +128,7 @@ def render(figures: Figures) -> str:
         loader=FunctionLoader(_template), autoescape=True, undefined=StrictUndefined, finalize=_finalized,
         trim_blocks=False,
     )  # fmt: skip
-    environment.filters.update(number=wording.number, shortened=wording.shortened)
+    environment.filters.update(number=formatting.number, shortened=formatting.shortened)
     unknown = Verdict("?", figures.verdict, "unknown", "")
     night = figures.verdict != ""
     addresses = [
@@ -149,7 +149,7 @@ def _finalized(value: Any) -> Any:
     """Every text that a template writes, before it is escaped; what is HTML already is our own."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
-    return wording.visible(value)
+    return formatting.visible(value)
 
 
 def _totals(addresses: Sequence[AddressFigures]) -> dict[str, int]:
@@ -166,17 +166,17 @@ def _address(it: AddressFigures, anchor: str, servers: str, *, night: bool) -> _
     drawn = dict[str, Any](distances="", ages="")
     if it.moments:
         drawn["day"] = [Markup(plots.day(it.moments, it.step_ms, wide=wide)) for wide in (True, False)]  # noqa: S704
-        drawn["peak"] = sentences.peak(it.moments, it.step_ms, it.strays)
+        drawn["peak"] = prose.peak(it.moments, it.step_ms, it.strays)
     if any(each.count for each in it.distances):
         drawn["distances"] = Markup(plots.distances(it.distances, it.ring))  # noqa: S704
     if any(each.count for each in it.ages):
         drawn["ages"] = Markup(plots.ages(it.ages))  # noqa: S704
     if any(each.groups for each in it.group_sizes):
         drawn["groups"] = Markup(plots.groups(it.group_sizes))  # noqa: S704
-        drawn["groups_say"] = sentences.groups(it)
+        drawn["groups_say"] = prose.groups(it)
     return _Address(
-        it, anchor, anomalies, **drawn, resends=sentences.resends(it, night=night), lanes=sentences.shown(it.lanes),
-        lanes_say=sentences.lanes(it, night=night), looks=[each for each in anomalies if each.findings],
+        it, anchor, anomalies, **drawn, resends=prose.resends(it, night=night), lanes=prose.shown(it.lanes),
+        lanes_say=prose.lanes(it, night=night), looks=[each for each in anomalies if each.findings],
     )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def _anomalies(it: AddressFigures, anchor: str, servers: str) -> Iterator[_Anoma
     for at, (name, findings) in enumerate(named.items(), 1):
         count = max(it.anomalies.get(name, 0), len(findings))
         if count:
-            means, do = wording.MEANINGS.get(name, wording.Meaning("", ""))
+            means, do = formatting.MEANINGS.get(name, formatting.Meaning("", ""))
             looks = [_Found(each, _places(each, servers)) for each in findings]
             yield _Anomaly(name, count, means, do, f"{anchor}-{at}", looks)
 
@@ -197,11 +197,11 @@ def _places(finding: Finding, servers: str) -> list[_Place]:
     return [
         _Place(
             each,
-            [look.kcat(each, servers), look.console_consumer(each, servers)]
-            if look.readable(each, servers)
+            [record_links.kcat(each, servers), record_links.console_consumer(each, servers)]
+            if record_links.readable(each, servers)
             else (),
         )
-        for each in look.places(finding)
+        for each in record_links.places(finding)
     ]
 
 

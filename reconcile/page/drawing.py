@@ -13,7 +13,7 @@ from html import escape
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from reconcile.page import wording
+from reconcile.page import formatting
 
 
 @contextlib.contextmanager
@@ -108,7 +108,7 @@ class Drawing:
         axes.set_ylim(0, top * 1.04)
         tall = axes.get_position().height * self._height > 60  # noqa: PLR2004
         axes.yaxis.set_major_locator(MaxNLocator(4 if tall else 2, integer=True))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.compact(value)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.compact(value)))
         axes.yaxis.grid(visible=True)
         axes.annotate(name, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
 
@@ -161,7 +161,7 @@ class Drawing:
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         self._figure.savefig(written, format="svg", metadata=nothing)
         data = base64.b64encode(written.getvalue()).decode()
-        alt = escape(wording.visible(f"{title}. {description}"))
+        alt = escape(formatting.visible(f"{title}. {description}"))
         return (
             f'<img class="plot {kind}" alt="{alt}" width="{self._width}" height="{self._height}" '
             f'src="data:image/svg+xml;base64,{data}">'

@@ -4,7 +4,7 @@ import importlib
 import sys
 from typing import Final
 
-from reconcile.page.figures import Figures
+from reconcile.page.report_data import Figures
 from reconcile.spark.files import Files
 
 PAGE: Final = "report.html"

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from reconcile.page import wording
+from reconcile.page import formatting
 from reconcile.page.drawing import Mark, drawing
-from reconcile.page.figures import Bin, GroupBin, Moment, Ring
+from reconcile.page.report_data import Bin, GroupBin, Moment, Ring
 
 WIDE, NARROW = 1040, 400
 """Units, which are pixels where the page is wide: a drawing of each width for the day, the narrow one for all else."""
@@ -28,8 +28,8 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
     begin, end = moments[0].at, moments[-1].at + step_ms
     records, duplicates = (sum(getattr(each, name) for each in moments) for name in ("records", "duplicates"))
     description = (
-        f"{wording.number(records)} records and {wording.number(duplicates)} duplicates from {wording.time(begin)} "
-        f"to {wording.time(end)} UTC, in stretches of {wording.span(step_ms)}."
+        f"{formatting.number(records)} records and {formatting.number(duplicates)} duplicates from {formatting.time(begin)} "
+        f"to {formatting.time(end)} UTC, in stretches of {formatting.span(step_ms)}."
     )
     with drawing(width, above + 124, letters=12.5) as made:
         upper = made.axes(top=22, height=above)
@@ -53,9 +53,9 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
         1.0, ring.capacity, ring.recommended, *(each.upper for each in bins if math.isfinite(each.upper))
     )
     description = (
-        f"Half of {wording.number(ring.resends)} resends are within {wording.number(ring.resend_distance_p50)} IDs, "
-        f"99 % within {wording.number(ring.resend_distance_p99)}, all within {wording.number(ring.resend_distance_max)}. "
-        f"id_cache_size is {wording.number(ring.capacity)}, recommended {wording.number(ring.recommended)}."
+        f"Half of {formatting.number(ring.resends)} resends are within {formatting.number(ring.resend_distance_p50)} IDs, "
+        f"99 % within {formatting.number(ring.resend_distance_p99)}, all within {formatting.number(ring.resend_distance_max)}. "
+        f"id_cache_size is {formatting.number(ring.capacity)}, recommended {formatting.number(ring.recommended)}."
     )
     with drawing(NARROW, _SHARES_ALL) as made:
         axes = made.axes(top=_SHARES_TOP, height=_SHARES_HEIGHT)
@@ -63,11 +63,11 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
         powers = range(math.floor(math.log10(last * 1.6)) + 1)
         every = math.ceil(len(powers) / 7)
         shown = [10**each for each in powers if each % every == 0]
-        axes.set_xticks(shown, [wording.compact(each) for each in shown])
+        axes.set_xticks(shown, [formatting.compact(each) for each in shown])
         made.label(axes, "distance in IDs: the size of ring that catches it")
-        marks = [Mark("recommended", ring.recommended, f"recommended {wording.number(ring.recommended)}")]
+        marks = [Mark("recommended", ring.recommended, f"recommended {formatting.number(ring.recommended)}")]
         if ring.capacity:
-            marks.append(Mark("capacity", ring.capacity, f"id_cache_size {wording.number(ring.capacity)}"))
+            marks.append(Mark("capacity", ring.capacity, f"id_cache_size {formatting.number(ring.capacity)}"))
         made.marks(axes, [each for each in marks if each.at])
         return made.image("small", "Resend distance against ring size", description)
 
@@ -82,11 +82,11 @@ def ages(bins: Sequence[Bin]) -> str:
         next(each.upper for each, so_far in _cumulated(bins) if so_far >= total * share)
         for share in (0.5, 0.99)
     )
-    marks = [Mark("most", most, f"99 % within {wording.span(most * 1000)}")] if most <= last else []
+    marks = [Mark("most", most, f"99 % within {formatting.span(most * 1000)}")] if most <= last else []
     if half < min(most, last):
-        marks.append(Mark("half", half, f"half within {wording.span(half * 1000)}"))
+        marks.append(Mark("half", half, f"half within {formatting.span(half * 1000)}"))
     description = (
-        ", ".join([f"Of {wording.number(total)} resends", *(each.text for each in reversed(marks))]) + "."
+        ", ".join([f"Of {formatting.number(total)} resends", *(each.text for each in reversed(marks))]) + "."
     )
     with drawing(NARROW, _SHARES_ALL) as made:
         axes = made.axes(top=_SHARES_TOP, height=_SHARES_HEIGHT)
@@ -103,8 +103,8 @@ def groups(bins: Sequence[GroupBin]) -> str:
     """How many groups there are of each size, and how many records are in them."""
     total, records = sum(each.groups for each in bins), sum(each.records for each in bins)
     description = (
-        f"{wording.number(total)} groups with {wording.number(records)} records; "
-        f"the largest size is up to {wording.number(bins[-1].upper)}."
+        f"{formatting.number(total)} groups with {formatting.number(records)} records; "
+        f"the largest size is up to {formatting.number(bins[-1].upper)}."
     )
     with drawing(NARROW, 272) as made:
         upper, lower = made.axes(top=24, height=84), made.axes(top=136, height=84)
@@ -120,7 +120,7 @@ def groups(bins: Sequence[GroupBin]) -> str:
             axes.set_xlim(0, max(len(bins), 4))
             made.counted(axes, name)
             axes.set_xticks([])
-        lower.set_xticks([at + 0.5 for at in shown], [wording.compact(bins[at].upper) for at in shown])
+        lower.set_xticks([at + 0.5 for at in shown], [formatting.compact(bins[at].upper) for at in shown])
         made.label(lower, "records a group, up to")
         return made.image("small", "Groups by size", description)
 
@@ -165,7 +165,7 @@ def _time_ticks(begin: int, end: int, most: int) -> list[tuple[int, str]]:
     first = math.ceil(begin / step) * step
     ticks = []
     for at in range(first, end + 1, step):
-        when = wording.moment(at)
+        when = formatting.moment(at)
         if when is None:
             continue
         clock = (
@@ -175,6 +175,6 @@ def _time_ticks(begin: int, end: int, most: int) -> list[tuple[int, str]]:
             if step >= _SECOND
             else f"{when:%S.%f}"[:6]
         )
-        dated = f"{wording.date(when)} {when.year}" if step >= 91 * _DAY else wording.date(when)
+        dated = f"{formatting.date(when)} {when.year}" if step >= 91 * _DAY else formatting.date(when)
         ticks.append((at, dated if at % _DAY == 0 else clock))
     return ticks

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from reconcile.spark.failures import SPARK
+from reconcile.session.spark_errors import SPARK
 from reconcile.spark.files import unreadable, unusable
 
 

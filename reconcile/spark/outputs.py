@@ -8,7 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.spark.envelopes import has
 from reconcile.spark.hops import left_behind
-from reconcile.spark.read import (
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, OUTPUTS, QUARANTINED
+from reconcile.spark.topic_reader import (
     Dialect,
     address_of,
     group_of,
@@ -18,7 +19,6 @@ from reconcile.spark.read import (
     place_in,
     topic_of,
 )
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, OUTPUTS, QUARANTINED
 from ringfence_kafka.protocol import wire_names
 
 _CREATE_TIME: Final = 0

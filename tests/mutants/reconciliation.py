@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_ORDER: Final = "reconcile/anomalies/order.py"
-_ORIGINALS: Final = "reconcile/anomalies/originals.py"
+_ORDER: Final = "reconcile/anomalies/finders/order.py"
+_ORIGINALS: Final = "reconcile/anomalies/finders/originals.py"
 _PLACES_TESTS: Final = "tests/reconcile/test_places.py"
 _UNITS_TESTS: Final = "tests/reconcile/test_units.py"
 _RESENDS: Final = "tests/reconcile/test_resends.py::test_only_what_repeats_is_compared"
@@ -16,7 +16,7 @@ MUTANTS: Final = (
         "The reconciliation run judges by a file that no lane goes by, and is sure of it.",
         (
             Patch(
-                "reconcile/night/rules.py",
+                "reconcile/run/history/rules.py",
                 "        found += _doubts_of_lanes(number, each, cuts[each.name], addresses)\n",
                 "",
             ),
@@ -28,7 +28,7 @@ MUTANTS: Final = (
         "An ID that came by the forward topic and again directly is not compared: an ID accepted twice within its ring is called clean.",
         (
             Patch(
-                "reconcile/anomalies/repeated.py",
+                "reconcile/anomalies/finders/repeated.py",
                 "F.last(F.when(~forwarded, row), ignorenulls=True).over(until),",
                 "",
             ),
@@ -38,19 +38,29 @@ MUTANTS: Final = (
     Mutant(
         "night-strays-counted-as-seconds",
         "Outputs of nothing are looked for only where some input has two: a phantom by itself is never named.",
-        (Patch("reconcile/night/suspects.py", "    STRAY: fates.STRAY,", "    STRAY: fates.SECOND,"),),
+        (
+            Patch(
+                "reconcile/run/measures/candidates.py", "    STRAY: fates.STRAY,", "    STRAY: fates.SECOND,"
+            ),
+        ),
         "tests/reconcile/test_functions.py::test_what_is_looked_at",
     ),
     Mutant(
         "night-resends-not-among-what-recurs",
         "A resend and its original are two of one ID, and only the accepted one is counted: each resend is called lost.",
-        (Patch("reconcile/night/recurring.py", "    if others is not None:", "    if others is None:"),),
+        (
+            Patch(
+                "reconcile/run/measures/repeated_ids.py",
+                "    if others is not None:",
+                "    if others is None:",
+            ),
+        ),
         _RESENDS,
     ),
     Mutant(
         "night-place-counts-the-record-itself",
         "What is accepted counts among what came before it: each resend is one further from its original than it is.",
-        (Patch("reconcile/night/places.py", "~shiftleft(-1L,", "~shiftleft(-2L,"),),
+        (Patch("reconcile/run/frames/id_positions.py", "~shiftleft(-1L,", "~shiftleft(-2L,"),),
         f"{_PLACES_TESTS}::test_places_are_those_of_sorted_rows",
     ),
     Mutant(
@@ -80,7 +90,13 @@ MUTANTS: Final = (
     Mutant(
         "night-floor-over-all-ways",
         "What is still on its way is called a duplicate because another input partition was told of it: a loss that nobody sees.",
-        (Patch("reconcile/night/hops.py", 'WAY: Final = [*SOURCE, "partition"]', "WAY: Final = [*SOURCE]"),),
+        (
+            Patch(
+                "reconcile/run/frames/hops.py",
+                'WAY: Final = [*SOURCE, "partition"]',
+                "WAY: Final = [*SOURCE]",
+            ),
+        ),
         "tests/reconcile/test_hops.py::test_another_partition",
     ),
     Mutant(
@@ -88,7 +104,7 @@ MUTANTS: Final = (
         "A transaction of which half is missing passes, as something of it came out.",
         (
             Patch(
-                "reconcile/anomalies/torn.py",
+                "reconcile/anomalies/finders/torn.py",
                 'f"{FIRST} and part_number = 0 and came > 0 and came < parts"',
                 'f"{FIRST} and part_number = 0 and came = 0 and came < parts"',
             ),
@@ -119,7 +135,7 @@ MUTANTS: Final = (
         "What an heir drops as a duplicate of what its lane's former owner accepted is called LOST.",
         (
             Patch(
-                "reconcile/anomalies/nearest.py",
+                "reconcile/anomalies/finders/nearest.py",
                 '.when(kind == "heirs", handed_on)',
                 '.when(kind == "heirs", False)',
             ),

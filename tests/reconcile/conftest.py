@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from reconcile.spark.session import builder
+from reconcile.session.session import builder
 from tests.reconcile.rows import Frames
 
 

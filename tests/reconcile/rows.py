@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StringType, StructField, StructType
 
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES, EVENTS, EVIDENCE, IDS, RULES, SPANS
-from reconcile.spark.small import small
+from reconcile.spark.small_frames import small
 
 
 class Frames:

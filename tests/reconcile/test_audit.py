@@ -29,10 +29,10 @@ from reconcile.audit.resend_counts import confidence_of
 from reconcile.audit.result import Audit
 from reconcile.audit.topic import Wanted
 from reconcile.job import opened
-from reconcile.spark.failures import EvidenceGoneError
+from reconcile.session.spark_errors import EvidenceGoneError
 from reconcile.spark.files import proved
 from reconcile.spark.schemas import BYTES
-from reconcile.spark.small import small
+from reconcile.spark.small_frames import small
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError

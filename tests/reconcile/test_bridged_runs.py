@@ -17,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from reconcile import job
 from reconcile.cluster.admin import TopicFacts
 from reconcile.cluster.survey import Survey
-from reconcile.night.cut import Position, topic_roles
-from reconcile.night.nights import Nights
-from reconcile.spark import read
+from reconcile.run.history.cut import Position, topic_roles
+from reconcile.run.history.history import Nights
+from reconcile.spark import topic_reader
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
@@ -67,7 +67,7 @@ class Cluster:
         path = str(folder / "records")
         spark.createDataFrame(rows, _COLUMNS).write.mode("overwrite").parquet(path)
 
-        def scanned(_: SparkSession, __: Mapping[str, str], ranges: read.Ranges) -> DataFrame:
+        def scanned(_: SparkSession, __: Mapping[str, str], ranges: topic_reader.Ranges) -> DataFrame:
             spans = [(t, n, *span) for t, each in ranges.items() for n, span in each.items()]
             wanted = spark.createDataFrame(spans, "topic string, partition int, begin bigint, until bigint")
             found = spark.read.parquet(path).join(F.broadcast(wanted), on=["topic", "partition"])
@@ -124,7 +124,7 @@ class Job:
         nights = Nights.load(LocalFiles(self.settings.reconcile.state_dir))
         nights.acknowledge()
         nights = Nights.load(LocalFiles(self.settings.reconcile.state_dir))
-        self._patch.setattr(read, "scan", cluster.scan(self._spark, self._folder))
+        self._patch.setattr(topic_reader, "scan", cluster.scan(self._spark, self._folder))
         document = job.judge(self._spark, self.settings, nights, cluster.survey, None)
         return {
             name: {anomaly: n for anomaly, n in each["anomalies"].items() if n and anomaly not in _ALLOWED}

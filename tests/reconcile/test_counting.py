@@ -2,9 +2,9 @@
 
 from pyspark.sql import DataFrame
 
-from reconcile.anomalies.name import Anomaly
-from reconcile.night.counting import Judgement, count_anomalies
-from reconcile.night.summary import address_counts, verdict
+from reconcile.anomalies.names import Anomaly
+from reconcile.run.measures.counts import Judgement, count_anomalies
+from reconcile.run.verdict.summary import address_counts, verdict
 from tests.reconcile.rows import Frames
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from reconcile.anomalies import fates, lost
-from reconcile.night import evidence as ev
+from reconcile.anomalies.finders import fates, lost
+from reconcile.run.frames import evidence as ev
 from reconcile.spark.schemas import (
     ACCEPTED,
     DIVERTED,
@@ -18,7 +18,7 @@ from reconcile.spark.schemas import (
     QUARANTINED,
     SPANS,
 )
-from reconcile.spark.small import small
+from reconcile.spark.small_frames import small
 
 _WAYS = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
 

@@ -7,13 +7,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies.name import Anomaly, rows
-from reconcile.night import counting, journal
-from reconcile.night.counting import BACKLOG_READ_MAX
-from reconcile.night.cut import AddressCut, Lost, Position, Span, TopicCut
-from reconcile.night.frames import Frames
-from reconcile.night.journal import Emptied, Told
-from reconcile.night.nights import Night, results_folder
+from reconcile.anomalies.names import Anomaly, rows
+from reconcile.run.frames import journal
+from reconcile.run.frames.frames import Frames
+from reconcile.run.frames.journal import Emptied, Told
+from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut
+from reconcile.run.history.history import Night, results_folder
+from reconcile.run.measures import counts
+from reconcile.run.measures.counts import BACKLOG_READ_MAX
 from reconcile.spark.files import LocalFiles
 from reconcile.spark.schemas import EVENTS
 from ringfence_kafka.config.load import validate
@@ -121,5 +122,5 @@ def test_a_long_backlog_is_not_read(spark: SparkSession, tmp_path: Path) -> None
     frames = Frames(spark, {}, settings.addresses, {}, LocalFiles(str(tmp_path)))
     beyond = {"a": {1: (10, 15)}, "b": {0: (7, 7 + BACKLOG_READ_MAX)}}
 
-    assert counting.backlog(frames, beyond) == {(0, 1): 5, (1, 0): BACKLOG_READ_MAX}
-    assert counting.backlog(frames, {}) == {}
+    assert counts.backlog(frames, beyond) == {(0, 1): 5, (1, 0): BACKLOG_READ_MAX}
+    assert counts.backlog(frames, {}) == {}

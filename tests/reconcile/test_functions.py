@@ -5,12 +5,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies import fates, order
-from reconcile.anomalies.name import Anomaly, Doubt, doubted
-from reconcile.night import suspects
-from reconcile.spark.read import concatenated
+from reconcile.anomalies.finders import fates, order
+from reconcile.anomalies.names import Anomaly, Doubt, doubted
+from reconcile.run.measures import candidates
 from reconcile.spark.schemas import ACCEPTED_SPANS, DIVERTED, FORWARDED
-from reconcile.spark.small import small
+from reconcile.spark.small_frames import small
+from reconcile.spark.topic_reader import concatenated
 from tests.reconcile.rows import Frames, named
 
 
@@ -33,19 +33,19 @@ def test_fates(frames: Frames) -> None:
 def test_what_is_looked_at(frames: Frames) -> None:
     """Each anomaly is looked for where a row is of its kind, and for no other's sake."""
     rows: dict[str, dict[str, Any]] = {
-        suspects.SECOND: {"nth": 2},
-        suspects.STRAY: {"has_input": False},
-        suspects.CHANGED: {"key_changed": True},
-        suspects.UNREAD: {"hop_source": ""},
-        suspects.UNMATCHED: {"fate": None, "id": None},
-        suspects.SAID_TO_REPEAT: {"fate": DIVERTED, "id": None},
-        suspects.REPEATING: {"fate": DIVERTED, "id": b"a"},
-        suspects.ALONE: {"has_input": False, "fate": FORWARDED},
+        candidates.SECOND: {"nth": 2},
+        candidates.STRAY: {"has_input": False},
+        candidates.CHANGED: {"key_changed": True},
+        candidates.UNREAD: {"hop_source": ""},
+        candidates.UNMATCHED: {"fate": None, "id": None},
+        candidates.SAID_TO_REPEAT: {"fate": DIVERTED, "id": None},
+        candidates.REPEATING: {"fate": DIVERTED, "id": b"a"},
+        candidates.ALONE: {"has_input": False, "fate": FORWARDED},
     }
-    also = {suspects.STRAY: {suspects.ALONE}, suspects.REPEATING: {suspects.SAID_TO_REPEAT}}
+    also = {candidates.STRAY: {candidates.ALONE}, candidates.REPEATING: {candidates.SAID_TO_REPEAT}}
     for name, row in rows.items():
-        [counted] = frames.evidence(row, {}).agg(*suspects.counted()).collect()
-        found = suspects.of_row(counted)
+        [counted] = frames.evidence(row, {}).agg(*candidates.counted()).collect()
+        found = candidates.of_row(counted)
 
         assert {each for each, number in found.items() if number} == {name, *also.get(name, ())}
 

@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from reconcile.night.cut import AddressCut, Position, Span, TopicCut
-from reconcile.night.frames import Frames
-from reconcile.night.kept_ids import address_folder
-from reconcile.night.nights import Night, ids_folder, results_folder
-from reconcile.night.renamed import called, with_former
-from reconcile.night.rules import kept
+from reconcile.run.frames.frames import Frames
+from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
+from reconcile.run.history.history import Night, ids_folder, results_folder
+from reconcile.run.history.id_store import address_folder
+from reconcile.run.history.renames import called, with_former
+from reconcile.run.history.rules import kept
 from reconcile.spark.files import LocalFiles
 from reconcile.spark.schemas import (
     ACCEPTED,
@@ -24,7 +24,7 @@ from reconcile.spark.schemas import (
     INPUTS,
     OUTPUTS,
 )
-from reconcile.spark.small import small
+from reconcile.spark.small_frames import small
 from ringfence_kafka.config.load import validate
 
 NAMES = ("a", "007")

@@ -9,7 +9,16 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from agents.output import build
 from reconcile.spark import envelopes, hops
-from reconcile.spark.read import HEADERS_FEW, OURS, Dialect, Targets, headers_digest, id_of, inputs, place
+from reconcile.spark.topic_reader import (
+    HEADERS_FEW,
+    OURS,
+    Dialect,
+    Targets,
+    headers_digest,
+    id_of,
+    inputs,
+    place,
+)
 from ringfence_kafka.protocol import wire_names
 
 Header = tuple[str, bytes | None]

@@ -8,13 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from agents.decision.bridge_headers import MalformedHopError, read
-from reconcile.anomalies import bridged, lost
-from reconcile.anomalies.name import Anomaly, rows
-from reconcile.night import evidence as ev
-from reconcile.night import hops
+from reconcile.anomalies.finders import bridged, lost
+from reconcile.anomalies.names import Anomaly, rows
+from reconcile.run.frames import evidence as ev
+from reconcile.run.frames import hops
 from reconcile.spark import hops as read_hops
 from reconcile.spark.schemas import DIVERTED, EVIDENCE, HOPS, QUARANTINED
-from reconcile.spark.small import small
+from reconcile.spark.small_frames import small
 from tests.reconcile.rows import Frames, named
 from tests.unit.test_path import Given
 

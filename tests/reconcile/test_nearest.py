@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from reconcile.anomalies import nearest, originals
+from reconcile.anomalies.finders import nearest, originals
 from reconcile.spark.schemas import EVIDENCE
 from tests.reconcile.rows import Frames
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
-from reconcile.night.judge import Judge
-from reconcile.night.nights import Nights, results_folder
-from reconcile.page.figures import AddressFigures, Figures, Lane, Ring
+from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring
+from reconcile.run.history.history import Nights, results_folder
+from reconcile.run.verdict.judge import Judge
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings

@@ -2,8 +2,8 @@
 
 from pyspark.sql import DataFrame
 
-from reconcile.anomalies import lost, originals
-from reconcile.night import journal
+from reconcile.anomalies.finders import lost, originals
+from reconcile.run.frames import journal
 from reconcile.spark.schemas import DIVERTED, EVIDENCE
 from tests.reconcile.rows import Frames, named, offsets
 

@@ -7,9 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies import order
-from reconcile.night import places, resends
-from reconcile.night.evidence import accepted_ids
+from reconcile.anomalies.finders import order
+from reconcile.run.frames import id_positions
+from reconcile.run.frames.evidence import accepted_ids
+from reconcile.run.measures import resend_distance
 from reconcile.spark.schemas import DIVERTED
 from tests.reconcile.rows import Frames, named
 
@@ -25,14 +26,16 @@ def test_places_are_those_of_sorted_rows(frames: Frames, seed: int) -> None:
             row |= rng.choice(({}, {}, {}, {"id": None}, {"fate": None}, {"fate": DIVERTED}, {"fate": 3}))
             rows.append(row)
     evidence = frames.evidence(*rows).cache()
-    seen = resends.seen(evidence, {0}, {0})
-    expected = resends.placed(seen, F.lit(7), [()])
-    found = resends.placed(seen, F.lit(7), [()], places.blocks(evidence))
+    seen = resend_distance.seen(evidence, {0}, {0})
+    expected = resend_distance.placed(seen, F.lit(7), [()])
+    found = resend_distance.placed(seen, F.lit(7), [()], id_positions.blocks(evidence))
     columns = ["partition", "offset", "earliest", "latest"]
 
     assert sorted(found.select(*columns).collect()) == sorted(expected.select(*columns).collect())
     kept = accepted_ids(evidence, 1).withColumn("accepted", F.lit(True))
-    counted = resends.placed(kept, F.lit(0), [()], places.blocks(evidence)).where("partition = 1")
+    counted = resend_distance.placed(kept, F.lit(0), [()], id_positions.blocks(evidence)).where(
+        "partition = 1"
+    )
     assert sorted(row["earliest"] for row in counted.collect()) == list(range(counted.count()))
     evidence.unpersist()
 
@@ -40,14 +43,16 @@ def test_places_are_those_of_sorted_rows(frames: Frames, seed: int) -> None:
 def test_what_was_judged_elsewhere_has_no_place_here(frames: Frames) -> None:
     """It came to its home lane by the forward topic, and does not count where it stood."""
     evidence = frames.evidence({}, {"forward_offset": 4, "lane": 1}, {})
-    found = resends.placed(resends.seen(evidence, {0}, {0}), F.lit(0), [{1}], places.blocks(evidence))
+    found = resend_distance.placed(
+        resend_distance.seen(evidence, {0}, {0}), F.lit(0), [{1}], id_positions.blocks(evidence)
+    )
 
     assert sorted((row["offset"], row["earliest"]) for row in found.collect()) == [(0, 0), (1, 0), (2, 1)]
 
 
 def _looked_for(frames: Frames, *rows: dict[str, Any]) -> bool:
     evidence = frames.evidence(*rows)
-    return order.looked_for(evidence, places.blocks(evidence))
+    return order.looked_for(evidence, id_positions.blocks(evidence))
 
 
 def test_what_is_in_order_is_not_looked_at_by_groups(frames: Frames) -> None:

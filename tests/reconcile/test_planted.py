@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from app.embedded.broker import EmbeddedBroker
-from reconcile.anomalies import order
-from reconcile.night import judge
-from reconcile.page.figures import Figures
-from reconcile.spark.session import FEW
+from reconcile.anomalies.finders import order
+from reconcile.page.report_data import Figures
+from reconcile.run.verdict import judge
+from reconcile.session.session import FEW
 from tests.support.judged import judged_night
 from tests.support.planted import World, anomalies
 

@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies import moved, repeated
-from reconcile.anomalies.name import Anomaly, rows
-from reconcile.night import looking
+from reconcile.anomalies.finders import moved, repeated
+from reconcile.anomalies.names import Anomaly, rows
+from reconcile.run.verdict import anomaly_search
 from tests.reconcile.rows import Frames, named
 
 
@@ -26,7 +26,8 @@ def test_whose_it_was(frames: Frames) -> None:
     found = rows(frames.ids({"id": b"a", "offset": 3}), Anomaly.OVERRUN, F.lit("why"))
 
     assert [
-        (row["offset"], row["id"], row["group"]) for row in looking.with_groups(found, evidence).collect()
+        (row["offset"], row["id"], row["group"])
+        for row in anomaly_search.with_groups(found, evidence).collect()
     ] == [(3, b"a", b"g3")]
 
 

@@ -9,11 +9,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies import originals
-from reconcile.night import distributions, recurring, resends
-from reconcile.night.distributions import STRAYS
-from reconcile.night.evidence import accepted_ids
-from reconcile.page.figures import NAME_MAX
+from reconcile.anomalies.finders import originals
+from reconcile.page.report_data import NAME_MAX
+from reconcile.run.frames import distributions
+from reconcile.run.frames.distributions import STRAYS
+from reconcile.run.frames.evidence import accepted_ids
+from reconcile.run.measures import repeated_ids, resend_distance
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED, EVIDENCE, IDS, RESENDS
 
 
@@ -49,17 +50,17 @@ def _apart(
     capacity: int = 2**62,
 ) -> list[tuple[int, int, int]]:
     """Lane, distance, age of each."""
-    seen = resends.seen(evidence, {0}, {0})
-    placed = resends.placed(seen, F.lit(started), [forwarded])
+    seen = resend_distance.seen(evidence, {0}, {0})
+    placed = resend_distance.placed(seen, F.lit(started), [forwarded])
     digests = _digests(evidence, earlier)
-    chosen = recurring.among(resends.beside(placed, earlier), digests, 1)
-    found = resends.distances(chosen, F.lit(max_age_ms), F.lit(capacity))
+    chosen = repeated_ids.among(resend_distance.beside(placed, earlier), digests, 1)
+    found = resend_distance.distances(chosen, F.lit(max_age_ms), F.lit(capacity))
     return sorted((row["lane"], row["distance"], row["age"]) for row in found.collect())
 
 
 def _digests(evidence: DataFrame, earlier: DataFrame) -> DataFrame:
     ids = accepted_ids(evidence, 2).select(*IDS.names).unionByName(earlier)
-    return recurring.digests(ids, evidence.where(originals.REPEATING), 2)
+    return repeated_ids.digests(ids, evidence.where(originals.REPEATING), 2)
 
 
 def _dropped(identifier: bytes, **row: Any) -> dict[str, Any]:
@@ -124,15 +125,15 @@ def test_only_what_repeats_is_compared(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     """IDs that came once are left out before anything is sorted, of earlier nights too; with few that repeat and with many."""
-    monkeypatch.setattr(recurring, "SENT_MAX", limit)
+    monkeypatch.setattr(repeated_ids, "SENT_MAX", limit)
     evidence = _evidence(
         spark, {"id": b"a"}, _dropped(b"a"), {"id": b"b"}, {"id": b"c"}, _dropped(b"d"), _dropped(b"n")
     )
     earlier = _earlier(spark, *({"id": each, "position": 0} for each in (b"c", b"d", b"e", b"o", b"o")))
-    seen = resends.seen(evidence, {0}, {0})
-    rows = resends.beside(resends.placed(seen, F.lit(0), [()]), earlier)
+    seen = resend_distance.seen(evidence, {0}, {0})
+    rows = resend_distance.beside(resend_distance.placed(seen, F.lit(0), [()]), earlier)
     digests = _digests(evidence, earlier)
-    chosen = recurring.among(rows, digests, 4)
+    chosen = repeated_ids.among(rows, digests, 4)
 
     assert sorted(bytes(row["id"]) for row in chosen.collect()) == [b"a", b"a", b"c", b"c", b"d", b"d"]
     assert chosen.columns == rows.columns
@@ -271,7 +272,7 @@ def test_moments_and_groups(spark: SparkSession) -> None:
     orphans = evidence.where("id = 'lost'")
 
     times = [(1_000, 1_000_000)]
-    moments = distributions.moments(evidence, orphans, times, resends.among("address", {0})).collect()
+    moments = distributions.moments(evidence, orphans, times, resend_distance.among("address", {0})).collect()
     groups = distributions.groups(evidence).collect()
 
     assert sorted((row["at"], row["a"], row["b"], row["c"]) for row in moments) == [
@@ -304,6 +305,6 @@ def test_findings_are_small(spark: SparkSession) -> None:
 def test_lane_counts_as_a_literal(spark: SparkSession) -> None:
     """By address and lane; 0 where there is none, beyond the end too."""
     rows = spark.createDataFrame([(0, 0), (0, 2), (0, 9), (1, 0), (2, 1)], "address int, lane int")
-    looked_up = resends.by_lane([{0: 5, 2: 7}, {}, {1: 2**40}])
+    looked_up = resend_distance.by_lane([{0: 5, 2: 7}, {}, {1: 2**40}])
 
     assert [row[0] for row in rows.select(looked_up).collect()] == [5, 7, 0, 0, 2**40]

@@ -6,13 +6,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reconcile import show_all
-from reconcile.night import results
-from reconcile.night.nights import results_folder
 from reconcile.page import pages
+from reconcile.run.history.history import results_folder
+from reconcile.run.outcome import results
 from reconcile.show import Wanted
 from reconcile.spark.files import Files, LocalFiles
 from reconcile.spark.schemas import COUNTS
-from reconcile.spark.small import small
+from reconcile.spark.small_frames import small
 from ringfence_kafka.errors import RingfenceError
 from tests.support.figures import nothing
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
-from reconcile.night.judge import STEPS
+from reconcile.run.verdict.judge import STEPS
 from tests.support.planted import World
 from tests.support.worker import ROOT, run_verb, wait_for
 

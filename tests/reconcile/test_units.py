@@ -4,9 +4,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
-from reconcile.anomalies import fates, lost, order, originals, torn
-from reconcile.night import evidence as ev
-from reconcile.night import units
+from reconcile.anomalies.finders import fates, lost, order, originals, torn
+from reconcile.run.frames import evidence as ev
+from reconcile.run.frames import transactions
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
 from tests.reconcile.rows import Frames, named
 
@@ -25,8 +25,10 @@ def _envelope(offset: int, *parts: dict[str, Any], **itself: Any) -> list[dict[s
 
 def _joined(frames: Frames, *rows: dict[str, Any]) -> DataFrame:
     matched = frames.evidence(*rows)
-    apart = units.joined(matched.where(units.OF_UNITS)).unionByName(units.as_plain(matched))
-    return matched.where(f"not ({units.OF_UNITS})").unionByName(apart.select(*matched.columns)).cache()
+    apart = transactions.joined(matched.where(transactions.OF_UNITS)).unionByName(
+        transactions.as_plain(matched)
+    )
+    return matched.where(f"not ({transactions.OF_UNITS})").unionByName(apart.select(*matched.columns)).cache()
 
 
 def _rows(frame: DataFrame) -> dict[tuple[int, int], Row]:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
-from reconcile.night.nights import Nights
+from reconcile.run.history.history import Nights
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import load
 from tests.support import kafka, release_cluster, releases

@@ -4,7 +4,7 @@ import math
 import random
 from typing import Final
 
-from reconcile.page.figures import (
+from reconcile.page.report_data import (
     AddressFigures,
     Bin,
     Figures,

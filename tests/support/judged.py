@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from reconcile import job
-from reconcile.night.nights import Nights
+from reconcile.run.history.history import Nights
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.settings import Settings
 

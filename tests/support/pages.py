@@ -8,7 +8,7 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from reconcile.page import document
-from reconcile.page.figures import AddressFigures, Figures, Finding, Ring
+from reconcile.page.report_data import AddressFigures, Figures, Finding, Ring
 from tests.support import figures
 
 VOID: Final = {"meta", "br", "hr", "img", "input", "link"}

@@ -8,14 +8,24 @@ from pyspark.sql import Row
 from rich.console import Console
 
 from reconcile import job
-from reconcile.night.counting import Judgement
-from reconcile.night.distributions import STRAYS, without_strays
-from reconcile.night.nights import Night
-from reconcile.night.summary import COUNTS
-from reconcile.page import advice, morning, pages
+from reconcile.page import advice, pages
 from reconcile.page.advice import Seen
-from reconcile.page.figures import MOMENTS_MAX, NAME_MAX, STEPS_MS, Figures, Finding, Lane, Moment, step_ms
-from reconcile.page.report import show
+from reconcile.page.report_data import (
+    MOMENTS_MAX,
+    NAME_MAX,
+    STEPS_MS,
+    Figures,
+    Finding,
+    Lane,
+    Moment,
+    step_ms,
+)
+from reconcile.run.frames.distributions import STRAYS, without_strays
+from reconcile.run.history.history import Night
+from reconcile.run.measures.counts import Judgement
+from reconcile.run.outcome import report_model
+from reconcile.run.outcome.terminal_report import show
+from reconcile.run.verdict.summary import COUNTS
 from ringfence_kafka.config.load import validate
 
 DAY_MS = 86_400_000
@@ -102,11 +112,11 @@ def test_strays() -> None:
 
 def test_bytes_as_text() -> None:
     """What is no UTF-8 and what cannot be seen is escaped; of very many only the beginning; the rest is as it is."""
-    assert morning.text(b"x" * NAME_MAX) == "x" * NAME_MAX
-    assert morning.text(b"x" * (NAME_MAX + 1)) == "x" * NAME_MAX + "…"
-    assert morning.text("grün-1".encode()) == "grün-1"
-    assert morning.text(b"\xff\x00a\n") == r"\xff\x00a\n"
-    assert morning.text("a\u202eb".encode()) == r"a\u202eb"
+    assert report_model.text(b"x" * NAME_MAX) == "x" * NAME_MAX
+    assert report_model.text(b"x" * (NAME_MAX + 1)) == "x" * NAME_MAX + "…"
+    assert report_model.text("grün-1".encode()) == "grün-1"
+    assert report_model.text(b"\xff\x00a\n") == r"\xff\x00a\n"
+    assert report_model.text("a\u202eb".encode()) == r"a\u202eb"
 
 
 def _night(**held: dict[int, int]) -> Night:
@@ -129,9 +139,9 @@ def test_held() -> None:
     found = Judgement(accepted={"a": {0: 5, 1: 6}}, emptied={"a": {1: 2}})
     base = _night(a={0: 10, 1: 10, 2: 10})
 
-    assert morning.held(base, found, {"a": False}) == {"a": {0: 15, 1: 2, 2: 10}}
-    assert morning.held(base, found, {"a": True}) == {"a": {0: 5, 1: 2}}
-    assert morning.held(None, found, {"a": False}) == {"a": {0: 5, 1: 2}}
+    assert report_model.held(base, found, {"a": False}) == {"a": {0: 15, 1: 2, 2: 10}}
+    assert report_model.held(base, found, {"a": True}) == {"a": {0: 5, 1: 2}}
+    assert report_model.held(None, found, {"a": False}) == {"a": {0: 5, 1: 2}}
 
 
 def test_days_of_evidence() -> None:
@@ -141,7 +151,7 @@ def test_days_of_evidence() -> None:
 
     def days(first: int, *nights: Night) -> int:
         found = Judgement(anomalies={"a": {}}, times={"a": (first, first + 1)})
-        return morning.rings(settings, found, {"a": nights}, "2026-11-21")["a"].days
+        return report_model.rings(settings, found, {"a": nights}, "2026-11-21")["a"].days
 
     old = _night()
     old.earliest = {"a": noon - 9 * DAY_MS, "b": 0}
@@ -179,7 +189,7 @@ def test_figures() -> None:
             _row("largest", at=1, a=9, name=b"\xfe"), _row("groups", at=16, a=1, b=9),
         ],
     )  # fmt: skip
-    rings = morning.rings(settings, found, {"a": [_night()]}, "2026-11-21")
+    rings = report_model.rings(settings, found, {"a": [_night()]}, "2026-11-21")
     document = {
         "night": 2, "from_night": 1, "began": "2026-11-21T02:00:04+00:00", "verdict": "clean",
         "addresses": {"a": {
@@ -188,7 +198,7 @@ def test_figures() -> None:
         }},
     }  # fmt: skip
 
-    made = morning.figures(settings, document, found, rings, {"a": {0: 99}}, {"a": 2})
+    made = report_model.figures(settings, document, found, rings, {"a": {0: 99}}, {"a": 2})
     (address,) = made.addresses
 
     assert (address.ring.recommended, address.ring.overruns, address.ring.days) == (5, 3, 2)

@@ -22,7 +22,7 @@ from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, S
 from reconcile.audit.topic import Topic, Wanted, surveyed
 from reconcile.cluster.admin import TopicFacts, refused
 from reconcile.page.escapes import as_text
-from reconcile.page.figures import Figures
+from reconcile.page.report_data import Figures
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressDefaults

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.verbs.topic_rules import compare, missing, required
-from reconcile.night.cut import Position, chained_key, positions_of
+from reconcile.run.history.cut import Position, chained_key, positions_of
 from ringfence_kafka.admin.topics import Described, TopicDescription
 from ringfence_kafka.config import chains
 from ringfence_kafka.config.load import validate

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reconcile.executors.offer import Demand, compared
-from reconcile.executors.watch import NOTICE_S, Watch
+from reconcile.session.executor_offer import Demand, compared
+from reconcile.session.executor_watch import NOTICE_S, Watch
 
 MASTER = "spark://spark-1:7077"
 WORKER = {

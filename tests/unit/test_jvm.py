@@ -10,7 +10,7 @@ import psutil
 import pytest
 from pyspark import SparkConf
 
-from reconcile.spark.jvm import Jvm, JvmError
+from reconcile.session.jvm import Jvm, JvmError
 from tests.support.worker import ROOT, wait_for
 
 LIMIT_S = 60
@@ -51,7 +51,7 @@ def _gone(process: psutil.Process) -> bool:
 @pytest.mark.parametrize("script", [QUIET, DEAF], ids=["quiet", "deaf"])
 def test_ended_now(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """With all that it has started; what does not listen is killed."""
-    monkeypatch.setattr("reconcile.spark.jvm.TERM_LIMIT_S", 0.5)
+    monkeypatch.setattr("reconcile.session.jvm.TERM_LIMIT_S", 0.5)
     work = spark(script)
     jvm = Jvm(SparkConf(loadDefaults=False), work)
     child = _child(work)
@@ -65,7 +65,7 @@ def test_its_starter_is_killed(spark: Callable[[str], Path]) -> None:
     """SIGKILL leaves nobody to end it: the system tells it."""
     work = spark(QUIET)
     program = (
-        "import sys, time; from pathlib import Path; from pyspark import SparkConf; from reconcile.spark.jvm import Jvm\n"
+        "import sys, time; from pathlib import Path; from pyspark import SparkConf; from reconcile.session.jvm import Jvm\n"
         "Jvm(SparkConf(loadDefaults=False), Path(sys.argv[1])); time.sleep(300)"
     )
     starter = subprocess.Popen([sys.executable, "-c", program, str(work)], cwd=ROOT)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from reconcile.night.cut import Position
-from reconcile.night.nights import FORMAT, Night
+from reconcile.run.history.cut import Position
+from reconcile.run.history.history import FORMAT, Night
 from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_record import Progress, ProgressFormatError

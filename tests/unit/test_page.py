@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from reconcile.anomalies.name import Anomaly
-from reconcile.page import document, drawing, sentences, wording
-from reconcile.page.figures import Bin, Figures, GroupBin, Lane, LargeGroup, Moment, Ring
+from reconcile.anomalies.names import Anomaly
+from reconcile.page import document, drawing, formatting, prose
+from reconcile.page.report_data import Bin, Figures, GroupBin, Lane, LargeGroup, Moment, Ring
 from tests.support import figures
 from tests.support.pages import NIGHT, PLAIN, RENDERED, RING, Read, found, read
 
@@ -234,7 +234,7 @@ def test_many_lanes() -> None:
     assert "1,000 lanes. The busiest, 999, has 0.2 % of the records; evenly it would be 0.1 %." in said
     assert "49,500 records wait to be judged, in 990 of them." in said
     assert "Of a ring 50.0 % to 100.0 % is used, the median is 75.0 %." in said
-    assert f"Shown are the {sentences.LANES_MAX} with the most lag, then the most records." in said
+    assert f"Shown are the {prose.LANES_MAX} with the most lag, then the most records." in said
 
 
 def test_many_addresses() -> None:
@@ -271,7 +271,7 @@ def test_audit() -> None:
 
 def test_every_anomaly_is_explained() -> None:
     """What the job may find, the page can explain."""
-    assert set(wording.MEANINGS) == {each.value for each in Anomaly} == set(figures.ANOMALIES)
+    assert set(formatting.MEANINGS) == {each.value for each in Anomaly} == set(figures.ANOMALIES)
 
 
 def test_contrast() -> None:

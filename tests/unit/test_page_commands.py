@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reconcile.page import morning
-from reconcile.page.figures import Finding
+from reconcile.page.report_data import Finding
+from reconcile.run.outcome import report_model
 from tests.support import figures
 from tests.support.pages import PLAIN, found, read
 
@@ -71,7 +71,7 @@ def test_what_is_gone_is_not_read(suspected: str | None, commands: int) -> None:
     """Of a GAP the input that was deleted has no command: it would wait, or show what comes after it. The output is there."""
     row = dict.fromkeys(Finding.__dataclass_fields__) | {"anomaly": "GAP", "topic": "t", "detail": "why"}
     row |= {"partition": 0, "offset": 4, "out_topic": "o", "out_partition": 1, "out_offset": 9}
-    seen = read(replace(PLAIN, findings=[morning.finding(row | {"suspected": suspected})]))
+    seen = read(replace(PLAIN, findings=[report_model.finding(row | {"suspected": suspected})]))
 
     assert len(seen.commands) == commands
     assert "-t o -p 1 -o 9" in seen.commands[-2]

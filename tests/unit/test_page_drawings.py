@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from reconcile.page import document
-from reconcile.page.figures import AddressFigures, Bin, Figures, GroupBin, Moment, Ring
+from reconcile.page.report_data import AddressFigures, Bin, Figures, GroupBin, Moment, Ring
 from tests.support.pages import NIGHT, PLAIN, RENDERED, RING, Read, drawings, parts
 
 

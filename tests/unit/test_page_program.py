@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from reconcile.page import document, pages
-from reconcile.page.figures import Figures, LargeGroup
+from reconcile.page.report_data import Figures, LargeGroup
 from tests.support.pages import NIGHT, RENDERED
 
 

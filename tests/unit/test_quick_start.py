@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark import SparkConf
 
-from reconcile.spark.quick_start import QuickStart
-from reconcile.spark.session import configured
+from reconcile.session.class_archive import QuickStart
+from reconcile.session.session import configured
 
 PACKAGES = "org.apache.spark:connector:4.0.0"
 RECORD = "-XX:+RecordDynamicDumpInfo"

@@ -3,10 +3,10 @@
 import pytest
 
 from agents.lane.journal import RingEvent, opening_event
-from reconcile.night.cut import Lost, Position, Span, TopicState, cut_topic, journal_lost
-from reconcile.night.kept_ids import expendable, heirs
-from reconcile.night.nights import Night, Nights
-from reconcile.night.summary import address_counts, verdict
+from reconcile.run.history.cut import Lost, Position, Span, TopicState, cut_topic, journal_lost
+from reconcile.run.history.history import Night, Nights
+from reconcile.run.history.id_store import expendable, heirs
+from reconcile.run.verdict.summary import address_counts, verdict
 from reconcile.spark.files import LocalFiles
 from tables.codec import Meta
 

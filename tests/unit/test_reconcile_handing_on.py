@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 
 from reconcile import job
-from reconcile.anomalies.name import Anomaly
+from reconcile.anomalies.names import Anomaly
 from reconcile.cluster.admin import TopicFacts
 from reconcile.cluster.survey import Survey
-from reconcile.night import handing_on, kept_ids
-from reconcile.night.beginning import begin
-from reconcile.night.counting import Judgement
-from reconcile.night.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
-from reconcile.night.nights import Night, Nights, ids_folder, results_folder
-from reconcile.night.rules import doubts, kept
+from reconcile.run.frames.scope import begin
+from reconcile.run.history import id_store
+from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
+from reconcile.run.history.history import Night, Nights, ids_folder, results_folder
+from reconcile.run.history.rules import doubts, kept
+from reconcile.run.measures.counts import Judgement
+from reconcile.run.outcome import carry_over
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
@@ -51,8 +52,8 @@ def _handed_on(
         largest=dict.fromkeys(cuts, largest),
     )
     document = {"night": number, "verdict": "clean", "addresses": {}}
-    events_from = handing_on.events_from(base, cuts, JOURNAL)
-    return handing_on.night(settings, base, cuts, found, document, TODAY, JOURNAL, events_from, "cluster")
+    events_from = carry_over.events_from(base, cuts, JOURNAL)
+    return carry_over.night(settings, base, cuts, found, document, TODAY, JOURNAL, events_from, "cluster")
 
 
 def test_an_address_that_is_away_for_a_night() -> None:
@@ -110,7 +111,7 @@ def test_a_gap_leaves_ids_unknown(topic: str) -> None:
     gap = _handed_on(settings, whole, {"a": cut}, 2)
     after = _handed_on(settings, gap, {"a": _cut("a")}, 3)
 
-    assert handing_on.complete(settings, whole, {"a": cut}) == {"a": False}
+    assert carry_over.complete(settings, whole, {"a": cut}) == {"a": False}
     assert [(each.complete["a"], each.known["a"][0]) for each in (whole, gap, after)] == [
         (True, 4), (False, 4), (True, 8),
     ]  # fmt: skip
@@ -229,12 +230,12 @@ def test_ids_that_are_forgotten(tmp_path: Path) -> None:
             (tmp_path / ids_folder(base.date, number) / f"address={each}").mkdir(parents=True)
         (tmp_path / results_folder(number)).mkdir(parents=True)
         nights.finished[number] = base
-    kept_ids.forget(nights, TODAY, 7)
+    id_store.forget(nights, TODAY, 7)
 
     # Night 3 turned the ring of "a" over; if it is judged again, night 2 is the only one that knows its duplicates.
-    assert kept_ids.kept(files) == {1: ["quiet"], 2: ["a", "quiet"], 3: ["a", "quiet"]}
-    assert kept_ids.count(nights, nights.last) == 1 + 6 + 6
-    assert kept_ids.count(nights, nights.finished[2]) == 1 + 6
+    assert id_store.kept(files) == {1: ["quiet"], 2: ["a", "quiet"], 3: ["a", "quiet"]}
+    assert id_store.count(nights, nights.last) == 1 + 6 + 6
+    assert id_store.count(nights, nights.finished[2]) == 1 + 6
     assert files.names("results") == ["000002", "000003"]
 
 
@@ -247,6 +248,6 @@ def test_ids_of_a_ring_that_was_off_for_a_night(tmp_path: Path) -> None:
         night.date = day
         (tmp_path / ids_folder(day, number) / "address=a").mkdir(parents=True)
         nights.finished[number] = night
-    kept_ids.forget(nights, TODAY, 7)
+    id_store.forget(nights, TODAY, 7)
 
-    assert kept_ids.kept(nights.files) == {1: ["a"], 2: ["a"], 3: ["a"]}
+    assert id_store.kept(nights.files) == {1: ["a"], 2: ["a"], 3: ["a"]}

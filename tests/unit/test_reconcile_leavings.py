@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.night import kept_ids, leavings
-from reconcile.night.cut import AddressCut, Position, Span, TopicCut
-from reconcile.night.nights import Night, Nights, file_of, ids_folder, results_folder
+from reconcile.run.history import id_store, retained
+from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
+from reconcile.run.history.history import Night, Nights, file_of, ids_folder, results_folder
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.errors import PrerequisiteError
 
@@ -39,7 +39,7 @@ def nights(tmp_path: Path) -> Nights:
         night = Night(number, number - 1 or None, day, "clean", {}, {"a": {0: 5}, "b": {0: 5}}, {}, {}, {})
         night.positions = {each: Position("id", (0,), (10,)) for each in "ab"}
         night.rules = {"a": {"id_cache_size": 5}, "b": {"id_cache_size": 5_000}}
-        night.leaves = leavings.of(files, day, number)
+        night.leaves = retained.of(files, day, number)
         made.commit(night)
     return made
 
@@ -47,13 +47,13 @@ def nights(tmp_path: Path) -> Nights:
 def _refusal(nights: Nights, cuts: dict[str, AddressCut]) -> str:
     kept = Nights.load(nights.files)
     with pytest.raises(PrerequisiteError) as raised:
-        leavings.refuse_missing(kept, kept.last, cuts)
+        retained.refuse_missing(kept, kept.last, cuts)
     return str(raised.value)
 
 
 def _accepted(nights: Nights, cuts: dict[str, AddressCut]) -> None:
     kept = Nights.load(nights.files)
-    leavings.refuse_missing(kept, kept.last, cuts)
+    retained.refuse_missing(kept, kept.last, cuts)
 
 
 def test_a_folder_that_is_missing(nights: Nights, tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_a_night_that_is_missing(nights: Nights, tmp_path: Path) -> None:
 
 def test_what_was_forgotten_is_not_missing(nights: Nights, tmp_path: Path) -> None:
     """It is written down before it goes; another night in the place of a damaged one does not inherit that."""
-    kept_ids.forget(nights, TODAY, 7)
+    id_store.forget(nights, TODAY, 7)
 
-    assert kept_ids.kept(nights.files) == {1: ["b"], 2: ["a", "b"], 3: ["a", "b"]}
+    assert id_store.kept(nights.files) == {1: ["b"], 2: ["a", "b"], 3: ["a", "b"]}
     assert (tmp_path / "nights" / "000001.forgotten").read_text() == f"{ids_folder(DAYS[0], 1)}/address=a\n"
     _accepted(nights, _cuts("a", "b"))
     nights.commit(nights.finished[1])
@@ -122,4 +122,4 @@ def test_an_address_that_has_another_name(nights: Nights, tmp_path: Path) -> Non
     cuts = {"new": replace(_cuts("a")["a"], former="a")}
 
     with pytest.raises(PrerequisiteError, match="address=a has 0 of the 2"):
-        leavings.refuse_missing(nights, nights.settled_base(), cuts)
+        retained.refuse_missing(nights, nights.settled_base(), cuts)

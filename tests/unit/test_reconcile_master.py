@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconcile.spark import session
-from reconcile.spark.master import check
+from reconcile.session import session
+from reconcile.session.master import check
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 

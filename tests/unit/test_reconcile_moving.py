@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from reconcile.cluster import moving
+from reconcile.cluster import retriable_errors
 
 
 class _Admin:
@@ -28,16 +28,16 @@ def _asked(admin: _Admin, answers: list[int]) -> str:
             raise KafkaException(KafkaError(answers.pop(0)))
         return "found"
 
-    return moving.asked(cast(AdminClient, admin), question)
+    return retriable_errors.asked(cast(AdminClient, admin), question)
 
 
 def test_asked_until_all_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each time after the client was made to look who leads, also where nobody tells."""
-    monkeypatch.setattr(moving, "PAUSE_S", 0.0)
+    monkeypatch.setattr(retriable_errors, "PAUSE_S", 0.0)
     admin = _Admin()
 
-    assert _asked(admin, list(moving.MOVING)) == "found"
-    assert admin.looked == len(moving.MOVING)
+    assert _asked(admin, list(retriable_errors.MOVING)) == "found"
+    assert admin.looked == len(retriable_errors.MOVING)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,6 @@ def test_what_does_not_pass_is_told_at_once(code: int) -> None:
 
 def test_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes on moving past the limit is told as it is."""
-    monkeypatch.setattr(moving, "LIMIT_S", -1.0)
+    monkeypatch.setattr(retriable_errors, "LIMIT_S", -1.0)
     with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
         _asked(_Admin(), [KafkaError.NOT_COORDINATOR])

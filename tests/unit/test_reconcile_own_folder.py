@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.spark.own_folder import YOUNG_S, own_folder
+from reconcile.session.temp_dir import YOUNG_S, own_folder
 from tests.support.worker import ROOT
 
 LIVES = """
 import time
-from reconcile.spark.own_folder import own_folder
+from reconcile.session.temp_dir import own_folder
 with own_folder() as folder:
     print(folder, flush=True)
     time.sleep(600)

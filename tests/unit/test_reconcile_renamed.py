@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from reconcile.anomalies.name import Anomaly
-from reconcile.night import kept_ids, renamed
-from reconcile.night.cut import AddressCut, Span, TopicCut
-from reconcile.night.nights import Night, Nights, ids_folder
-from reconcile.night.rules import doubts, kept
+from reconcile.anomalies.names import Anomaly
+from reconcile.run.history import id_store, renames
+from reconcile.run.history.cut import AddressCut, Span, TopicCut
+from reconcile.run.history.history import Night, Nights, ids_folder
+from reconcile.run.history.rules import doubts, kept
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
@@ -39,7 +39,7 @@ def test_it_is_known_by_its_input() -> None:
     base.left = {"orders": 2}
 
     def found(**inputs: str) -> dict[str, str]:
-        return renamed.renamed(_addresses(**inputs), base)
+        return renames.renamed(_addresses(**inputs), base)
 
     assert found(sales="in", other="there") == {"sales": "orders"}
     assert found(sales="in") == {"sales": "orders"}
@@ -50,20 +50,20 @@ def test_it_is_known_by_its_input() -> None:
     base.rules["former"], base.left["former"] = {"input_topic": "in"}, 1
     assert found(sales="in") == {"sales": "orders"}
     base.rules = {}
-    assert found(sales="in") == renamed.renamed(_addresses(sales="in"), None) == {}
+    assert found(sales="in") == renames.renamed(_addresses(sales="in"), None) == {}
 
 
 def test_what_a_night_said_of_it() -> None:
     """All of it but what its rings held, and where its lanes were in the forward topic: those are new."""
     night = _night(3, {"orders": {0: 4}, "other": {0: 1}}, orders="in", other="there")
-    found = renamed.called(night, {"sales": "orders"})
+    found = renames.called(night, {"sales": "orders"})
 
     assert (found.accepted, found.known) == ({"other": {0: 1}, "sales": {0: 4}},) * 2
     assert found.held == found.consumed == {"other": {0: 1}}
     assert set(found.rules) == set(found.complete) == set(found.whole_since) == {"other", "sales"}
     assert set(found.earliest) == set(found.events_from) == {"other", "sales"}
     assert (found.left_by("sales"), found.inputs, found.capacity("sales")) == (3, 2, 9)
-    assert renamed.called(night, {}) == night
+    assert renames.called(night, {}) == night
     assert list(night.accepted) == ["orders", "other"]
 
 
@@ -75,17 +75,17 @@ def test_what_its_new_name_leaves_unknown() -> None:
     cuts = {"sales": AddressCut(topics[0], topics[1], topics[2], topics[3], None, (0,))}
 
     def doubted(former: dict[str, str]) -> set[Anomaly]:
-        base = renamed.called(first, former)
+        base = renames.called(first, former)
         return {
-            n for each in doubts([address], renamed.with_former(cuts, former), base) for n in each.anomalies
+            n for each in doubts([address], renames.with_former(cuts, former), base) for n in each.anomalies
         }
 
     assert doubted({}) == set()
     assert {Anomaly.LOST, Anomaly.FORGOTTEN, Anomaly.WRONG_VERDICT} <= doubted({"sales": "orders"})
     assert cuts["sales"].forward.recreated
-    assert renamed.since(address, [_night(3, {}, sales="in"), second, first]) == 2
-    assert renamed.since(address, [second, _night(1, {}, orders="another")]) == 0
-    assert renamed.since(address, [second]) == renamed.since(address, []) == 0
+    assert renames.since(address, [_night(3, {}, sales="in"), second, first]) == 2
+    assert renames.since(address, [second, _night(1, {}, orders="another")]) == 0
+    assert renames.since(address, [second]) == renames.since(address, []) == 0
 
 
 def test_nights_by_its_name(tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_nights_by_its_name(tmp_path: Path) -> None:
     nights = Nights(LocalFiles(str(tmp_path)), {n: _night(n, lanes, orders="in") for n in (1, 2)})
     for night in nights.finished.values():
         (tmp_path / ids_folder(night.date, night.number) / "address=orders").mkdir(parents=True)
-    assert kept_ids.count(nights, nights.settled_base()) == 8
+    assert id_store.count(nights, nights.settled_base()) == 8
     nights.former = {"sales": "orders"}
 
     base = nights.settled_base()
     assert [list(each.accepted) for each in nights.chain(base)] == [["sales"], ["sales"]]
-    assert kept_ids.count(nights, base) == 8
+    assert id_store.count(nights, base) == 8
     assert list(nights.finished[2].accepted) == ["orders"]

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from reconcile.anomalies.name import Anomaly, Doubt
-from reconcile.night import rules
-from reconcile.night.cut import AddressCut, Lost, Recorded, Span, TopicCut
-from reconcile.night.nights import Night
+from reconcile.anomalies.names import Anomaly, Doubt
+from reconcile.run.history import rules
+from reconcile.run.history.cut import AddressCut, Lost, Recorded, Span, TopicCut
+from reconcile.run.history.history import Night
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 

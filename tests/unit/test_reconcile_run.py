@@ -12,8 +12,8 @@ import pytest
 from app.verbs.reconcile import reconcile
 from reconcile import job
 from reconcile.cluster.survey import Survey
-from reconcile.night import acknowledging
-from reconcile.night.nights import Night, Nights
+from reconcile.run.history import acknowledge
+from reconcile.run.history.history import Night, Nights
 from reconcile.spark.files import BusyError, LocalFiles, apart
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import KafkaSettings, Settings
@@ -56,11 +56,11 @@ def test_the_cluster_is_asked_when_nobody_else_is_at_it(
 def test_nothing_to_acknowledge_there(settings: Settings) -> None:
     """A folder without nights is a mistake, and is not made."""
     with pytest.raises(PrerequisiteError, match="no run is kept in"):
-        job.run(settings, job.Options(acknowledge=acknowledging.LAST))
+        job.run(settings, job.Options(acknowledge=acknowledge.LAST))
     assert not Path(settings.reconcile.state_dir).exists()
     LocalFiles(settings.reconcile.state_dir)
     with pytest.raises(PrerequisiteError, match="no run is kept in"):
-        job.run(settings, job.Options(acknowledge=acknowledging.LAST))
+        job.run(settings, job.Options(acknowledge=acknowledge.LAST))
 
 
 def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +71,7 @@ def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.Capture
         job.run(settings, job.Options(acknowledge=1))
     assert not (Path(settings.reconcile.state_dir) / "nights" / "000002.acknowledged").exists()
     assert job.run(settings, job.Options(acknowledge=2)) == 0
-    assert job.run(settings, job.Options(acknowledge=acknowledging.LAST)) == 0
+    assert job.run(settings, job.Options(acknowledge=acknowledge.LAST)) == 0
     said = capsys.readouterr().out.splitlines()
     assert [each.partition(":")[0] for each in said] == [
         "acknowledged run 2 (anomalies)",
@@ -86,7 +86,7 @@ def test_an_acknowledgement_has_no_results(settings: Settings, options: dict[str
     _kept(settings, "gap")
 
     with pytest.raises(ConfigurationError, match="cannot be combined with --json"):
-        job.run(settings, job.Options(acknowledge=acknowledging.LAST, **options))  # type: ignore[arg-type]
+        job.run(settings, job.Options(acknowledge=acknowledge.LAST, **options))  # type: ignore[arg-type]
 
 
 def test_under_spark_submit_the_master_is_its_own(
@@ -104,7 +104,7 @@ def test_under_spark_submit_the_master_is_its_own(
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 
     with pytest.raises(ReachedError):
-        job.run(settings, job.Options(acknowledge=acknowledging.LAST))
+        job.run(settings, job.Options(acknowledge=acknowledge.LAST))
 
 
 def test_what_is_told_before_spark_is_started(
@@ -178,7 +178,7 @@ def test_under_spark_submit_a_broker_that_is_away(
     ("arguments", "expected"),
     [
         ([], None),
-        (["--acknowledge"], acknowledging.LAST),
+        (["--acknowledge"], acknowledge.LAST),
         (["--acknowledge", "7"], 7),
         (["--acknowledge=7"], 7),
     ],

@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from reconcile import job
 from reconcile.cluster.admin import Admin
 from reconcile.job import _explained
-from reconcile.spark.failures import ROOM_BYTES, SPARK, SparkError, of_spark
-from reconcile.spark.jvm import JvmError
-from reconcile.spark.session import CONNECTOR, DRIVER_MEMORY, configured
+from reconcile.session.jvm import JvmError
+from reconcile.session.jvm_errors import not_started
+from reconcile.session.session import CONNECTOR, DRIVER_MEMORY, configured
+from reconcile.session.spark_errors import ROOM_BYTES, SPARK, SparkError, of_spark
 from reconcile.spark.source_options import kafka_options
-from reconcile.spark.starting import not_started
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 

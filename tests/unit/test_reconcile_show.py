@@ -11,10 +11,10 @@ import pytest
 from app import cli
 from app.verbs.reconcile import ANOMALIES
 from reconcile import show
-from reconcile.anomalies.name import Anomaly
-from reconcile.night.nights import Night, Nights, results_folder
+from reconcile.anomalies.names import Anomaly
+from reconcile.run.history.history import Night, Nights, results_folder
+from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import LocalFiles
-from reconcile.stopping import StoppedError
 from ringfence_kafka.process import command_line
 from tests.support import figures
 

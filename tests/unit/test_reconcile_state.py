@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.night import kept_ids
-from reconcile.night.nights import Night, Nights, ids_folder, results_folder
+from reconcile.run.history import id_store
+from reconcile.run.history.history import Night, Nights, ids_folder, results_folder
 from reconcile.spark.files import LocalFiles, readable
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
@@ -48,7 +48,7 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     others = ["results/lost+found", "results/000001", "accepted/date=2026-11-20/night=1", "accepted/x/y"]
     for each in (*of_crash, *others):
         (tmp_path / each).mkdir(parents=True)
-    kept_ids.sweep(nights)
+    id_store.sweep(nights)
 
     assert [each for each in of_crash if (tmp_path / each).exists()] == []
     assert [each for each in others if not (tmp_path / each).exists()] == []

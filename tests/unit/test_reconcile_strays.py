@@ -5,8 +5,8 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from reconcile.night.cut import AddressCut, Span, TopicCut
-from reconcile.night.strays import of_this_night
+from reconcile.run.history.cut import AddressCut, Span, TopicCut
+from reconcile.run.verdict.orphan_outputs import of_this_night
 from reconcile.spark.schemas import ACCEPTED, DIVERTED
 
 

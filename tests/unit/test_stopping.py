@@ -13,7 +13,7 @@ from tests.support.worker import ROOT
 # A signal may come between the interpreter's check and a system call: each wait is a loop of short sleeps.
 BEGIN = """
 import signal, sys, threading, time
-from reconcile.stopping import StoppedError, stoppable
+from reconcile.session.stop_signals import StoppedError, stoppable
 def told(text):
     print(text, flush=True)
 def ready():

@@ -1,0 +1,118 @@
+"""LOST, WRONG-VERDICT, and GAP in their place: inputs that are not accepted, and duplicates of nothing."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies.names import Anomaly, rows
+from reconcile.run.frames.evidence import ONCE
+from reconcile.spark.hops import MALFORMED
+from reconcile.spark.schemas import DIVERTED
+
+# Which rows of the evidence are looked at here, beside orphans.
+UNMATCHED: Final = "has_input and part_number = 0 and fate is null and not waiting"
+SAID_TO_REPEAT: Final = f"{ONCE} and fate = {DIVERTED}"
+
+
+def unmatched(evidence: DataFrame) -> DataFrame:
+    """Inputs of which no output tells, and which are not on their way."""
+    return evidence.where(UNMATCHED)
+
+
+def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
+    """Inputs that are neither accepted, nor in quarantine, nor a duplicate; GAP where evidence on that is gone.
+
+    An envelope is one input: of one that was accepted in part :mod:`reconcile.anomalies.finders.torn` tells.
+
+    Args:
+        missing: :func:`unmatched` inputs.
+        orphans: Of the unmatched with an ID, :func:`reconcile.anomalies.finders.originals.orphans`.
+        rules: address, divert, detects, outputs_gone, targets_gone, ids_gone, lanes_whole.
+    """
+    rule = F.broadcast(rules)
+    # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing.
+    by_hop = F.col("resent")
+    plain = missing.join(rule, on="address", how="inner").where(
+        F.expr("divert or not detects") | (~by_hop & (F.col("ids") == 0))
+    )
+    others = (
+        orphans.where("fate is null").join(rule, on="address", how="inner").where("not divert and detects")
+    )
+    found = plain.withColumn(
+        "why", F.lit("neither accepted, in quarantine, nor known as a duplicate")
+    ).unionByName(others.withColumn("why", F.concat(F.lit("not accepted, and "), _unknown())))
+    # A duplicate that has a topic is there, whatever IDs are known.
+    return unknown_where_gone(found, Anomaly.LOST, by_id=(F.col("ids") > 0) & ~F.col("divert"))
+
+
+def _unknown() -> Column:
+    """That no ring knew it."""
+    ring = (
+        F.when(F.col("ids") > 1, F.lit("the ring of its lane knew no other of any of its IDs"))
+        .when(F.col("ids") > 0, F.lit("the ring of its lane knew no other of its ID"))
+        .otherwise(F.lit("it has no ID that is looked at"))
+    )
+    return F.when(
+        F.col("hop_source") > MALFORMED, F.concat(F.lit("its lane did not know its hop, and "), ring)
+    ).otherwise(ring)
+
+
+def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> DataFrame:
+    """Diverted duplicates of nothing: the trap of one that is called a duplicate of itself.
+
+    Args:
+        orphans: As :func:`lost` has them.
+        evidence: Of the night: what has no ID is a duplicate by its hop only, and where IDs are not looked at no hop is.
+        rules: As :func:`lost` has them.
+    """
+    rule = F.broadcast(rules)
+    by_hop = F.col("resent")
+    others = evidence.where(SAID_TO_REPEAT).join(rule, on="address", how="inner")
+    others = others.where((~by_hop & (F.col("ids") == 0)) | (by_hop & ~F.col("detects")))
+    diverted = orphans.where(F.col("fate") == DIVERTED).join(rule, on="address", how="inner")
+    found = diverted.unionByName(others)
+    why = F.when(F.col("original").isNull(), _unknown())
+    return unknown_where_gone(
+        found.withColumn(
+            "why",
+            why.otherwise(
+                F.concat(
+                    F.lit("its original is said to be "),
+                    F.col("original"),
+                    F.lit(", and is not, or was forgotten"),
+                )
+            ),
+        ),
+        Anomaly.WRONG_VERDICT,
+    )
+
+
+def unknown_where_gone(found: DataFrame, anomaly: Anomaly, *, by_id: Column | None = None) -> DataFrame:
+    """The anomaly, or GAP where the evidence that would tell is deleted.
+
+    A bridge sends in the order of its source: once a lower hop of the way was accepted, this one had not come while evidence was
+    deleted.
+
+    Args:
+        found: The rows, with what :func:`lost` needs of the rules.
+        anomaly: Which it is.
+        by_id: Whether an ID that nobody has seen would explain it; None = that of any row that has IDs.
+    """
+    by_id = F.col("ids") > 0 if by_id is None else by_id
+    by_hop = (F.col("hop_source") > MALFORMED) & ~F.col("after_new")
+    whole = F.coalesce(F.array_contains("lanes_whole", F.col("lane")), F.lit(False))
+    gone = (
+        F.col("outputs_gone")
+        | (F.col("ids_gone") & ((by_id & ~whole) | by_hop))
+        | (F.col("targets_gone") & F.coalesce(F.col("parts") > 0, F.lit(False)))
+    )
+    return rows(
+        found,
+        anomaly,
+        F.when(
+            gone, F.concat(F.lit(f"{anomaly.value} or not, the evidence is deleted: "), F.col("why"))
+        ).otherwise(F.col("why")),
+        anomaly=F.when(gone, F.lit(Anomaly.GAP.value)).otherwise(F.lit(anomaly.value)),
+        suspected=F.when(gone, F.lit(anomaly.value)),
+    )

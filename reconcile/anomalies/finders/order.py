@@ -1,0 +1,155 @@
+"""REORDERED: the order within groups."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies.names import Anomaly, rows
+from reconcile.run.frames import id_positions
+from reconcile.run.frames.evidence import PLACE
+from reconcile.spark.schemas import ACCEPTED
+
+
+def looked_for(evidence: DataFrame, blocks: DataFrame) -> bool:
+    """Whether some order may be broken; False = none is, and :func:`reordered` has nothing to find. Nothing is sorted by groups for it.
+
+    If all that one input partition has in one output partition is in order, each group of it is. It is where the difference of the
+    offset there and the IDs accepted before the record never falls from one record to the next: a difference and the records that
+    have it are a stretch, as long as a transaction, and each stretch begins behind the one before. A group in several output
+    partitions is looked for where there are several.
+
+    Args:
+        evidence: Of the night, without envelopes.
+        blocks: :func:`reconcile.run.frames.id_positions.blocks` of it.
+    """
+    accepted = _accepted(evidence)
+    sides = ["out_address", "address", "partition"]
+    placed = id_positions.with_before(
+        accepted.select(*sides, "offset", "out_partition", "out_offset"), blocks
+    )
+    line = [*sides, "out_partition"]
+    stretches = placed.groupBy(*line, (F.col("out_offset") - F.col("before")).alias("ahead")).agg(
+        F.min("offset").alias("first"), F.max("offset").alias("last")
+    )
+    former = F.lag("last").over(Window.partitionBy(*line).orderBy("ahead"))
+    broken = F.col("ahead").isNull() | (F.col("former") >= F.col("first"))
+    checked = stretches.withColumn("former", former).groupBy(*sides).agg(
+        F.count_if(broken).alias("broken"), F.countDistinct("out_partition").alias("partitions")
+    )  # fmt: skip
+    [(broken_ones, most)] = checked.agg(F.sum("broken"), F.max("partitions")).collect()
+    if broken_ones or not most or most == 1:
+        return bool(broken_ones)
+    apart = F.min("out_partition") != F.max("out_partition")
+    return not accepted.groupBy(*sides, "group").agg(apart.alias("apart")).where("apart").isEmpty()
+
+
+def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
+    """Each place where the order of a group from one input partition breaks, a row a place.
+
+    Where there are transactions, that of what one lane judged: their parts are in groups of other lanes too, with no order between
+    those.
+
+    Order is seen in one partition of the output: a group that is in several has none, and that is one row more. Of an
+    input that was accepted twice the first counts. A large group is one task's; its rows are sorted and looked at one
+    after the other, on disk where memory ends.
+    """
+    accepted = _accepted(evidence)
+    line = ["out_address", "group", "address", "partition", *(["lane"] if transactions else [])]
+    lines = Window.partitionBy(*line).orderBy("out_partition", "out_offset")
+    seen = accepted.withColumns(
+        {
+            "other_offset": F.lag("offset").over(lines),
+            "other_part": F.lag("part_number").over(lines),
+            "before_partition": F.lag("out_partition").over(lines),
+        }
+    ).where(
+        "other_offset is not null and (out_partition != before_partition or offset < other_offset"
+        " or (offset = other_offset and part_number < other_part))"
+    )
+    scattered = F.col("out_partition") != F.col("before_partition")
+    return rows(
+        seen,
+        Anomaly.REORDERED,
+        F.when(
+            scattered,
+            F.concat(
+                F.lit("its group is also in accepted partition "), F.col("before_partition").cast("string")
+            ),
+        ).otherwise(
+            F.concat(
+                F.lit("accepted after offset "),
+                F.col("other_offset").cast("string"),
+                F.when(
+                    F.col("other_part") > 0,
+                    F.concat(F.lit(", part "), F.col("other_part").cast("string"), F.lit(",")),
+                ).otherwise(""),
+                F.lit(" of its group"),
+            )
+        ),
+        other_partition=F.col("partition"),
+    )
+
+
+def reordered_across(
+    evidence: DataFrame, earlier: DataFrame, spans: DataFrame, outputs: DataFrame
+) -> DataFrame:
+    """What broke the order of its group with the last night, a row a record.
+
+    Only an input that waited, or an output that was there already, can: all others are later in both logs. Of the last night
+    only what had an ID is kept.
+
+    Args:
+        evidence: Of the night.
+        earlier: :data:`reconcile.spark.schemas.IDS` of the last night.
+        spans: address, partition, begin of each input partition.
+        outputs: out_address, out_partition, out_begin of each partition of the accepted topic.
+    """
+    early = (
+        _accepted(evidence)
+        .withColumn("group_digest", F.xxhash64("group"))
+        .join(
+            F.broadcast(spans.select("address", "partition", "begin")),
+            on=["address", "partition"],
+            how="inner",
+        )
+        .join(F.broadcast(outputs), on=["out_address", "out_partition"], how="inner")
+        .where("offset < begin or out_offset < out_begin")
+    )
+    line = ["out_address", "group_digest", "address", "partition", "lane", "out_partition"]
+    place = F.struct("offset", "out_offset")
+    ends = (
+        earlier.join(early.select(*line).distinct(), on=line, how="left_semi")
+        .groupBy(*line)
+        .agg(
+            F.max_by(place, F.struct("offset", "part_number")).alias("last_in"),
+            F.max_by(place, "out_offset").alias("last_out"),
+        )
+    )
+    both = early.join(ends, on=line, how="inner")
+    late, soon = (
+        (F.col(f"{end}.offset") < F.col("offset")) != (F.col(f"{end}.out_offset") < F.col("out_offset"))
+        for end in ("last_in", "last_out")
+    )
+    found = both.withColumn(
+        "other_offset", F.when(late, F.col("last_in.offset")).when(soon, F.col("last_out.offset"))
+    ).where("other_offset is not null")
+    return rows(
+        found,
+        Anomaly.REORDERED,
+        F.concat(
+            F.when(F.col("other_offset") > F.col("offset"), F.lit("accepted after")).otherwise(F.lit("accepted before")),
+            F.lit(" offset "), F.col("other_offset").cast("string"), F.lit(" of its group, which the last run judged"),
+        ),
+        other_partition=F.col("partition"),
+    )  # fmt: skip
+
+
+def _accepted(evidence: DataFrame) -> DataFrame:
+    """Accepted inputs that have a group, each once."""
+    came_out = F.col("parts").isNull() | (F.col("part_number") > 0)
+    return evidence.where(
+        (F.col("fate") == ACCEPTED)
+        & (F.col("nth") == 1)
+        & F.col("has_input")
+        & F.col("group").isNotNull()
+        & came_out
+    ).select(*PLACE, "group", "lane", "out_address", "out_partition", "out_offset", "id")

@@ -1,0 +1,52 @@
+"""TORN: transactions, of which all parts are accepted or none. A part that is missing beside others is not LOST besides."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies.finders.lost import unknown_where_gone
+from reconcile.anomalies.names import Anomaly
+from reconcile.run.frames.evidence import FIRST, RECORD
+from reconcile.spark.schemas import ACCEPTED
+
+SHOWN_MAX: Final = 20
+"""So many parts are named by their numbers."""
+
+
+def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) -> DataFrame:
+    """A row a transaction that was accepted in part; GAP where the missing parts may have been in evidence that is gone.
+
+    Args:
+        evidence: Of the night.
+        rules: address, outputs_gone, targets_gone, ids_gone, lanes_whole.
+        accepted_topics: Of each address, by its number.
+    """
+    parts = evidence.where(f"{FIRST} and part_number > 0 and came > 0 and came < parts")
+    there = F.coalesce(F.col("fate") == ACCEPTED, F.lit(False))
+    topics = F.array(*(F.lit(each) for each in accepted_topics))
+    told = parts.groupBy(*RECORD).agg(
+        F.sort_array(F.collect_list(F.when(there, F.col("part_number")))).alias("found"),
+        F.sort_array(F.collect_list(F.when(~there, F.col("part_number")))).alias("missing"),
+        F.sort_array(F.collect_set(F.when(there, F.get(topics, F.col("out_address"))))).alias("found_in"),
+        F.sort_array(F.collect_set(F.when(~there, F.get(topics, F.col("part_address"))))).alias("missing_in"),
+    )
+    envelopes = evidence.where(f"{FIRST} and part_number = 0 and came > 0 and came < parts")
+    rows = envelopes.join(told, on=RECORD, how="inner").join(F.broadcast(rules), on="address", how="inner")
+    text = F.concat(
+        _numbers("found"), F.lit(" of "), F.col("parts").cast("string"), F.lit(" accepted, in "), F.array_join("found_in", ", "),
+        F.lit("; missing: "), _numbers("missing"), F.lit(", for "), F.array_join("missing_in", ", "),
+    )  # fmt: skip
+    return unknown_where_gone(rows.withColumn("why", text), Anomaly.TORN)
+
+
+def _numbers(name: str) -> Column:
+    """``parts 1, 3``; of very many the first."""
+    some = F.array_join(F.slice(name, 1, SHOWN_MAX).cast("array<string>"), ", ")
+    more = F.size(name) - SHOWN_MAX
+    several = F.when(F.size(name) == 1, F.lit("part ")).otherwise(F.lit("parts "))
+    rest = F.when(more > 0, F.concat(F.lit(" and "), more.cast("string"), F.lit(" more"))).otherwise(
+        F.lit("")
+    )
+    return F.concat(several, some, rest)

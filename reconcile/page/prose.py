@@ -1,0 +1,140 @@
+"""The page's sentences on the numbers of an address. Pure."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Final
+
+from reconcile.page import formatting
+from reconcile.page.report_data import AddressFigures, Lane, Moment, Ring
+
+LANES_MAX: Final = 50
+"""So many have a row; of more, those that lag most."""
+
+
+def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
+    """When most came in; ``strays``: records that are in no moment."""
+    most = max(moments, key=lambda each: each.records)
+    rate = formatting.brief(most.records * 1000 / step_ms)
+    said = (
+        f"Counted in stretches of {formatting.span(step_ms)}, by the records' timestamps. Most: {formatting.number(most.records)} "
+        f"from {formatting.time(most.at)} UTC on, {rate} a second."
+    )
+    if strays:
+        one = strays == 1
+        said += (
+            f" Not drawn: {'1 record with a timestamp' if one else f'{strays:,} records with timestamps'} far from those of most "
+            "others; seconds that were sent as milliseconds are in 1970."
+        )
+    return said
+
+
+def resends(it: AddressFigures, *, night: bool) -> str:
+    """What the ring is (would be, for an audit), and what the resends need."""
+    ring = it.ring
+    has = (
+        f"The ring of a lane {'holds' if night else 'would hold'} {_ids(ring.capacity)} (id_cache_size)"
+        if ring.capacity
+        else "The ring is off (id_cache_size = 0)"
+    )
+    days = f"{ring.days:,} day{'' if ring.days == 1 else 's'}"
+    if not ring.resends:
+        return f"{_unmeasured(it, days)}. {has}; nothing asks for another size.{_again(ring, night=night)}"
+    far = (
+        f"{_resent(ring.resends)} in {days}: half of them within {_ids(ring.resend_distance_p50)}, 99\N{NO-BREAK SPACE}% within "
+        f"{formatting.number(ring.resend_distance_p99)}, all within {formatting.number(ring.resend_distance_max)}. {has}"
+    )
+    catches = f"catches {formatting.percent(ring.confidence)} of them"
+    if ring.recommended > ring.capacity:
+        far += f"; one of {formatting.number(ring.recommended)} {catches}."
+    elif ring.recommended == ring.capacity:
+        far += f", the smallest that {catches}."
+    else:
+        far += f"; {formatting.number(ring.recommended)} would do, that {catches}."
+    return far + _again(ring, night=night)
+
+
+def _unmeasured(it: AddressFigures, days: str) -> str:
+    """No resend says anything of a ring; which there were all the same."""
+    by_hop = it.counts.get("bridge_duplicates", 0)
+    others = it.counts.get("duplicates", 0) - by_hop
+    elsewhere = it.anomalies.get("CROSS-LANE", 0) + it.counts.get("cross_lane", 0)
+    there = [
+        f"{count:,} {what}"
+        for count, what in (
+            (others, f"duplicate{'' if others == 1 else 's'} came at a distance that is not known"),
+            (by_hop, "came over a bridge again, and a hop told it"),
+            (elsewhere, "reached another lane"),
+        )
+        if count > 0
+    ]
+    seen = "that a ring can catch was seen" if there or it.ring.overruns else "seen"
+    return f"No resend {'was measured' if others > 0 else seen} in {days}{': ' if there else ''}{', '.join(there)}"
+
+
+def _again(ring: Ring, *, night: bool) -> str:
+    """Of those that were accepted again; the reasons are all that OVERRUN has."""
+    if not ring.overruns:
+        return ""
+    if not night:
+        return f" {_resent(ring.overruns)} would come too late for it."
+    was = "was" if ring.overruns == 1 else "were"
+    return (
+        f" {_resent(ring.overruns)} {was} accepted again: too late for it, too old (id_max_age), or the ring was cleared, "
+        "resized or in memory only."
+    )
+
+
+def _ids(count: int) -> str:
+    return f"{count:,} ID{'' if count == 1 else 's'}"
+
+
+def _resent(count: int) -> str:
+    return f"{count:,} resend{'' if count == 1 else 's'}"
+
+
+def groups(it: AddressFigures) -> str:
+    """How many, and how large the largest."""
+    count, records = (sum(getattr(each, name) for each in it.group_sizes) for name in ("groups", "records"))
+    text = f"{count:,} group{'' if count == 1 else 's'} with {records:,} record{'' if records == 1 else 's'}."
+    if it.groups_largest and records:
+        text += f" The largest has {formatting.about(it.groups_largest[0].records / records)} of them."
+    return text
+
+
+def shown(every: Sequence[Lane]) -> Sequence[Lane]:
+    """All in their order, or those that lag most."""
+    if len(every) <= LANES_MAX:
+        return every
+    return sorted(every, key=lambda each: (-each.lag, -each.records, each.lane))[:LANES_MAX]
+
+
+def lanes(it: AddressFigures, *, night: bool) -> str:
+    """All of them in a sentence or two."""
+    count, records = len(it.lanes), sum(each.records for each in it.lanes)
+    if not count:
+        return ""
+    said = ["One lane." if count == 1 else f"{count:,} lanes."]
+    if not night and count > 1:
+        said.append("A record is in the lane of its group, or without one of its ID, whatever its partition.")
+    if count > 1 and records:
+        most = max(it.lanes, key=lambda each: each.records)
+        said.append(
+            f"The busiest, {most.lane}, has {formatting.about(most.records / records)} of the records; evenly it would be "
+            f"{formatting.about(1 / count)}."
+        )
+    if night:
+        behind = [each.lag for each in it.lanes if each.lag]
+        waiting = f"{sum(behind):,} records wait" if sum(behind) > 1 else "1 record waits"
+        where = f", in {len(behind):,} of them" if count > 1 else ""
+        said.append(f"{waiting} to be judged{where}." if behind else "Nothing waits to be judged.")
+    if it.ring.capacity and any(each.ring_used for each in it.lanes):
+        used = sorted(each.ring_used / it.ring.capacity for each in it.lanes)
+        low, high, middle = (formatting.about(each) for each in (used[0], used[-1], median(used)))
+        said.append(
+            f"Of a ring {low} to {high} {'is' if night else 'would be'} used, the median is {middle}."
+        )
+    if count > LANES_MAX:
+        said.append(
+            f"Shown are the {LANES_MAX} with the most {'lag, then the most ' if night else ''}records."
+        )
+    return " ".join(said)

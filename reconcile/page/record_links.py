@@ -1,0 +1,63 @@
+"""Where an anomaly can be seen, and the command that shows it. Pure."""
+
+import shlex
+from typing import Final, NamedTuple
+
+from reconcile.page.report_data import Finding
+
+_PRINTED: Final = ("timestamp", "partition", "offset", "headers", "key")
+TIMEOUT_MS: Final = 10_000
+"""A record that is not there any more is not waited for."""
+
+
+class Place(NamedTuple):
+    """Of one record."""
+
+    role: str
+    topic: str
+    partition: int
+    offset: int
+    gone: bool = False
+    """Nothing stands there any more, or something else."""
+
+
+def places(finding: Finding) -> list[Place]:
+    """The input, the output, and the other input that it is about, as far as they are known."""
+    named = (
+        ("input", finding.topic, finding.partition, finding.offset),
+        ("output", finding.out_topic, finding.out_partition, finding.out_offset),
+        ("other input", finding.topic, finding.other_partition, finding.other_offset),
+    )
+    there = [
+        Place(role, topic, partition, offset)
+        for role, topic, partition, offset in named
+        if topic is not None and partition is not None and offset is not None
+    ]
+    return [each._replace(gone=finding.gone and at == 0) for at, each in enumerate(there)]
+
+
+def readable(place: Place, servers: str) -> bool:
+    """Whether a command may name it: no place below 0 or without its record, and nothing that a terminal would obey when it is pasted."""
+    if place.gone:
+        return False
+    return place.offset >= 0 and place.partition >= 0 and f"{place.topic}{servers}".isprintable()
+
+
+def kcat(place: Place, servers: str) -> str:
+    """One record: where it stands (what is gone is not shown, but what comes after it is), headers, key, value."""
+    return shlex.join(
+        ["kcat", "-C", "-b", servers, "-t", place.topic, "-p", str(place.partition), "-o", str(place.offset),
+         "-c", "1", "-e", "-f", r"%p/%o %h %k %s\n"]
+    )  # fmt: skip
+
+
+def console_consumer(place: Place, servers: str) -> str:
+    """The same with what Kafka brings along (the option names of 4.1)."""
+    command = [
+        "kafka-console-consumer.sh", "--bootstrap-server", servers, "--topic", place.topic,
+        "--partition", str(place.partition), "--offset", str(place.offset),
+        "--max-messages", "1", "--timeout-ms", str(TIMEOUT_MS),
+    ]  # fmt: skip
+    for each in _PRINTED:
+        command += ["--property", f"print.{each}=true"]
+    return shlex.join(command)

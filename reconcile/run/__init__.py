@@ -1,0 +1,1 @@
+"""One reconciliation run: history, frames, measures, verdict, outcome."""

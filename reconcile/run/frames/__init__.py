@@ -1,0 +1,1 @@
+"""The frames of a run: inputs, outputs and what matches."""

@@ -1,0 +1,112 @@
+"""Units: what becomes of an envelope and its parts together. A plain record is a unit by itself, and passes through unseen.
+
+The evidence has a row for the envelope, which is an input, and one for each part, which is what outputs are made of. Here each learns of
+the others: whether any part was accepted, which IDs the whole brought along, which lane judged it.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.run.frames.evidence import PLACE, RECORD
+from reconcile.spark.schemas import ACCEPTED, EVIDENCE
+
+OF_UNITS = "has_input and parts is not null"
+"""Of the evidence: envelopes, and their parts."""
+_OUT = ["out_address", "out_partition", "out_offset"]
+_ORIGINAL = ["original", "original_partition", "original_offset"]
+_HAPPENED = ["fate", "nth", *_OUT, *_ORIGINAL]
+
+
+def _itself() -> Column:
+    """Whether a row is that of an envelope, not of a part."""
+    return F.col("part_number") == 0
+
+
+def joined(envelopes: DataFrame) -> DataFrame:
+    """The rows :data:`OF_UNITS`, in which each knows of the others.
+
+    ``whole`` is what became of the envelope: accepted if any part was, else what an output says of it; that is its own row's
+    ``fate`` too. A part's row has the place where it came out, where it did not that of the first that did. An ID that several have
+    is that of the first.
+    """
+    rows = _refused_as_plain(envelopes)
+    unit = Window.partitionBy(*RECORD)
+    first = F.coalesce(F.col("nth"), F.lit(1)) == 1
+    came = first & ~_itself() & (F.col("fate") == ACCEPTED)
+    known = rows.withColumns(
+        {
+            "came": F.sum(F.coalesce(came, F.lit(False)).cast("int")).over(unit).cast("int"),
+            "other": F.min(F.when(_itself(), F.col("fate"))).over(unit),
+            "key": F.max(F.when(_itself(), F.col("group"))).over(unit),
+            "made": F.min(F.when(came, F.struct("part_number", *_OUT))).over(unit),
+            "said": F.min(F.when(_itself() & F.col("fate").isNotNull(), F.struct("nth", *_ORIGINAL, *_OUT))).over(unit),
+            "again": F.row_number().over(
+                Window.partitionBy(*RECORD, "part_address", "id").orderBy("part_number", "nth")
+            ),
+        }
+    ).withColumns(
+        {
+            "whole": F.when(F.col("came") > 0, F.lit(ACCEPTED)).otherwise(F.col("other")),
+            "id": F.when(F.col("again") == 1, F.col("id")),
+        }
+    )  # fmt: skip
+    told = known.withColumns(
+        {
+            "ids": F.count("id").over(unit).cast("int"),
+            "led": F.min(F.when(F.col("id").isNotNull(), F.struct("part_number", "id"))).over(unit),
+        }
+    )
+    # Without a key its first ID leads it; it is no message without a group then.
+    led = F.when(F.col("key").isNull(), F.xxhash64("led.id", F.lit(0))).otherwise(F.xxhash64("key"))
+    own = _with_its_own_row(told.withColumn("home_digest", led))
+    return own.select(*EVIDENCE.names)
+
+
+def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
+    """Without outputs that say an envelope was accepted as one message: it stays an input of which they do not tell."""
+    plain = _itself() & (F.col("fate") == ACCEPTED)
+    rows = envelopes.withColumns(
+        {each: F.when(~F.coalesce(plain, F.lit(False)), F.col(each)) for each in _HAPPENED}
+    )
+    rows = rows.withColumns({each: F.col(each) & F.col("fate").isNotNull() for each in _flags()})
+    order = Window.partitionBy(*PLACE).orderBy(F.asc_nulls_last("fate"), "nth")
+    numbered = rows.withColumn("at", F.row_number().over(order)).where("fate is not null or at = 1")
+    return numbered.withColumn("nth", F.when(F.col("fate").isNotNull(), F.col("at"))).drop("at")
+
+
+def as_plain(matched: DataFrame) -> DataFrame:
+    """Those outputs, as outputs of nothing."""
+    found = matched.where(f"{OF_UNITS} and part_number = 0 and fate = {ACCEPTED}")
+    changed = {each: F.lit(False) for each in _flags()}
+    return found.withColumns({**changed, "has_input": F.lit(False)}).select(*EVIDENCE.names)
+
+
+def _flags() -> list[str]:
+    return [each for each in EVIDENCE.names if each.endswith("_changed")]
+
+
+def _with_its_own_row(rows: DataFrame) -> DataFrame:
+    """An envelope that was accepted has one output the more, that of its parts together; it comes first."""
+    accepted = _itself() & (F.col("came") > 0)
+    one = F.coalesce(F.col("nth"), F.lit(1)) == 1
+    sides = (
+        F.when(accepted & one & F.col("fate").isNotNull(), F.array(F.lit(True), F.lit(False)))
+        .when(accepted & F.col("fate").isNull(), F.array(F.lit(True)))
+        .otherwise(F.array(F.lit(False)))
+    )
+    both = rows.withColumn("together", F.explode(sides))
+    together = F.col("together")
+    own: dict[str, Column] = {
+        "fate": F.when(together, F.lit(ACCEPTED)).otherwise(F.col("fate")),
+        "nth": F.when(together, F.lit(1)).otherwise(F.col("nth") + accepted.cast("int")),
+        "id": F.when(together | ~accepted, F.col("id")),
+    }
+    place = {
+        each: F.when(together, F.col(f"made.{each}")).otherwise(
+            F.coalesce(each, F.col(f"made.{each}"), F.col(f"said.{each}"))
+        )
+        for each in _OUT
+    }
+    original = {each: F.coalesce(each, F.col(f"said.{each}")) for each in _ORIGINAL}
+    unchanged = {each: F.col(each) & ~together for each in _flags()}
+    return both.withColumns({**own, **place, **original, **unchanged})

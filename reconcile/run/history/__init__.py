@@ -1,0 +1,1 @@
+"""What a run knows of earlier runs, and the offset range that it covers."""

@@ -1,0 +1,297 @@
+"""What an address was judged by, as a night keeps it: the next one sees what was changed since. Pure.
+
+Workers go by what the configuration said when they were started, so that a change in the file may or may not be in force.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from reconcile.anomalies.names import Anomaly, Doubt
+from reconcile.run.history import renames
+from reconcile.run.history.cut import AddressCut
+from reconcile.run.history.history import Night
+from ringfence_kafka.config.settings import AddressSettings
+
+_KEPT: Final = (
+    "input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic", "duplicates", "duplicate_id_headers",
+    "duplicate_id_from", "group_header", "default_group", "id_max_age", "id_cache_size", "transaction_addresses",
+    "partitioner",
+)  # fmt: skip
+_PARTITIONER: Final = "partitioner"
+_SIZE: Final = "id_cache_size"
+_LISTED: Final = "transaction_addresses"
+_OF_IDS: Final = frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE})
+_OF_GROUPS: Final = _OF_IDS | {Anomaly.REORDERED, Anomaly.CORRUPTED}
+_DOUBTED: Final = {
+    "input_topic": frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.PHANTOM}),
+    "accepted_topic": _OF_IDS,
+    "duplicates_topic": _OF_IDS,
+    "quarantine_topic": frozenset({Anomaly.LOST}),
+    "duplicate_id_headers": _OF_IDS,
+    "duplicate_id_from": _OF_IDS,
+    "id_max_age": _OF_IDS,
+    "group_header": _OF_GROUPS,
+    "default_group": _OF_GROUPS,
+    "transaction_addresses": _OF_IDS | {Anomaly.PHANTOM, Anomaly.TORN},
+    "partitioner": frozenset({Anomaly.FORGOTTEN, Anomaly.CROSS_LANE, Anomaly.REORDERED}),
+}
+"""What a change of a key leaves unknown in the night that sees it: how much was judged by the old one nobody knows."""
+_OF_PARTS: Final = frozenset(
+    {"accepted_topic", "duplicate_id_headers", "duplicate_id_from", "group_header", "default_group"}
+)
+"""What an address says of parts that transactions of others have for it."""
+_OF_OLD_OUTPUTS: Final = frozenset(Anomaly) - {
+    Anomaly.LOST,
+    Anomaly.WRONG_VERDICT,
+    Anomaly.OVERRUN,
+    Anomaly.TORN,
+    Anomaly.GAP,
+}
+"""What an output of a deleted topic looks like, taken for one of the topic that has its name now."""
+
+
+class Rule(NamedTuple):
+    """:data:`reconcile.spark.schemas.RULES` of one address."""
+
+    max_age_ms: int
+    largest: int
+    divert: bool
+    detects: bool
+    outputs_gone: bool
+    targets_gone: bool
+    ids_gone: bool
+    lanes_whole: Sequence[int]
+    whole_since: int
+    moved: int
+    renamed: int
+
+
+def kept(address: AddressSettings) -> dict[str, Any]:
+    """What a night keeps of it, as JSON gives it back."""
+    found = {name: getattr(address, name) for name in _KEPT}
+    return {name: list(each) if isinstance(each, tuple) else each for name, each in found.items()}
+
+
+def promised(
+    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], chain: Sequence[Night]
+) -> list[dict[int, int]]:
+    """Of each address: lane → the size that its ring has for certain, as long as the journal does not tell of it.
+
+    A worker that opens a lane with another size says so, if the lane was ever written to. So without a word of the journal
+    the size has not changed since its first ID: the smallest of those nights. Of a lane without IDs the last night tells. Once it has
+    accepted as many as its ring is to hold since a night, what the configuration said then counts no more: it was never in force, or
+    workers go by what was changed long ago.
+
+    Args:
+        addresses: As they are configured now.
+        cuts: Of the night.
+        chain: Nights before, the latest first.
+    """
+    return [
+        {
+            lane: min(
+                [each.id_cache_size, *_recorded_size(cuts[each.name], lane), *_sizes(each, lane, chain)]
+            )
+            for lane in range(len(cuts[each.name].input.spans))
+        }
+        for each in addresses
+    ]
+
+
+def _recorded_size(cut: AddressCut, lane: int) -> list[int]:
+    """A ring keeps its recorded size while live workers do not agree, whatever this file says."""
+    return [cut.recorded[lane].capacity] if lane in cut.recorded else []
+
+
+def _sizes(address: AddressSettings, lane: int, chain: Sequence[Night]) -> Iterator[int]:
+    since = 0
+    for number, night in enumerate(chain):
+        if since >= address.id_cache_size:
+            return
+        size = night.rules.get(address.name, {}).get(_SIZE)
+        accepted = night.accepted.get(address.name, {}).get(lane, 0)
+        if size is not None and (number == 0 or accepted):
+            yield size
+        since += accepted
+
+
+def diverts(address: AddressSettings, base: Night | None) -> bool:
+    """Whether what is no longer in the input has to be in the duplicates topic: since the last night, and still."""
+    return address.duplicates == "divert" and _before(address, base).get("duplicates", "divert") == "divert"
+
+
+def detects(addresses: Sequence[AddressSettings], told: Collection[int], base: Night | None) -> set[int]:
+    """Addresses, by number, whose IDs are looked at, or were.
+
+    Off in the configuration, a ring is on until workers are restarted; then the journal tells since when it is off.
+    """
+    return {
+        n
+        for n, each in enumerate(addresses)
+        if each.id_cache_size or n in told or (base and base.capacity(each.name))
+    }
+
+
+def of(
+    addresses: Sequence[AddressSettings],
+    cuts: Mapping[str, AddressCut],
+    chain: Sequence[Night],
+    number: int,
+    largest: Sequence[int],
+    detects: Collection[int],
+    complete: Mapping[str, bool],
+) -> list[Rule]:
+    """Those of the addresses.
+
+    Args:
+        addresses: As they are configured now.
+        cuts: Of the night.
+        chain: The nights that it goes on from, the latest first.
+        number: Its own.
+        largest: Of each address the largest ring that it can have had.
+        detects: Addresses, by number, whose IDs are looked at.
+        complete: Address → all IDs that its rings may hold are known.
+    """
+    base = chain[0] if chain else None
+    return [
+        Rule(
+            max_age_ms=round(each.id_max_age * 1000),
+            largest=largest[n],
+            divert=diverts(each, base),
+            detects=n in detects,
+            outputs_gone=any(
+                topic.lost for role, topic in cuts[each.name].topics().items() if role != "input"
+            ),
+            targets_gone=any(topic.lost for topic in cuts[each.name].targets),
+            ids_gone=not complete[each.name],
+            lanes_whole=lanes_whole(each.name, cuts[each.name], base, largest[n]),
+            whole_since=whole_since(each.name, cuts[each.name], base, number),
+            moved=moved(each, chain, number),
+            renamed=renames.since(each, chain),
+        )
+        for n, each in enumerate(addresses)
+    ]
+
+
+def ids_gone(cut: AddressCut) -> bool:
+    """Whether rings may know IDs of which the evidence is gone."""
+    return bool(cut.input.lost or cut.accepted.lost or any(each.lost for each in cut.targets))
+
+
+def lanes_whole(address: str, cut: AddressCut, base: Night | None, largest: int) -> list[int]:
+    """Lanes that had accepted as many IDs as their rings can ever have held when the night began, all of them known.
+
+    What is gone tonight may have been of any lane: none is whole then.
+    """
+    if base is None or ids_gone(cut):
+        return []
+    return sorted(lane for lane, count in base.known.get(address, {}).items() if count >= largest)
+
+
+def moved(address: AddressSettings, chain: Sequence[Night], number: int) -> int:
+    """The last night that may have judged by another partitioner: homes are others since. 0 = none has.
+
+    It is the first that was told of this one, as workers began with it at some time between.
+    """
+    later = number
+    for night in chain:
+        rules = night.rules.get(address.name, {})
+        if rules.get(_PARTITIONER, address.partitioner) != address.partitioner:
+            return later
+        later = night.number
+    return 0
+
+
+def whole_since(address: str, cut: AddressCut, base: Night | None, number: int) -> int:
+    """The first night between whose IDs, and those of later ones, no accepted ID is missing.
+
+    What is gone of the input came before the rest of the night's; of what is gone of the accepted topic nobody knows it.
+    """
+    if cut.accepted.lost or any(each.lost for each in cut.targets):
+        return number + 1
+    before = base.whole_since.get(address, 0) if base else 0
+    return number if cut.input.lost else before
+
+
+def doubts(
+    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], base: Night | None
+) -> list[Doubt]:
+    """What cannot be told in this night, and why."""
+    found = []
+    for number, each in enumerate(addresses):
+        if cuts[each.name].journal:
+            why = "the journal is not whole"
+            found.append(Doubt(number, frozenset({Anomaly.FORGOTTEN}), why))
+        if cuts[each.name].input.recreated:
+            why = "the input was deleted and created again, and the output may be of the old one"
+            found.append(Doubt(number, _OF_OLD_OUTPUTS, why))
+        if former := cuts[each.name].former:
+            why = f"its address was called {former}, and nobody consumes what waits in the forward topic of that name"
+            found.append(Doubt(number, _OF_IDS, why))
+        changed = _changed(each, base)
+        if changed:
+            names = frozenset[Anomaly]().union(*(_DOUBTED[key] for key in changed))
+            found.append(Doubt(number, names, f"{' and '.join(changed)} changed since the last run"))
+        found += _doubts_of_lanes(number, each, cuts[each.name], addresses)
+        found += _doubts_of_transactions(number, each, addresses, base)
+    return found
+
+
+def _doubts_of_lanes(
+    number: int, address: AddressSettings, cut: AddressCut, addresses: Sequence[AddressSettings]
+) -> Iterator[Doubt]:
+    """Yield a doubt if lanes have other rules than this file. Workers judge by the rules of the lanes."""
+    ours = _by_key(address)
+    for other in addresses:
+        ours |= {f"{other.name}: {key}": value for key, value in _by_key(other).items()}
+    unlike: dict[str, list[int]] = {}
+    for lane, said in sorted(cut.recorded.items()):
+        for key, value in {**said.rules, "id_max_age": said.max_age_ms}.items():
+            if key in ours and ours[key] != value:
+                unlike.setdefault(key, []).append(lane)
+    if unlike:
+        names = frozenset[Anomaly]().union(
+            *(_DOUBTED.get(key, _OF_GROUPS | {Anomaly.TORN}) for key in unlike)
+        )
+        lanes = sorted({lane for those in unlike.values() for lane in those})
+        why = (
+            f"lanes {', '.join(map(str, lanes))} of {address.name} go by another {' and '.join(sorted(unlike))} than this file has: run it with "
+            "the workers' file"
+        )
+        yield Doubt(number, names, why)
+
+
+def _by_key(address: AddressSettings) -> dict[str, Any]:
+    """As the record of a lane has it."""
+    found = {key: value for key, value in kept(address).items() if key in _DOUBTED}
+    return found | {"id_max_age": round(address.id_max_age * 1000)}
+
+
+def _changed(address: AddressSettings, base: Night | None) -> list[str]:
+    now, before = kept(address), _before(address, base)
+    return [key for key in _DOUBTED if key in before and before[key] != now[key]]
+
+
+def _doubts_of_transactions(
+    number: int, address: AddressSettings, addresses: Sequence[AddressSettings], base: Night | None
+) -> Iterator[Doubt]:
+    """What other addresses make unknown of one whose transactions have parts for them, or for which theirs had some."""
+    names = address.transaction_addresses
+    if base is None:
+        return
+    for each in addresses:
+        if address.name in _before(each, base).get(_LISTED, ()) and _LISTED in _changed(each, base):
+            yield Doubt(
+                number, frozenset({Anomaly.PHANTOM}), f"{_LISTED} of {each.name} changed since the last run"
+            )
+        changed = [key for key in _changed(each, base) if key in _OF_PARTS] if each.name in names else []
+        if changed:
+            why = f"{' and '.join(changed)} of {each.name} changed since the last run"
+            yield Doubt(number, _OF_GROUPS | {Anomaly.TORN}, why)
+    if names and base.rules.get(address.name) and base.left_by(address.name) != base.number:
+        why = f"{address.name} was not configured in the last run, which has read {' and '.join(names)}"
+        yield Doubt(number, frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.TORN}), why)
+
+
+def _before(address: AddressSettings, base: Night | None) -> Mapping[str, Any]:
+    return base.rules.get(address.name, {}) if base else {}

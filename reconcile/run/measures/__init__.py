@@ -1,0 +1,1 @@
+"""Counts and distances that a run measures."""

@@ -1,0 +1,50 @@
+"""A night's results in its folder of the state, and in the one that was asked for."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from reconcile.page import pages
+from reconcile.page.report_data import Figures
+from reconcile.run.history.history import results_folder
+from reconcile.run.verdict import summary
+from reconcile.spark.files import Files
+from reconcile.spark.schemas import COUNTS
+from reconcile.spark.small_frames import small
+
+SUMMARY: Final = "summary.json"
+FIGURES: Final = "figures.json"
+
+
+def keep(
+    spark: SparkSession, state: Files, document: Mapping[str, Any], figures: Figures, out: Files | None
+) -> None:
+    """Beside the night, and in the folder that was asked for; both before the night counts."""
+    rows = [
+        (name, count, each[count]) for name, each in document["addresses"].items() for count in summary.COUNTS
+    ] + [
+        (name, anomaly, count)
+        for name, each in document["addresses"].items()
+        for anomaly, count in each["anomalies"].items()
+    ]
+    counts = small(spark, rows, COUNTS)
+    folder = results_folder(document["night"])
+    counts.write.mode("overwrite").parquet(state.at(folder, "counts"))
+    texts = {SUMMARY: json.dumps(document, indent=2) + "\n", FIGURES: figures.to_json()}
+    page = pages.written(figures)
+    for name, text in texts.items():
+        state.write(f"{folder}/{name}", text)
+    if page is not None:
+        state.write(f"{folder}/{pages.PAGE}", page)
+    if out is None:
+        return
+    # Written last, and away until then: where it is, all that stands beside it is of the same night.
+    out.remove(SUMMARY)
+    anomalies = spark.read.parquet(state.at(folder, "anomalies"))
+    anomalies.write.mode("overwrite").parquet(out.at("anomalies"))
+    counts.write.mode("overwrite").parquet(out.at("counts"))
+    out.write(FIGURES, texts[FIGURES])
+    pages.put(out, page)
+    out.write(SUMMARY, texts[SUMMARY])

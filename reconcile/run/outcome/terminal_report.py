@@ -1,0 +1,123 @@
+"""What a person sees: a bar while it runs, a short table at the end."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pyspark import StatusTracker
+from pyspark.sql import SparkSession
+from rich import progress as bars
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+import ringfence_kafka.process.terminal
+from reconcile.anomalies.names import Anomaly
+from reconcile.run.verdict.summary import ANOMALIES, CLEAN, shown
+from reconcile.session.spark_errors import SPARK
+from ringfence_kafka.process.step_progress import Progress, counted, steps
+
+_LOOK_EVERY_S: Final = 0.5
+
+
+@contextlib.contextmanager
+def progress(spark: SparkSession, number: int, console: Console) -> Iterator[Progress]:
+    """A bar with a step's name on a terminal, else a line for each step; within a step both follow the tasks under way.
+
+    Args:
+        spark: Runs the tasks.
+        number: How many steps there are.
+        console: Standard error.
+    """
+    if not console.is_terminal:
+        with steps(so_far=lambda: _tasks_done(spark)) as lines:
+            yield lines
+        return
+    shown = bars.Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    )  # fmt: skip
+    ended = threading.Event()
+    with shown:
+        bar = shown.add_task("starting", total=float(number))
+        state = _Steps(shown, bar)
+        watcher = threading.Thread(target=_watch, args=(spark, state, ended), name="progress", daemon=True)
+        watcher.start()
+        try:
+            yield state
+        finally:
+            ended.set()
+            watcher.join()
+
+
+class _Steps:
+    """How far it is. A bar has no counts."""
+
+    def __init__(self, shown: bars.Progress, bar: TaskID) -> None:
+        self._shown = shown
+        self._bar = bar
+        self._begun = 0
+
+    def begin(self, name: str) -> None:
+        self._shown.update(self._bar, description=name, completed=float(self._begun))
+        self._begun += 1
+
+    def count(self, counts: str | Callable[[], str]) -> None:
+        pass
+
+    def within(self, share: float) -> None:
+        if self._begun:
+            self._shown.update(self._bar, completed=self._begun - 1 + share)
+
+
+def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    with contextlib.suppress(*SPARK, OSError):  # where the JVM is gone, the thread that works says so
+        while not ended.wait(_LOOK_EVERY_S):
+            done, tasks = _tasks(tracker)
+            if tasks:
+                state.within(done / tasks)
+
+
+def _tasks(tracker: StatusTracker) -> tuple[int, int]:
+    """How many tasks of the stages under way are done, and how many there are."""
+    ids = tracker.getActiveStageIds()
+    stages = [found for each in ids if (found := tracker.getStageInfo(each)) is not None]
+    return sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)
+
+
+def _tasks_done(spark: SparkSession) -> str:
+    with contextlib.suppress(*SPARK, OSError):
+        done, tasks = _tasks(spark.sparkContext.statusTracker())
+        return f"{done:,} of {counted(tasks, 'task')}" if tasks else ""
+    return ""
+
+
+def terminal() -> Console:
+    """Where results are told; as wide as a table needs where nobody's window limits it."""
+    return ringfence_kafka.process.terminal.console()
+
+
+def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -> None:
+    """A row an address, the anomalies that were found, what a ring would need, the verdict."""
+    table = Table(title=f"Run {document['night']}: what went in against what came out")
+    table.add_column("address")
+    counts = shown(document["addresses"])
+    for each in counts:
+        table.add_column(each.replace("_", " "), justify="right")
+    table.add_column("anomalies")
+    for name, each in document["addresses"].items():
+        found = ", ".join(f"{anomaly} {count:,}" for anomaly, count in each["anomalies"].items() if count)
+        alarming = any(count for anomaly, count in each["anomalies"].items() if anomaly != Anomaly.OVERRUN)
+        table.add_row(
+            name,
+            *(f"{each[count]:,}" for count in counts),
+            Text(found, "bold red") if alarming else found or "none",
+        )
+    ringfence_kafka.process.terminal.tell(table, console)
+    for sentence in advice:
+        console.print(sentence, highlight=False)
+    colour = {CLEAN: "green", ANOMALIES: "red"}.get(document["verdict"], "yellow")
+    console.print(Text.assemble("verdict: ", (document["verdict"], f"bold {colour}")))

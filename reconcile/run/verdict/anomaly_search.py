@@ -1,0 +1,156 @@
+"""Looks for anomalies in the evidence: which of them have something to look at, and what each is given."""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies.finders import bridged, fates, lost, moved, order, originals, repeated, torn
+from reconcile.anomalies.names import Anomaly, rows
+from reconcile.run.frames import hops
+from reconcile.run.frames.evidence import FIRST, PLACE
+from reconcile.run.frames.workspace import Desk
+from reconcile.run.history.history import Night
+from reconcile.run.measures import candidates as suspects
+from reconcile.run.measures.counts import Judgement
+from reconcile.run.measures.resend_distance import among, by_lane
+from reconcile.run.verdict import orphan_outputs
+from reconcile.spark.schemas import ANOMALIES, EVIDENCE
+from reconcile.spark.topic_reader import concatenated
+
+
+def orphans(
+    desk: Desk,
+    evidence: DataFrame,
+    those: DataFrame,
+    ids: DataFrame,
+    rules: DataFrame,
+    events: DataFrame | None,
+    grown: DataFrame | None,
+    found: Judgement,
+) -> DataFrame:
+    """What is not accepted, and a duplicate of nothing; ``those``: of the IDs those that are there several times."""
+    if not found.suspects[suspects.REPEATING]:
+        return evidence.where(F.lit(False))
+    candidates = evidence.where(originals.REPEATING)
+    heirs = originals.with_heirs(those, grown)
+    alone = desk.scratch(
+        "without_near", originals.without_near(candidates, heirs, rules, events, desk.number)
+    )
+    if not alone.isEmpty():
+        alone = desk.scratch(
+            "without_original", originals.without_original(alone, heirs, events, desk.number)
+        )
+    if alone.isEmpty():
+        return alone.select(*EVIDENCE.names)
+    orphans = originals.orphans(alone, heirs, ids, events, desk.number).select(*EVIDENCE.names)
+    return desk.scratch("orphans", originals.of_units(orphans))
+
+
+def anomalies(
+    desk: Desk,
+    evidence: DataFrame,
+    ids: DataFrame,
+    orphans: DataFrame,
+    several: DataFrame | None,
+    events: DataFrame | None,
+    grown: DataFrame | None,
+    rules: DataFrame,
+    chain: list[Night],
+    found: Judgement,
+    again: DataFrame | None,
+    promised: Sequence[Mapping[int, int]],
+    blocks: DataFrame | None,
+) -> list[DataFrame]:
+    """:data:`reconcile.spark.schemas.ANOMALIES`, in a few frames: what has nothing to look at is left out.
+
+    Args:
+        desk: Of the night.
+        evidence: As :func:`reconcile.run.frames.match.matched` has it.
+        ids: :data:`reconcile.spark.schemas.IDS` of this night and those before.
+        orphans: As :func:`orphans` has them.
+        several: Those of IDs that were accepted several times; None = there are none.
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
+        grown: Those that tell of more lanes.
+        rules: :data:`reconcile.spark.schemas.RULES`.
+        chain: Nights that this one goes on from, the latest first.
+        found: What was counted.
+        again: As :func:`again` has it.
+        promised: The ring's size: of each address lane → IDs.
+        blocks: :func:`reconcile.run.frames.id_positions.blocks`; None = there are none.
+    """
+    spans = desk.frames.spans()
+    there = found.suspects
+    looked_at = [rows(desk.frames.gaps(), Anomaly.GAP, F.col("text"))]
+    if there[suspects.SECOND]:
+        looked_at.append(fates.doubled(evidence))
+    if there[suspects.STRAY]:
+        of_strays = (fates.doubled_later, fates.phantom, fates.beyond_memory)
+        found_there = desk.scratch("strays", concatenated([each(evidence, spans) for each in of_strays]))
+        looked_at.append(orphan_outputs.with_names(desk.frames, found_there))
+    if there[suspects.CHANGED]:
+        looked_at.append(fates.corrupted(evidence))
+    if there[suspects.UNREAD]:
+        looked_at.append(bridged.unread(evidence))
+    transactions = found.total("parts") > 0
+    if transactions:
+        topics = [each.accepted_topic for each in desk.frames.addresses]
+        looked_at.append(torn.torn(evidence, rules, topics))
+    verdicts = []
+    if there[suspects.UNMATCHED]:
+        verdicts.append(lost.lost(lost.unmatched(evidence), orphans, rules))
+    if there[suspects.SAID_TO_REPEAT] or there[suspects.REPEATING]:
+        verdicts.append(lost.wrong_verdict(orphans, evidence, rules))
+    frames = [concatenated(each) for each in (looked_at, verdicts) if each]
+    frames += _reordered(evidence, found, blocks)
+    base = chain[0] if chain else None
+    if desk.frames.carries(base):
+        left = desk.frames.left(base)
+        last = desk.frames.ids([night for night in chain if night.number in left])
+        frames.append(order.reordered_across(evidence, last, spans, desk.frames.accepted_spans()))
+    if several is not None:
+        ranked = repeated.ranks(ids, several.select("address", "lane").distinct())
+        pairs = moved.with_lanes(repeated.pairs(several, ranked, desk.number), grown)
+        between = repeated.between(moved.with_passed(pairs, ids))
+        sizes = F.least(by_lane(promised), by_lane(promised, "a_lane"))
+        judged = repeated.promised(between, events, rules, sizes)
+        inputs = [each.input_topic for each in desk.frames.addresses]
+        found_by_id = (repeated.remembered(judged), repeated.cross_lane(several, desk.number, rules, inputs))
+        by_id = [with_groups(each, evidence) for each in found_by_id]
+        frames += by_id if again is None else [bridged.others(each, again) for each in by_id]
+    return frames if again is None else [again, *frames]
+
+
+def with_groups(found: DataFrame, evidence: DataFrame) -> DataFrame:
+    """Anomalies of inputs of this night with their groups: of IDs that are kept only a digest of it is."""
+    groups = evidence.where(FIRST).select(*PLACE, F.col("group").alias("of_input"))
+    both = found.drop("group").join(groups, on=PLACE, how="left")
+    return both.withColumnRenamed("of_input", "group").select(*ANOMALIES.names)
+
+
+def _reordered(evidence: DataFrame, found: Judgement, blocks: DataFrame | None) -> list[DataFrame]:
+    """What is out of order; nothing where a look at whole partitions shows that they are in order."""
+    if blocks is not None and not found.total("forwarded") and not order.looked_for(evidence, blocks):
+        return []
+    return [order.reordered(evidence, transactions=found.total("parts") > 0)]
+
+
+def without_lost(
+    desk: Desk, followed: DataFrame | None, orphans: DataFrame, found: Judgement
+) -> DataFrame | None:
+    """What came over bridges, in which what is lost has made no hop known; ``orphans`` as :func:`orphans` has them."""
+    if followed is None or not found.suspects[suspects.UNMATCHED]:
+        return followed
+    lost = desk.scratch("hops_lost", hops.lost(followed, orphans, among("address", found.dropping)))
+    return followed if lost.isEmpty() else desk.scratch("hops_told", hops.without_lost(followed, lost))
+
+
+def again(desk: Desk, followed: DataFrame | None, promised: Column) -> DataFrame | None:
+    """What is wrong with hops that were accepted again; None = nothing."""
+    if followed is None:
+        return None
+    again = desk.scratch("hops_again", bridged.again(followed, promised))
+    if again.isEmpty():
+        return None
+    found = [bridged.forgotten(again, followed), bridged.apart(again, followed)]
+    return desk.scratch("hops_found", concatenated(found))

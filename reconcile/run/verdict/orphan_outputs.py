@@ -1,0 +1,61 @@
+"""IDs and groups of outputs that have no input: a second look at those alone, as evidence has neither of what came out."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.run.frames.frames import Frames
+from reconcile.spark import outputs, topic_reader
+from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED
+from reconcile.spark.topic_reader import Dialect
+
+READ_MAX: Final = 1_000_000
+"""Where they stand further apart than so many offsets together, a person reads those that matter."""
+_PLACE: Final = ("fate", "out_address", "out_partition", "out_offset")
+
+
+def with_names(frames: Frames, found: DataFrame) -> DataFrame:
+    """:data:`reconcile.spark.schemas.ANOMALIES` of outputs, with what the outputs say; ``found`` is looked at several times."""
+    own = found.withColumn("out_address", F.coalesce("out_address", "address"))
+    spans = (
+        own.where(F.col("fate").isin(ACCEPTED, DIVERTED))
+        .groupBy("fate", "out_address", "out_partition")
+        .agg(F.min("out_offset").alias("first"), (F.max("out_offset") + 1).alias("end"))
+        .collect()
+    )
+    ranges = of_this_night(frames, spans)
+    read_at_most = sum(end - first for each in ranges.values() for first, end in each.values())
+    if not 0 < read_at_most <= READ_MAX:
+        return found
+    said = topic_reader.concatenated(
+        [_said(frames, fate, number, each) for (fate, number), each in ranges.items()]
+    )
+    both = own.join(said, on=list(_PLACE), how="left")
+    names = {each: F.coalesce(each, f"out_{each}") for each in ("id", "group")}
+    return both.withColumns(names).select(*ANOMALIES.names)
+
+
+def of_this_night(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], dict[int, tuple[int, int]]]:
+    """Fate and address → partition → offsets. What the last night has handed on may stand in a topic that was deleted since."""
+    ranges: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+    for each in spans:
+        cut = frames.cuts[frames.addresses[each["out_address"]].name]
+        topic = cut.accepted if each["fate"] == ACCEPTED else cut.duplicates
+        if topic is None or topic.recreated or each["out_partition"] >= len(topic.spans):
+            continue
+        span = topic.spans[each["out_partition"]]
+        first, end = max(each["first"], span.read_from), min(each["end"], span.cut)
+        if first < end:
+            ranges.setdefault((each["fate"], each["out_address"]), {})[each["out_partition"]] = (first, end)
+    return ranges
+
+
+def _said(frames: Frames, fate: int, number: int, spans: dict[int, tuple[int, int]]) -> DataFrame:
+    address = frames.addresses[number]
+    topic = address.accepted_topic if fate == ACCEPTED else address.duplicates_topic
+    # What retention takes meanwhile is left without: the verdict does not rest on it.
+    records = topic_reader.scan(frames.spark, frames.options, {topic: spans}, whole=False)
+    named = outputs.named(records, Dialect.of(address), fate)
+    return named.withColumns({"fate": F.lit(fate), "out_address": F.lit(number)})

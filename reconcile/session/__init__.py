@@ -1,0 +1,1 @@
+"""The Spark session: its JVM, its master, its executors, and its end."""

@@ -1,0 +1,181 @@
+"""What lets Spark's JVM start with half the work the next time: where its connector is, and an archive of the classes that it loads.
+
+Both are kept beside what Ivy keeps. Nothing depends on them: where they are missing, or not what they were, Spark starts as it always
+does, and they are made again.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import SparkSession
+
+from reconcile.session.spark_errors import SPARK
+
+_IVY: Final = "~/.ivy2.5.2"
+"""Where Spark's Ivy keeps what it fetched."""
+_FOLDER: Final = "ringfence"
+ARCHIVES: Final = "RINGFENCE_CLASS_ARCHIVE"
+"""With ``off`` in the environment no archive is made; one that exists is used."""
+_ARCHIVE: Final = ".jsa"
+_OTHERS: Final = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.extraJavaOptions")
+"""Who has set one of these knows why."""
+_MORE_CLASSES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+"""Of the environment: what Spark puts into its class path, too."""
+_PLAIN: Final = re.compile(r"[\w./@+-]+", re.ASCII)
+"""A path that no shell, and no Java, reads as anything else."""
+_ARTIFACT: Final = re.compile(r"(?:.*_)?(?P<name>[a-zA-Z][\w.-]*?)-\d[^/]*\.jar")
+_HASHED: Final = 16
+
+
+class QuickStart:
+    """Of one set of packages, Spark and Java."""
+
+    def __init__(
+        self, folder: Path, packages: str, java: Path, home: Path, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        """``folder`` is Ivy's; ``home`` is Spark's."""
+        self._ivy = folder
+        self._folder = folder / _FOLDER
+        self._packages = packages
+        self._java = java
+        self._home = home
+        self._environ = environ
+        self._archives = environ.get(ARCHIVES) != "off"
+        self._jars = self._known()
+
+    @classmethod
+    def of(
+        cls, theirs: Mapping[str, str], packages: str, java: Path | None, environ: Mapping[str, str]
+    ) -> "QuickStart | None":
+        """Where it can be had; ``theirs`` is what somebody has set for all of this machine's Spark."""
+        folder = Path(theirs.get("spark.jars.ivy", _IVY)).expanduser()
+        plain = _PLAIN.fullmatch(str(folder)) and folder.is_absolute()
+        if java is None or not plain or any(each in theirs for each in _OTHERS):
+            return None
+        home: str = _find_spark_home()  # type: ignore[no-untyped-call]
+        return cls(folder, packages, java, Path(home), environ)
+
+    @property
+    def class_path(self) -> str | None:
+        """The connector's jars; None = they are not known yet, and Ivy has to look for them."""
+        return None if self._jars is None else os.pathsep.join(map(str, self._jars))
+
+    @property
+    def options(self) -> str:
+        """Of the JVM."""
+        if self._jars is None or not self._only_jars():
+            return ""
+        archive = self._archive()
+        if not archive.exists():
+            return "-XX:+RecordDynamicDumpInfo" if self._archives else ""
+        return f"-XX:SharedArchiveFile={archive}" if archive.stat().st_size else ""
+
+    def keep(self, spark: SparkSession, stopped: Callable[[], bool]) -> None:
+        """Keep what this session has found, if it was not known; at its end, when all classes are loaded.
+
+        Args:
+            spark: The session.
+            stopped: Whether a signal has ended its JVM.
+        """
+        with contextlib.suppress(OSError, *SPARK):
+            if not self._ivy.is_dir():
+                return
+            if self._jars is None:
+                self._keep_jars(spark)
+            elif self._archives and self._only_jars() and not self._archive().exists():
+                self._keep_archive(spark, stopped)
+
+    def _only_jars(self) -> bool:
+        """Java makes no archive where a folder with files is in its class path."""
+        if any(self._environ.get(each) for each in _MORE_CLASSES):
+            return False
+        settings = Path(self._environ.get("SPARK_CONF_DIR") or self._home / "conf")
+        return not settings.is_dir() or not any(settings.iterdir())
+
+    def _known(self) -> list[Path] | None:
+        try:
+            kept = json.loads((self._folder / "connector.json").read_text("utf-8"))
+            jars = [(Path(name), size) for name, size in kept["jars"]]
+            there = kept["packages"] == self._packages and all(
+                each.stat().st_size == size for each, size in jars
+            )
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        return [each for each, _ in jars] if there and jars else None
+
+    def _keep_jars(self, spark: SparkSession) -> None:
+        """Of those that Ivy found, what Spark does not bring along itself."""
+        found = spark.sparkContext.getConf().get("spark.jars") or ""
+        jars = [Path(each.removeprefix("file:")) for each in found.split(",") if each]
+        own = {_name(each) for each in (self._home / "jars").glob("*.jar")}
+        needed = [each for each in jars if _name(each) not in own]
+        if needed and all(_PLAIN.fullmatch(str(each)) for each in needed):
+            sizes = [(str(each), each.stat().st_size) for each in needed]
+            self._write("connector.json", json.dumps({"packages": self._packages, "jars": sizes}))
+
+    def _write(self, name: str, text: str) -> None:
+        self._folder.mkdir(exist_ok=True)
+        made = self._folder / f"{name}.{os.getpid()}"
+        made.write_text(text, "utf-8")
+        made.replace(self._folder / name)
+
+    def _archive(self) -> Path:
+        """Java looks itself whether it is of these jars; another name for others, so that it is made again."""
+        looked_at = [self._java.resolve(), *sorted((self._home / "jars").glob("*.jar")), *(self._jars or ())]
+        told = hashlib.sha256()
+        for each in looked_at:
+            stat = each.stat()
+            told.update(f"{each} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        return self._folder / f"{told.hexdigest()[:_HASHED]}{_ARCHIVE}"
+
+    def _keep_archive(self, spark: SparkSession, stopped: Callable[[], bool]) -> None:
+        archive = self._archive()
+        for each in self._folder.glob(f"*{_ARCHIVE}"):
+            each.unlink(missing_ok=True)
+        # Empty: this Java cannot, and is not asked again. It may end over it.
+        archive.touch()
+        made = archive.with_suffix(f".{os.getpid()}")
+        try:
+            _dump(spark, made)
+            made.replace(archive)
+        finally:
+            made.unlink(missing_ok=True)
+            if stopped():
+                archive.unlink(missing_ok=True)
+
+
+def _name(jar: Path) -> str:
+    """Without its version, and what Ivy puts before it."""
+    found = _ARTIFACT.fullmatch(jar.name)
+    return found["name"] if found else jar.name
+
+
+def _dump(spark: SparkSession, to: Path) -> None:
+    """What ``jcmd PID VM.cds dynamic_dump FILE`` does, without jcmd, which a runtime of Java does not have."""
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark's way into its JVM
+    jvm = gateway.jvm
+
+    def array(kind: Any, *values: Any) -> Any:
+        made = gateway.new_array(kind, len(values))
+        for at, each in enumerate(values):
+            made[at] = each
+        return made
+
+    anything, text, kind = jvm.java.lang.Object, jvm.java.lang.String, jvm.java.lang.Class
+    bean = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    texts = "[Ljava.lang.String;"
+    takes = ("javax.management.ObjectName", "java.lang.String", "[Ljava.lang.Object;", texts)
+    # By the interface: the server's own class is closed to others.
+    invoke = kind.forName("javax.management.MBeanServer").getMethod(
+        "invoke", array(kind, *(kind.forName(each) for each in takes))
+    )
+    command = array(anything, array(text, "dynamic_dump", str(to)))
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    invoke.invoke(server, array(anything, bean, "vmCds", command, array(text, texts)))

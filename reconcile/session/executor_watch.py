@@ -1,0 +1,183 @@
+"""Ends a run that no executor serves.
+
+Spark waits for ever when no worker is large enough for an executor, and reports it only in its own log. The same happens when all
+executors are lost in the middle of a run.
+"""
+
+import contextlib
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from pyspark.sql import SparkSession
+
+from reconcile.session.executor_offer import Demand, offered
+from reconcile.session.spark_errors import SPARK
+from ringfence_kafka.errors import RingfenceError
+
+NOTICE_S: Final = 30.0
+"""A run that waits so long reports what it asks for."""
+TIMEOUT_S: Final = 120.0
+_LOOK_EVERY_S: Final = 0.5
+_JOIN_LIMIT_S: Final = 1.0
+_IN_PROCESS: Final = re.compile(r"local(\[[^]]*\])?")
+_WAY_OUT: Final = (
+    "start a larger worker, ask for less (spark.executor.memory and spark.executor.cores in Spark's spark-defaults.conf), or wait longer "
+    "(reconcile.executor_timeout)"
+)
+
+
+class NoExecutorsError(RingfenceError):
+    """No executor served the run in time."""
+
+
+class Cluster(Protocol):
+    """What the watch asks of Spark."""
+
+    def executors(self) -> int:
+        """How many are registered."""
+        ...
+
+    def waits(self) -> bool:
+        """Whether tasks are due."""
+        ...
+
+    def offer(self) -> str:
+        """The demand of the run beside the offer of the cluster."""
+        ...
+
+    def cancel(self) -> None:
+        """End all jobs of the run."""
+        ...
+
+
+class SparkCluster:
+    """Asks the session of a run, whatever thread asks."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._master = self._context.master or ""
+
+    def executors(self) -> int:
+        """How many are registered; Spark counts the driver as one."""
+        return len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # noqa: SLF001 - PySpark does not have it
+
+    def waits(self) -> bool:
+        """Whether a stage is under way."""
+        return bool(self._context.statusTracker().getActiveStageIds())
+
+    def offer(self) -> str:
+        """The demand of the run beside the offer of the cluster."""
+        conf = self._context.getConf()
+        demand = Demand(
+            conf.get("spark.executor.cores", "") or "", conf.get("spark.executor.memory", "1g") or ""
+        )
+        return offered(self._context, self._master, demand)
+
+    def cancel(self) -> None:
+        """End all jobs; whoever waits for one gets an error."""
+        self._context.cancelAllJobs()
+
+
+class Watch:
+    """Looks whether tasks wait while no executor is there."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        timeout_s: float,
+        say: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing waits yet.
+
+        Args:
+            cluster: Is asked.
+            timeout_s: Seconds after which the run is ended.
+            say: Takes a line for the operator.
+            clock: Seconds.
+        """
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._say = say
+        self._clock = clock
+        self._since: float | None = None
+        self._noticed = False
+        self._served = False
+        self.fault = ""
+        """Why the run was ended; empty = it was not."""
+
+    def look(self) -> None:
+        """Once; to be called again and again."""
+        if self.fault:
+            self._cluster.cancel()  # a job may have begun since
+            return
+        if self._cluster.executors():
+            self._served, self._since, self._noticed = True, None, False
+            return
+        if not self._cluster.waits():
+            self._since, self._noticed = None, False
+            return
+        now = self._clock()
+        self._since = now if self._since is None else self._since
+        waited = now - self._since
+        if waited >= self._timeout_s:
+            self.fault = (
+                f"{self._what} for {self._timeout_s:g} s, so the run was ended: {self._cluster.offer()}. No message and no result was "
+                f"changed: {_WAY_OUT}"
+            )
+            self._cluster.cancel()
+        elif waited >= NOTICE_S and not self._noticed:
+            self._noticed = True
+            self._say(
+                f"{self._what} for {NOTICE_S:g} s: {self._cluster.offer()}. The run ends after {self._timeout_s:g} s "
+                "(reconcile.executor_timeout)"
+            )
+
+    @property
+    def _what(self) -> str:
+        return (
+            "all executors of Spark are lost, and none has come"
+            if self._served
+            else "no executor of Spark has come"
+        )
+
+
+@contextlib.contextmanager
+def served(spark: SparkSession, timeout_s: float) -> Iterator[None]:
+    """While it lasts, end a run that no executor serves. Nothing is watched if Spark runs in this process.
+
+    Raises:
+        NoExecutorsError: tasks waited for ``timeout_s`` seconds, and no executor came.
+    """
+    if _IN_PROCESS.fullmatch(spark.sparkContext.master or ""):
+        yield
+        return
+    watch = Watch(SparkCluster(spark), timeout_s, _say)
+    ended = threading.Event()
+
+    def look() -> None:
+        # When the JVM is gone, the thread that works reports it.
+        with contextlib.suppress(*SPARK, OSError):
+            while not ended.wait(_LOOK_EVERY_S):
+                watch.look()
+
+    looking = threading.Thread(target=look, name="executors", daemon=True)
+    looking.start()
+    try:
+        yield
+    except (RingfenceError, AssertionError, *SPARK) as error:
+        if watch.fault:
+            raise NoExecutorsError(watch.fault) from error
+        raise
+    finally:
+        ended.set()
+        looking.join(_JOIN_LIMIT_S)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"ringfence: {line}\n")
+    sys.stderr.flush()

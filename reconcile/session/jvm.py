@@ -1,0 +1,167 @@
+"""Spark's JVM: a child of this process that does not outlive it, and that is known from its first moment on.
+
+PySpark starts one by itself, and keeps it to itself until it answers: whoever is interrupted before leaves it behind. Once its
+folder is gone, such a JVM does not even end with the pipe that ties it to us.
+"""
+
+import contextlib
+import errno
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import SparkConf
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+
+from reconcile.session.spark_errors import SPARK
+
+START_LIMIT_S: Final = 900.0
+"""The first time it fetches the connector."""
+END_LIMIT_S: Final = 10.0
+TERM_LIMIT_S: Final = 4.0
+_POLL_S: Final = 0.05
+_ASCII_ONLY: Final = frozenset({"C", "POSIX"})
+
+_LEASH: Final = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # 1 = PR_SET_PDEATHSIG, kept across exec; a JVM that is told so removes its files
+if os.getppid() != int(sys.argv[1]):  # the parent died before the call above could take effect
+    os._exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Runs between fork and exec in an interpreter of its own: a preexec_fn could deadlock beside other threads."""
+
+
+class JvmError(Exception):
+    """It ended, or did not answer in time."""
+
+
+class Jvm:
+    """One JVM. Its output goes to a file: on the terminal it would bury the result."""
+
+    def __init__(self, conf: SparkConf, folder: Path) -> None:
+        """Start it; ``folder`` is its own, also to work in.
+
+        In a session of its own it does not get the terminal's Ctrl-C, and all of it can be ended at once.
+
+        Raises:
+            OSError: there is nothing to start.
+        """
+        self._log = folder / "spark.log"
+        self._way = folder / "gateway"
+        self._gateway: Any = None
+        home: str = _find_spark_home()  # type: ignore[no-untyped-call]
+        submit = Path(home).absolute() / "bin" / "spark-submit"
+        if not os.access(submit, os.X_OK):
+            raise FileNotFoundError(errno.ENOENT, "no such program", str(submit))
+        command = [str(submit)]
+        for key, value in conf.getAll():
+            command += ["--conf", f"{key}={value}"]
+        command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
+            command = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]
+        own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._way)}
+        if settings := os.environ.get("SPARK_CONF_DIR"):
+            own["SPARK_CONF_DIR"] = str(Path(settings).absolute())
+        if os.environ.get("LC_ALL") in _ASCII_ONLY:
+            own["LC_ALL"] = "C.UTF-8"  # else Java could not name a folder that we can
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - arguments are our own
+                command,
+                cwd=folder,  # Spark 4.0 makes a folder there, for artifacts
+                env={**os.environ, **own},
+                stdin=subprocess.PIPE,  # it ends when this pipe does
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def connect(self, waiting: Callable[[], None]) -> Any:
+        """PySpark's gateway to it; ``waiting`` is called now and then until it answers.
+
+        Raises:
+            JvmError: it ended, or did not answer in time.
+        """
+        deadline = time.monotonic() + START_LIMIT_S
+        while not self._way.exists():  # it appears by a rename
+            if self._process.poll() is not None:
+                raise JvmError(f"its JVM ended with {self._process.returncode}")
+            if time.monotonic() > deadline:
+                raise JvmError(f"its JVM did not answer within {START_LIMIT_S:g} s")
+            waiting()
+            time.sleep(_POLL_S)
+        with self._way.open("rb") as file:
+            port: int = read_int(file)  # type: ignore[no-untyped-call]
+            secret: str = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+        with _environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+            self._gateway = launch_gateway()  # type: ignore[no-untyped-call] # launches none where these are set
+        return self._gateway
+
+    def said(self) -> str:
+        """All that it wrote so far."""
+        with contextlib.suppress(OSError):
+            return self._log.read_text("utf-8", "replace")
+        return ""
+
+    def end(self) -> None:
+        """In order, when Spark is stopped: it would end by itself, somewhat after us."""
+        if self._gateway is not None:
+            with contextlib.suppress(*SPARK, OSError):
+                self._gateway.shutdown()
+        self._close_pipe()
+        self._await_end(END_LIMIT_S)
+
+    def terminate(self) -> None:
+        """Tell it to end, whatever it does; does not wait."""
+        self._signal(signal.SIGTERM)
+
+    def end_now(self) -> None:
+        """Whatever it does: it is gone when this returns."""
+        self.terminate()
+        self._close_pipe()
+        self._await_end(TERM_LIMIT_S)
+        # What a shell was just starting may have missed the signal, and its session is not empty yet.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """At once."""
+        self._signal(signal.SIGKILL)
+
+    def _await_end(self, limit_s: float) -> None:
+        try:
+            self._process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+
+    def _close_pipe(self) -> None:
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To all of its session: a shell, and what that starts, come before the JVM."""
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+
+@contextlib.contextmanager
+def _environment(added: dict[str, str]) -> Iterator[None]:
+    """For the moment in which PySpark looks there: what is started later must not think that spark-submit runs it."""
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for each in added:
+            os.environ.pop(each, None)

@@ -1,0 +1,102 @@
+"""Why Spark does not start, as one line with the way out, where it is known; else with what the JVM said last."""
+
+import os
+import re
+from typing import Final
+
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+
+from reconcile.session.spark_errors import innermost
+from ringfence_kafka.errors import PrerequisiteError
+
+_LINES_SHOWN: Final = 15
+_FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_UNRESOLVED: Final = re.compile("unresolved dependency|UNRESOLVED DEPENDENCIES")
+
+_KNOWN: Final = (
+    (
+        _UNRESOLVED,
+        (
+            "Spark's Kafka connector {connector} could not be fetched: check the network and proxy, or set RINGFENCE_IVY_SETTINGS to an "
+            "Ivy settings file that names a mirror, and run again. Ivy's last lines:{last}"
+        ),
+    ),
+    (
+        re.compile(r"(\S+)/cache/resolved-org\.apache\.spark-\S+ \((.+?)\)"),
+        (
+            "Spark's Kafka connector {connector} cannot be kept in {0} ({1}): make that folder writable, or name another one as "
+            "spark.jars.ivy in Spark's spark-defaults.conf"
+        ),
+    ),
+    (
+        # Said twice: the name that the machine has, and that of which there is no address.
+        re.compile(r"java\.net\.UnknownHostException: (\S+): \1: "),
+        (
+            "Spark does not start: this machine is called {0} and knows no address of that name: add it to /etc/hosts, or set "
+            "SPARK_LOCAL_HOSTNAME=localhost where Spark runs here alone"
+        ),
+    ),
+    (
+        re.compile("getSubject is not supported"),
+        (
+            "Spark does not start: the Java of {java} is too new for it (Hadoop calls what Java 24 took away): set JAVA_HOME to a Java "
+            "17 or 21"
+        ),
+    ),
+    (
+        re.compile("All masters are unresponsive"),
+        (
+            "Spark does not start: whoever listens at {master!r} does not answer as a master of Spark: start one there, or correct "
+            "reconcile.master, or --master (a master's port is 7077 by default; 8080 is that of its page)"
+        ),
+    ),
+    (
+        re.compile(r"Failed to create a temp directory \(under (.+?)\)"),
+        (
+            "Spark does not start: it cannot make a folder below {0}: make it writable, or name another one (SPARK_LOCAL_DIRS, or "
+            "spark.local.dir in spark-defaults.conf; JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=… instead of /tmp)"
+        ),
+    ),
+    (
+        re.compile(
+            r'^(?:Exception in thread "main" (?:[\w.$]+: )?|Error: (?!Could not create the Java|A fatal))(.+)$',
+            re.MULTILINE,
+        ),
+        "Spark does not start: {0}",
+    ),
+)
+"""What stands in the JVM's output, or in the error, and what is told of it; the first that is found."""
+
+
+def not_started(error: Exception, master: str, connector: str, said: str) -> PrerequisiteError:
+    """What to raise where Spark did not start.
+
+    Args:
+        error: The error.
+        master: Which one was asked for.
+        connector: What it was to fetch.
+        said: What the JVM wrote.
+    """
+    lines = [line for line in said.strip().splitlines() if not _FRAME.match(line)]
+    last = "".join(f"\n  {line}" for line in lines[-_LINES_SHOWN:])
+    text = f"{said}\n{error}"
+    for mark, told in _KNOWN:
+        if found := mark.search(text):
+            java = os.environ.get("JAVA_HOME") or "PATH"
+            return PrerequisiteError(
+                told.format(*found.groups(), master=master, connector=connector, java=java, last=last)
+            )
+    if isinstance(error, FileNotFoundError):
+        return PrerequisiteError(
+            f"Spark does not start: {error.filename}: {error.strerror}: unset SPARK_HOME, as PySpark brings Spark along"
+        )
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return PrerequisiteError(
+            "Spark's JVM ended while it started: fix what its last lines name; where they name nothing it was killed, perhaps, as "
+            f"the machine ran out of memory: leave it more:{last}"
+        )
+    if isinstance(error, Py4JJavaError):
+        return PrerequisiteError(f"Spark does not start: {innermost(error)}")
+    return PrerequisiteError(
+        f"Spark does not start ({error}): fix what its last lines name:{last or ' it said nothing'}"
+    )

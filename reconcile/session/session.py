@@ -1,0 +1,280 @@
+"""The Spark session: what it is told, and that nothing of it is left at the end."""
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import SparkSession
+
+from reconcile.session.class_archive import QuickStart
+from reconcile.session.executor_watch import TIMEOUT_S, served
+from reconcile.session.jvm import Jvm, JvmError
+from reconcile.session.jvm_errors import not_started
+from reconcile.session.master import check
+from reconcile.session.spark_errors import SPARK
+from reconcile.session.stop_signals import Stop
+from reconcile.session.temp_dir import own_folder
+from ringfence_kafka.process import java
+from ringfence_kafka.process.step_progress import BRIEF_S, steps
+
+CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+"""Spark's own Kafka source, of the version of the installed PySpark."""
+DRIVER_MEMORY: Final = "4g"
+"""Where Spark runs in this process; a heap grows only as far as it is used."""
+ROWS_A_TASK: Final = 100_000
+FEW: Final = 200_000
+"""Where a run may read fewer records, compiling takes longer than what is compiled."""
+_FEW_SETTINGS: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+_PLANNING: Final = {
+    # A text of each plan, made for pages that nobody sees.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "1000",
+    # What is true of columns is found out over and over, of plans with hundreds of them, and saves nothing here.
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+}
+MANY: Final = 3_000_000
+"""Where a run may read fewer, Java's second compiler takes longer than it saves: of two million it took 38 CPU seconds and saved 23."""
+_SOON: Final = "-XX:TieredStopAtLevel=1"
+_LATER: Final = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""Ten times what Java has: the second compiler takes what runs for minutes, and not what each of many plans runs for a second."""
+TASKS_MIN: Final = 2
+TASKS_MAX: Final = 2_000
+_SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")
+_FETCH_LOOK_S: Final = 3.0
+
+
+@contextlib.contextmanager
+def session(
+    master: str,
+    stop: Stop,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    records: int = FEW,
+    executor_timeout_s: float = TIMEOUT_S,
+) -> Iterator[SparkSession]:
+    """A session: of ``spark-submit`` when it runs us, else one of our own, gone with its JVM at the end.
+
+    Args:
+        master: Spark's.
+        stop: What a signal ends; from here on that is the JVM too.
+        environ: Of this process.
+        records: How many may be read at most.
+        executor_timeout_s: Seconds that tasks may wait while no executor is there.
+
+    Raises:
+        PrerequisiteError: Spark does not start; with its last lines.
+        NoExecutorsError: no executor came in time.
+    """
+    if submitted(environ):
+        try:
+            spark = builder(master, submitted=True, environ=environ, records=records).getOrCreate()
+        except (*SPARK, OSError) as error:
+            raise not_started(error, master, CONNECTOR, "") from error
+        stop.heed_again()
+        try:
+            with served(spark, executor_timeout_s):
+                yield _quiet(spark)
+        finally:
+            with contextlib.suppress(*SPARK, OSError):
+                spark.stop()
+        return
+    # Py4J logs a trace at each call to a JVM that is gone, by logging's own functions, which would set up a log for it.
+    logging.getLogger().addHandler(logging.NullHandler())
+    quick = _quick(master, environ)
+    conf = configured(master, submitted=False, environ=environ, records=records, quick=quick)
+    with own_folder() as folder, _jvm(conf, folder, stop) as jvm:
+        try:
+            with steps() as progress:
+                progress.say(f"Spark starts, with master {master}")
+                progress.begin("starting Spark")
+                SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
+                stop.heed_again()
+                spark = _quiet(SparkSession.builder.getOrCreate())
+        except (*SPARK, OSError, JvmError) as error:
+            raise not_started(error, master, CONNECTOR, jvm.said()) from error
+        try:
+            with served(spark, executor_timeout_s):
+                yield spark
+            if quick is not None and stop.number is None:
+                with steps(brief_s=BRIEF_S) as progress:
+                    progress.begin("keeping what lets the next run start sooner")
+                    quick.keep(spark, lambda: stop.number is not None)
+        finally:
+            if stop.number is None:
+                # Where the JVM is gone already the error that told so is the one to raise; results are kept, or not, before.
+                with contextlib.suppress(*SPARK, OSError), warnings.catch_warnings(action="ignore"):
+                    spark.stop()
+
+
+def _quiet(spark: SparkSession) -> SparkSession:
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def required(master: str, environ: Mapping[str, str] = os.environ) -> None:
+    """See to it that Spark can be started, as far as that shows beforehand; under ``spark-submit`` it is already.
+
+    Raises:
+        ConfigurationError: there is no such master.
+        PrerequisiteError: no Java that Spark can use, or nobody at the master's address.
+    """
+    if not submitted(environ):
+        check(master)
+        java.find(environ, of="Spark", home_only=True)
+
+
+@contextlib.contextmanager
+def _jvm(conf: SparkConf, folder: Path, stop: Stop) -> Iterator[Jvm]:
+    """Gone at the end, whatever happens.
+
+    Raises:
+        PrerequisiteError: there is nothing to start.
+    """
+    started: list[Jvm] = []
+    try:
+        with stop.held():  # else nobody would know it
+            try:
+                started.append(Jvm(conf, folder))
+            except OSError as error:
+                raise not_started(error, conf.get("spark.master") or "", CONNECTOR, "") from error
+            stop.ends(started[0].terminate, started[0].kill)
+        yield started[0]
+    finally:
+        for each in started:
+            if stop.number is None:
+                each.end()
+            else:
+                each.end_now()
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - PySpark has no other way to forget it
+
+
+class _Fetching:
+    """Tells, once, why it takes so long the first time."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._jvm = jvm
+        self._look_at = time.monotonic() + _FETCH_LOOK_S
+
+    def __call__(self) -> None:
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _FETCH_LOOK_S
+        if "downloading " in self._jvm.said():
+            sys.stderr.write(f"fetching Spark's Kafka connector {CONNECTOR}, once ...\n")
+            self._look_at = float("inf")
+
+
+def submitted(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``spark-submit`` runs us."""
+    return "PYSPARK_GATEWAY_PORT" in environ
+
+
+def builder(
+    master: str, *, submitted: bool, environ: Mapping[str, str], records: int
+) -> SparkSession.Builder:
+    """What a session is made from."""
+    return SparkSession.builder.config(
+        conf=configured(master, submitted=submitted, environ=environ, records=records)
+    )
+
+
+def configured(
+    master: str,
+    *,
+    submitted: bool,
+    environ: Mapping[str, str],
+    records: int,
+    quick: QuickStart | None = None,
+) -> SparkConf:
+    """What Spark is told; under ``spark-submit`` the process is there, and so are its jars."""
+    conf = SparkConf(loadDefaults=False)
+    conf.setAppName("ringfence reconcile")
+    conf.set("spark.sql.session.timeZone", "UTC")
+    conf.set("spark.redaction.regex", "(?i)secret|password|passphrase|token|access[.]?key|jaas|keystore")
+    conf.set("spark.sql.redaction.options.regex", "(?i)secret|password|token|jaas|keystore")
+    if not submitted:
+        conf.setMaster(master)
+        theirs = _defaults(environ)
+        if quick is None or quick.class_path is None:
+            conf.set("spark.jars.packages", _packages(theirs))
+        else:
+            conf.set("spark.driver.extraClassPath", quick.class_path)
+        ours = {"spark.ui.enabled": "false", **_PLANNING}
+        conf.set("spark.ui.showConsoleProgress", "false")
+        if settings := environ.get("RINGFENCE_IVY_SETTINGS"):
+            conf.set("spark.jars.ivySettings", str(Path(settings).absolute()))
+        if master.startswith("local"):
+            ours["spark.driver.memory"] = DRIVER_MEMORY
+            options = [
+                quick.options if quick else "",
+                _SOON if records < MANY else _LATER,
+                "-XX:+UseSerialGC" if records < FEW else "-XX:+UseParallelGC",
+            ]
+            ours["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
+            if records < FEW:
+                ours |= _FEW_SETTINGS
+            # Nobody but this machine has to reach it, whatever its name resolves to.
+            ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        for key, value in ours.items():
+            if key not in theirs:
+                conf.set(key, value)
+    return conf
+
+
+def local_dir(environ: Mapping[str, str] = os.environ) -> str:
+    """Where Spark puts down what memory does not hold, as it finds it on this machine; the first, where there are several."""
+    folders = environ.get("SPARK_LOCAL_DIRS") or _defaults(environ).get("spark.local.dir") or "/tmp"  # noqa: S108
+    return folders.partition(",")[0]
+
+
+def _packages(theirs: Mapping[str, str]) -> str:
+    return ",".join(filter(None, (CONNECTOR, theirs.get("spark.jars.packages"))))
+
+
+def _quick(master: str, environ: Mapping[str, str]) -> QuickStart | None:
+    """Only where all of Spark runs in one JVM here."""
+    if not re.fullmatch(r"local(\[[^]]*\])?", master):
+        return None
+    theirs = _defaults(environ)
+    return QuickStart.of(theirs, _packages(theirs), java.candidate(environ), environ)
+
+
+def _defaults(environ: Mapping[str, str]) -> dict[str, str]:
+    """What somebody has set for all of this machine's Spark, whose command line would come before it."""
+    home: str = _find_spark_home()  # type: ignore[no-untyped-call]
+    folder = environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
+    try:
+        lines = (Path(folder) / "spark-defaults.conf").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    found = {each[1]: each[2] for line in lines if (each := _SETTING.fullmatch(line.strip()))}
+    if memory := environ.get("SPARK_DRIVER_MEMORY"):
+        found["spark.driver.memory"] = memory
+    return found
+
+
+def fit_to(spark: SparkSession, records: int) -> None:
+    """As many tasks as there is work, unless somebody has set it: few records would wait for empty tasks."""
+    if spark.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
+        return
+    tasks = records // ROWS_A_TASK
+    tasks = max(TASKS_MIN, spark.sparkContext.defaultParallelism, tasks) if records >= FEW else 1
+    spark.conf.set("spark.sql.shuffle.partitions", str(min(tasks, TASKS_MAX)))
