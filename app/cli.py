@@ -14,14 +14,14 @@ from typing import NoReturn
 import click
 
 import native
-from app.bridge_cli import bridge
-from app.consumer_cli import consumers, groups
-from app.repair_cli import dlq, quarantine
-from app.status_cli import status
-from app.verbs.audit import audit
-from app.verbs.plan import plan
-from app.verbs.reconcile import reconcile
-from app.verbs.spark import require_spark
+from app.commands.audit import audit
+from app.commands.bridges.cli import bridge
+from app.commands.consumers.cli import consumers, groups
+from app.commands.plan.plan import plan
+from app.commands.reconcile import reconcile
+from app.commands.repair.cli import dlq, quarantine
+from app.commands.spark_check import require_spark
+from app.commands.status.cli import status
 from ringfence_kafka.config.addresses import MAX_PARTITIONS
 from ringfence_kafka.process.command_line import (
     PORT,
@@ -126,7 +126,7 @@ def topics_create(dry_run: bool, as_json: bool, config: Path) -> int:
     Outputs of an input that exists are like it: as many partitions, kept as long, and large enough for its messages.
     """
     settings = settings_with_addresses(config)
-    from app.verbs import topics as topics_module  # noqa: PLC0415
+    from app.commands.topics import topics as topics_module  # noqa: PLC0415
 
     return topics_module.create(settings, dry_run=dry_run, as_json=as_json)
 
@@ -137,7 +137,7 @@ def topics_create(dry_run: bool, as_json: bool, config: Path) -> int:
 def topics_check(as_json: bool, config: Path) -> int:
     """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one; notes stop nothing."""
     settings = settings_with_addresses(config)
-    from app.verbs import topics as topics_module  # noqa: PLC0415
+    from app.commands.topics import topics as topics_module  # noqa: PLC0415
 
     return topics_module.check(settings, as_json=as_json)
 
@@ -177,7 +177,7 @@ def topics_grow(
     With --dry-run workers may run. Exit code 1 then: something is in the way.
     """
     settings = settings_with_addresses(config)
-    from app.verbs import grow as grow_module  # noqa: PLC0415
+    from app.commands.topics import grow as grow_module  # noqa: PLC0415
 
     return grow_module.grow(
         settings,
@@ -221,7 +221,7 @@ def send(address: str, file: str | None, config: Path) -> int:
     "group" beside "parts" says where the transaction is judged.
     """
     settings = settings_with_addresses(config)
-    from app.verbs import send as send_module  # noqa: PLC0415
+    from app.commands.send import send as send_module  # noqa: PLC0415
 
     return send_module.run(settings, address, None if file == "-" else file)
 
@@ -242,8 +242,8 @@ def rings_show(address: str | None, as_json: bool, config: Path) -> int:
     BRIDGE.ADDRESS shows what has come over bridges: source, where it arrived, floor, and how many offsets above it.
     """
     settings = settings_with_addresses(config)
-    from app.verbs import hop_memory  # noqa: PLC0415
-    from app.verbs import rings as rings_module  # noqa: PLC0415
+    from app.commands.rings import hop_memory  # noqa: PLC0415
+    from app.commands.rings import show as rings_module  # noqa: PLC0415
 
     if address is not None and (bridged := hop_memory.address_of(settings, address)) is not None:
         return hop_memory.show(settings, bridged, as_json)
@@ -265,13 +265,16 @@ def rings_find(address: str, identifier: str, of: str | None, as_json: bool, con
     that begins so. With BRIDGE.ADDRESS it is a hop, <bridge>/<ID of its source topic>/<partition>/<offset>: has it come?
     """
     settings = settings_with_addresses(config)
-    from app.verbs import hop_memory, ring_find  # noqa: PLC0415
+    from app.commands.rings import (
+        find,  # noqa: PLC0415
+        hop_memory,  # noqa: PLC0415
+    )
 
     if (bridged := hop_memory.address_of(settings, address)) is not None:
         if of is not None:
             raise click.UsageError("--of is of duplicate IDs; a hop names its source itself: leave it out")
         return hop_memory.find(settings, bridged, identifier, as_json)
-    return ring_find.find(settings, address, identifier, as_json, of)
+    return find.find(settings, address, identifier, as_json, of)
 
 
 @rings.command("clear")
@@ -287,9 +290,9 @@ def rings_clear(address: str, despite_lag: bool, yes: bool, config: Path) -> int
     BRIDGE.ADDRESS: forget what has come over bridges instead, once lanes have judged all that stands in the input. IDs stay known.
     """
     settings = settings_with_addresses(config)
-    from app.verbs import ring_clear  # noqa: PLC0415
+    from app.commands.rings import clear  # noqa: PLC0415
 
-    return ring_clear.clear(settings, address, despite_lag=despite_lag, yes=yes)
+    return clear.clear(settings, address, despite_lag=despite_lag, yes=yes)
 
 
 @rings.command("adopt")
@@ -303,9 +306,9 @@ def rings_adopt(address: str, yes: bool, config: Path) -> int:
     if an old ID may equal the new ID of another message. It can be run again.
     """
     settings = settings_with_addresses(config)
-    from app.verbs import ring_adopt  # noqa: PLC0415
+    from app.commands.rings import adopt  # noqa: PLC0415
 
-    return ring_adopt.adopt(settings, address, yes=yes)
+    return adopt.adopt(settings, address, yes=yes)
 
 
 @cli.command()

@@ -1,7 +1,7 @@
 """A changelog as the core reads it: its records lie in the bytes of a fetch, and an object is made of those that somebody looks at.
 
 Positions move as in aiokafka's ``Fetcher.fetched_records``. What a worker's lanes fetch of their inputs is taken in another place, which counts
-it (:mod:`app.worker.raw_fetch`).
+it (:mod:`app.worker.fetch.raw_fetch`).
 """
 
 import bisect

@@ -33,7 +33,7 @@ def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes
     """Make the agent: one actor a partition of input and forward topic.
 
     Faust commits nothing for it; the lane's transaction does. Partition p of both
-    topics goes to one worker: see ``app/worker/assignor.py``.
+    topics goes to one worker: see ``app/worker/membership/assignor.py``.
     """
     topics = (address.input_topic, wire_names.forward_topic(app_id, address.name))
     topic = app.topic(*topics, acks=False, internal=False, schema=BatchSchema())

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.check.judging import judge, straddling
-from app.check.reading import read
+from app.check.judge import judge, straddling
+from app.check.output import report, standard_output
 from app.check.records import CannotJudgeError
-from app.check.showing import report, standard_output
+from app.check.topic_reader import read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

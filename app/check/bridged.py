@@ -16,9 +16,9 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from app.check.reading import read
+from app.check.output import FAULTS_SHOWN, standard_output
 from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record, text
-from app.check.showing import FAULTS_SHOWN, standard_output
+from app.check.topic_reader import read
 
 HOP_HEADER: Final = "_RF_BRIDGE_DUPL_ID"
 _OURS: Final = "_RF_"

@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 
 from agents.lane.lane import LaneState
 from agents.worker.lanes import Lanes
-from app.worker.buffers import Buffers
-from app.worker.spacing import Spacing
+from app.worker.fetch.buffers import Buffers
+from app.worker.fetch.fetch_interval import Spacing
 from ringfence_client.consumer.foreign_members import foreign_metric
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
-from app.status import page
-from app.status.findings import findings
-from app.status.model import Finding, Status
-from app.status.read import read
-from app.status.verb import as_document
+from app.commands.status import page
+from app.commands.status.findings import findings
+from app.commands.status.model import Finding, Status
+from app.commands.status.read import read
+from app.commands.status.status import as_document
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
 

@@ -23,20 +23,21 @@ from agents.rules.member_statements import UNUSABLE, encode, is_worker, own_stat
 from agents.topic_checks.addresses import AddressFaults, Faults, say_fault
 from agents.worker import faust_agent as address_agent
 from agents.worker.lanes import Lanes
-from app.verbs import rights, topics
-from app.verbs.topic_rules import Findings
-from app.worker import membership, warming, web
-from app.worker.assignor import LaneAssignor
-from app.worker.buffers import COPIES, Buffers
-from app.worker.connecting import connected
-from app.worker.group import GroupOwnership, join_again, member_id
+from app.commands.topics import access_rights, topics
+from app.commands.topics.required_topics import Findings
+from app.worker import web
+from app.worker.fetch.buffers import COPIES, Buffers
+from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.startup_retry import connected
+from app.worker.fetch.transport import BatchTransport
+from app.worker.membership import static_membership, warm_up
+from app.worker.membership.assignor import LaneAssignor
+from app.worker.membership.group import GroupOwnership, join_again, member_id
+from app.worker.membership.orphan_lanes import Unassigned
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
-from app.worker.spacing import Spacing
-from app.worker.transport import BatchTransport
-from app.worker.unassigned import Unassigned
 from ringfence_client.web.web import advertised
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.aiokafka_patches import internals
@@ -80,7 +81,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     statement: Mapping[str, Any] = MappingProxyType({})
     """The rules that this worker states when it joins: see :mod:`agents.rules.member_statements`."""
     topics_together: Sequence[Collection[str]] = ()
-    """Those of each address: see :class:`app.worker.assignor.LaneAssignor`."""
+    """Those of each address: see :class:`app.worker.membership.assignor.LaneAssignor`."""
     fault: str = ""
     """Why it ended by itself."""
 
@@ -159,7 +160,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         if settings.app.web_port
         else "",
         broker_session_timeout=settings.app.session_timeout,
-        consumer_group_instance_id=membership.group_instance(settings),
+        consumer_group_instance_id=static_membership.group_instance(settings),
         consumer_auto_offset_reset="earliest",
         consumer_metadata_max_age_ms=round(METADATA_AGE_S * 1000),
         PartitionAssignor=LaneAssignor,
@@ -175,7 +176,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         web_ssl_context=guard.context,
         worker_redirect_stdouts=False,
     )
-    app.topics_together = membership.lanes(settings)
+    app.topics_together = static_membership.lanes(settings)
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
     app.transport.buffers = Buffers(settings.app.buffer_bytes_max)
@@ -188,7 +189,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.statement = encode(own_statement(settings))
     app.group_watch = GroupWatch(
         app.cluster,
-        membership.subscribed(settings),
+        static_membership.subscribed(settings),
         is_worker,
         log,
         "messages that it reads are not accepted until it has left",
@@ -210,13 +211,13 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         f"{reason}: allow Read on the group {settings.app.id}, then start it again"
     )
     app.transport.foreign = lambda: app.lanes.foreign
-    app.transport.before_joining = lambda topics: warming.warm_up(
-        app.lanes, app.cluster, app.assignor, topics, membership.group_instance(settings)
+    app.transport.before_joining = lambda topics: warm_up.warm_up(
+        app.lanes, app.cluster, app.assignor, topics, static_membership.group_instance(settings)
     )
-    app.transport.replaced = lambda: app.end(membership.replaced(settings))
+    app.transport.replaced = lambda: app.end(static_membership.replaced(settings))
     app.unassigned = Unassigned(
         app.cluster,
-        membership.subscribed(settings),
+        static_membership.subscribed(settings),
         app.lanes.note_unassigned,
         (lambda: join_again(app)) if settings.app.static_membership else None,
     )
@@ -291,7 +292,7 @@ def run(settings: Settings, web_port: int | None = None) -> int:
         settings = settings.with_web_port(web_port)
     allow_files()
     _say_files(settings)
-    findings, denied = asyncio.run(topics.examine(settings)), asyncio.run(rights.missing(settings))
+    findings, denied = asyncio.run(topics.examine(settings)), asyncio.run(access_rights.missing(settings))
     findings.add(denied)
     if findings.fatal:
         raise TopicError("\n".join(findings.faults))
@@ -303,12 +304,12 @@ def run(settings: Settings, web_port: int | None = None) -> int:
         )  # fmt: skip
         _say(findings)
         if settings.app.static_membership:
-            asyncio.run(membership.renew(settings))
+            asyncio.run(static_membership.renew(settings))
         return _execute(create_app(settings, findings.by_address, denied.by_address))
 
 
 async def _denied(settings: Settings) -> Faults:
-    return (await rights.missing(settings)).by_address
+    return (await access_rights.missing(settings)).by_address
 
 
 def _say(findings: Findings) -> None:

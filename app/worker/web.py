@@ -8,11 +8,11 @@ from faust.web.drivers.aiohttp import Web as AiohttpWeb
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from agents.worker.lanes import Lanes
-from app.status.page import HEADERS
-from app.worker.buffers import Buffers
+from app.commands.status.page import HEADERS
+from app.worker.fetch.buffers import Buffers
+from app.worker.fetch.fetch_interval import Spacing
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
-from app.worker.spacing import Spacing
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from confluent_kafka import Producer
 
-from app.check.judging import judge
-from app.check.reading import read
+from app.check.judge import judge
+from app.check.topic_reader import read
 from tests.containers import traffic
 from tests.containers.engine import Engine
 from tests.containers.images import RECONCILE

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from app.verbs import topics
+from app.commands.topics import topics
 from tests.support import kafka
 from tests.support.consuming import Recorder, consuming
 from tests.support.kafka import Sent

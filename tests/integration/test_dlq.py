@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from app.repair import dlq_verbs
-from app.repair.selection import Selection
-from app.repair.settled import RepairError, SettledPartition
-from app.verbs.consumers_forget import RedrivesPendingError, forget
+from app.commands.consumers.forget import RedrivesPendingError, forget
+from app.commands.repair import dlq
+from app.commands.repair.redrive_log import RepairError, SettledPartition
+from app.commands.repair.selection import Selection
 from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
@@ -71,10 +71,10 @@ class Scene:
 
     def redrive(self, selection: Selection | None = None, **options: Any) -> int:
         given = {"dry_run": False, "rate": None, "limit": None, "most": 3, "force": False}
-        return dlq_verbs.redrive(self.settings, self.name, selection or Selection(), **{**given, **options})
+        return dlq.redrive(self.settings, self.name, selection or Selection(), **{**given, **options})
 
     def drop(self, selection: Selection) -> int:
-        return dlq_verbs.drop(self.settings, self.name, selection, dry_run=False, yes=True)
+        return dlq.drop(self.settings, self.name, selection, dry_run=False, yes=True)
 
     def finished(self) -> int:
         """By the last record, and when nothing is owed; else -1."""
@@ -122,7 +122,7 @@ def test_done_once_more(
     shown = json.loads(_groups(scene, "show", "--json"))["groups"]
     nothing = scene.redrive()
     capsys.readouterr()
-    dlq_verbs.list_(scene.settings, scene.name, Selection(), all_=True, as_json=True)
+    dlq.list_(scene.settings, scene.name, Selection(), all_=True, as_json=True)
     listed = json.loads(capsys.readouterr().out)
     with consumers(process):
         wait_for(lambda: len(_handled(process)) == 2 * EACH, process.log)
@@ -162,7 +162,7 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
         process.start()
         wait_for(lambda: process.health()[0] == 200, process.log)
         wait_for(lambda: "bad" in {each["group"] for each in process.groups()}, process.log)
-        dlq_verbs.list_(scene.settings, scene.name, Selection(), all_=False, as_json=True)
+        dlq.list_(scene.settings, scene.name, Selection(), all_=False, as_json=True)
         listed = json.loads(capsys.readouterr().out)
         assert [(each["group"], each["group_waits"]) for each in listed] == [("bad", True)]
         redriven = scene.redrive()  # nothing is mended
@@ -196,7 +196,7 @@ def test_dropped_while_parked_and_nobody_consumes(
         assert process.stop() == 0
     dropped = _groups(scene, verb, "bad")
     capsys.readouterr()
-    dlq_verbs.list_(scene.settings, scene.name, Selection(), all_=False, as_json=False)
+    dlq.list_(scene.settings, scene.name, Selection(), all_=False, as_json=False)
     listed = capsys.readouterr().out
     redriven = scene.redrive()
     scene.mended.touch()

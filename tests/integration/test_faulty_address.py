@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from agents.batch.batch import FetchedBatch
 from agents.topic_checks.addresses import EVERY, AddressFaults
 from agents.worker.lanes import Lanes
-from app.verbs import topics
-from app.worker.buffers import Buffers
+from app.commands.topics import topics
+from app.worker.fetch.buffers import Buffers
+from app.worker.fetch.fetch_interval import Spacing
 from app.worker.metrics import Metrics
-from app.worker.spacing import Spacing
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate

@@ -10,7 +10,8 @@ import pytest
 
 from agents.lane.lane import Lane, LaneState
 from agents.lane.open import Opening
-from app.verbs import ring_clear, ring_find, rings, topics
+from app.commands.rings import clear, find, show
+from app.commands.topics import topics
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
 from ringfence_kafka.admin.cluster import Cluster
@@ -99,9 +100,9 @@ async def test_verbs(bootstrap: str, tmp_path: Path) -> None:
         name = other.addresses[0].name
         verbs: list[Callable[[], object]] = [
             lambda: _surveyed(other),
-            lambda: rings.show(other, name, as_json=True),
-            lambda: ring_find.find(other, name, "1", as_json=False),
-            lambda: ring_clear.clear(other, name),
+            lambda: show.show(other, name, as_json=True),
+            lambda: find.find(other, name, "1", as_json=False),
+            lambda: clear.clear(other, name),
         ]
         mine = await asyncio.to_thread(_surveyed, lanes.settings)
         said = [str(await asyncio.to_thread(_refusal, verb)) for verb in verbs]

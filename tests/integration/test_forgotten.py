@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import cli
-from app.verbs import topics
-from app.verbs.consumers_forget import GroupInUseError, forget
-from app.verbs.removed_addresses import removed_addresses
+from app.commands.consumers.forget import GroupInUseError, forget
+from app.commands.topics import topics
+from app.commands.topics.removed_addresses import removed_addresses
 from ringfence_kafka.config.load import load
 from ringfence_kafka.errors import ConfigurationError
 from tests.support import kafka

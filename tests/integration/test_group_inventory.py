@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 import pytest
 
-from app import asking
-from app.asking import DeclinedError
-from app.verbs.consumers_forget import forget
+from app.commands import confirmation
+from app.commands.confirmation import DeclinedError
+from app.commands.consumers.forget import forget
 from tests.integration.test_dlq import Scene
 from tests.support.consumers import consumers
 from tests.support.worker import run_verb, wait_for
@@ -31,7 +31,7 @@ def test_forget_names_what_is_unfinished(
         asked.append(question)
         return False
 
-    monkeypatch.setattr(asking, "can_ask", lambda: True)
+    monkeypatch.setattr(confirmation, "can_ask", lambda: True)
     monkeypatch.setattr(click, "confirm", refuse)
     with pytest.raises(DeclinedError):
         forget(scene.settings, scene.group, yes=False)

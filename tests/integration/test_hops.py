@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from app.verbs import ring_clear, unread
+from app.commands.rings import clear, pending_input
 from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.hop import Hop, Source, encode
@@ -295,13 +295,13 @@ def test_clear_waits_for_what_is_unread(
     name = kafka.unique("hops-unread")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     settings, bridged, forward = load(config), f"BRIDGE.{name}", wire_names.forward_topic(name, name)
-    monkeypatch.setattr(unread, "WAIT_LIMIT_S", 0.5)
+    monkeypatch.setattr(pending_input, "WAIT_LIMIT_S", 0.5)
 
     def unjudged(topic: str) -> None:
         with pytest.raises(
-            unread.UnreadError, match=rf"{bridged} is not cleared: .* {topic}/1 up to 0 of 1, "
+            pending_input.UnreadError, match=rf"{bridged} is not cleared: .* {topic}/1 up to 0 of 1, "
         ):
-            ring_clear.clear(settings, bridged)
+            clear.clear(settings, bridged)
 
     for topic in (name, forward):
         kafka.send(bootstrap, topic, [crossed(9, 9)], 1)
@@ -310,16 +310,16 @@ def test_clear_waits_for_what_is_unread(
         # Nobody has to judge what was aborted, nor a marker.
         kafka.send_in_transaction(bootstrap, topic, [crossed(9, 9)], commit=False, partition=1)
         if topic == forward:
-            assert ring_clear.clear(settings, bridged) == 0
+            assert clear.clear(settings, bridged) == 0
     kafka.send(bootstrap, name, [crossed(10, 9)], 0)
-    with pytest.raises(unread.UnreadError):
-        ring_clear.clear(settings, bridged)
-    assert ring_clear.clear(settings, bridged, despite_lag=True) == 0
+    with pytest.raises(pending_input.UnreadError):
+        clear.clear(settings, bridged)
+    assert clear.clear(settings, bridged, despite_lag=True) == 0
     assert capsys.readouterr().out == 2 * "".join(
         f"cleared  {name}-{each}  0 sources of bridges forgotten\n" for each in range(2)
     )
     with pytest.raises(click.UsageError, match=r"--despite-lag is for BRIDGE\.ADDRESS: leave it out"):
-        ring_clear.clear(settings, name, despite_lag=True)
+        clear.clear(settings, name, despite_lag=True)
 
 
 def test_home_of_what_has_no_group(running: Running) -> None:

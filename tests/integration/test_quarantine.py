@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.repair import quarantine_verbs
-from app.repair.selection import Selection
-from app.repair.settled import RepairError
+from app.commands.repair import quarantine
+from app.commands.repair.redrive_log import RepairError
+from app.commands.repair.selection import Selection
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process import failpoints
@@ -54,9 +54,7 @@ class Scene:
 
     def redrive(self, selection: Selection | None = None, **options: Any) -> int:
         given = {"bridge": False, "dry_run": False, "rate": None, "limit": None, "most": 3, "force": False}
-        return quarantine_verbs.redrive(
-            self.settings, self.name, selection or Selection(), **{**given, **options}
-        )
+        return quarantine.redrive(self.settings, self.name, selection or Selection(), **{**given, **options})
 
     def came(self) -> list[Got]:
         """What is in the input."""
@@ -135,7 +133,7 @@ def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> N
     nothing = scene.values()
     told = capsys.readouterr().out
     code = scene.redrive(chosen)
-    dropped = quarantine_verbs.drop(
+    dropped = quarantine.drop(
         scene.settings, scene.name, Selection(at=[(0, 1)]), bridge=False, dry_run=False, yes=True
     )
     left = scene.redrive()
@@ -158,7 +156,7 @@ def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def _listed(scene: Scene, capsys: pytest.CaptureFixture[str], *, all_: bool) -> str:
     capsys.readouterr()
-    quarantine_verbs.list_(scene.settings, scene.name, Selection(), bridge=False, all_=all_, as_json=True)
+    quarantine.list_(scene.settings, scene.name, Selection(), bridge=False, all_=all_, as_json=True)
     return capsys.readouterr().out
 
 
@@ -191,7 +189,7 @@ def test_of_a_bridge(bootstrap: str) -> None:
     hop = (("_RF_REASON", b"why"), ("_RF_SOURCE", b"elsewhere/2/5"), ("_RF_BRIDGE_DUPL_ID", b"b/x/2/5"))
     home = kafka.at_home(3, 4)
     kafka.send(bootstrap, f"{bridge}.quarantine", [Sent(b"id", home, b"v", (("h", b"1"), *hop))])
-    code = quarantine_verbs.redrive(
+    code = quarantine.redrive(
         settings, bridge, Selection(), bridge=True, dry_run=False, rate=None, limit=None, most=3, force=False
     )
     (got,) = scene.came()
@@ -227,7 +225,7 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
     )
 
     def redrive(settings: Settings) -> int:
-        return quarantine_verbs.redrive(
+        return quarantine.redrive(
             settings,
             bridge,
             Selection(),
@@ -244,12 +242,12 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
     assert f"{kassel.app.id}: 2" in capsys.readouterr().err
     assert redrive(bremen) == 1
     at = Selection(at=[(0, 1)])
-    assert quarantine_verbs.drop(bremen, bridge, at, bridge=True, dry_run=False, yes=True) == 1
-    assert quarantine_verbs.show(bremen, bridge, (0, 1), bridge=True, as_json=False) == 1
+    assert quarantine.drop(bremen, bridge, at, bridge=True, dry_run=False, yes=True) == 1
+    assert quarantine.show(bremen, bridge, (0, 1), bridge=True, as_json=False) == 1
     assert f"{kassel.app.id}: 1" in capsys.readouterr().err
-    assert quarantine_verbs.list_(bremen, bridge, Selection(), bridge=True, all_=True, as_json=True) == 0
+    assert quarantine.list_(bremen, bridge, Selection(), bridge=True, all_=True, as_json=True) == 0
     assert [each["place"] for each in json.loads(capsys.readouterr().out)] == ["0/0"]
-    assert quarantine_verbs.drop(kassel, bridge, at, bridge=True, dry_run=False, yes=True) == 0
+    assert quarantine.drop(kassel, bridge, at, bridge=True, dry_run=False, yes=True) == 0
     assert redrive(kassel) == 0
     assert scene.values() == [b"bremen", b"kassel-2"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agents.worker.lanes import Lanes
-from app.verbs import ring_clear
+from app.commands.rings import clear
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load
 from ringfence_kafka.process import failpoints
@@ -129,17 +129,17 @@ def test_clear_of_a_busy_lane(
             await worker_lane.fence()
             await worker_lane.discard()
 
-    monkeypatch.setattr(ring_clear, "TRIES", 4)
+    monkeypatch.setattr(clear, "TRIES", 4)
     remove = failpoints.install("before-commit", f"{name}-1", fence_back)
     try:
         limit = 4
         with pytest.raises(
-            ring_clear.ContestedError, match=f"{name}-1 is not cleared: .* 4 times.*stop the workers"
+            clear.ContestedError, match=f"{name}-1 is not cleared: .* 4 times.*stop the workers"
         ):
-            ring_clear.clear(settings, name)
+            clear.clear(settings, name)
         first = capsys.readouterr().out
         fences, limit = 0, 3
-        ring_clear.clear(settings, name)
+        clear.clear(settings, name)
     finally:
         remove()
     second = capsys.readouterr().out

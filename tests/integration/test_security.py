@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
-from app.verbs import rights as rights_verb
+from app.commands.topics import access_rights as rights_verb
 from ringfence_kafka.config.load import load
 from tests.support import kafka
 from tests.support.secured import (

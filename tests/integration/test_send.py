@@ -14,10 +14,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import murmur2
 
 from agents.decision import envelope
+from app.commands.send import send, sender
+from app.commands.send.json_lines import InputError
+from app.commands.send.send_record import Outgoing
 from app.embedded.broker import EmbeddedBroker
-from app.verbs import send, sender
-from app.verbs.lines import InputError
-from app.verbs.outgoing import Outgoing
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError

@@ -1,8 +1,8 @@
 """How many messages wait for consumers, on a real broker: neither what is finished out of order nor markers."""
 
-from app.status.findings import findings
-from app.status.model import Consumers, Finding, Status
-from app.status.read import read
+from app.commands.status.findings import findings
+from app.commands.status.model import Consumers, Finding, Status
+from app.commands.status.read import read
 from ringfence_client import Message
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming, numbered

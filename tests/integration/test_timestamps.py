@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.lane.lane import LaneState
-from app.verbs import topics
+from app.commands.topics import topics
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from tests.support import kafka

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from app.commands.topics import topics
 from app.embedded.broker import EmbeddedBroker
-from app.verbs import topics
 from ringfence_client.partition.topics import prepare
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate

@@ -9,7 +9,7 @@ import pytest
 from agents.batch.batch import FetchedBatch
 from agents.topic_checks.addresses import AddressFaults
 from agents.worker.lanes import Lanes
-from app.verbs import topics
+from app.commands.topics import topics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings

@@ -19,12 +19,13 @@ from faust.types import TP
 
 import native
 from agents.batch.batch import FetchedBatch
-from app.verbs import topics
-from app.worker import buffers, run, transport
-from app.worker.buffers import Buffers
-from app.worker.group import GroupOwnership
-from app.worker.spacing import Spacing
-from app.worker.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
+from app.commands.topics import topics
+from app.worker import run
+from app.worker.fetch import buffers, transport
+from app.worker.fetch.buffers import Buffers
+from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
+from app.worker.membership.group import GroupOwnership
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.config.load import validate

@@ -193,7 +193,7 @@ MUTANTS: Final = (
         "Records that their producer aborted are accepted.",
         (
             Patch(
-                "app/worker/transport.py",
+                "app/worker/fetch/transport.py",
                 'consumer._isolation_level = "read_committed"',
                 'consumer._isolation_level = "read_uncommitted"',
             ),

@@ -4,7 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_FINDINGS: Final = "app/status/findings.py"
+_FINDINGS: Final = "app/commands/status/findings.py"
 _GUARD: Final = "ringfence_kafka/http/auth.py"
 _BATCH_PARTS: Final = "ringfence_kafka/aiokafka_patches/batch_parts.py"
 
@@ -60,7 +60,7 @@ MUTANTS: Final = (
     Mutant(
         "unusable-workers-get-lanes",
         "A worker that cannot write its state keeps lanes beside one that can.",
-        (Patch("app/worker/assignor.py", "if member not in unusable}", "}"),),
+        (Patch("app/worker/membership/assignor.py", "if member not in unusable}", "}"),),
         "tests/unit/test_state_folder.py::test_who_is_given_lanes",
     ),
     Mutant(
@@ -96,7 +96,11 @@ MUTANTS: Final = (
     Mutant(
         "status-finished-messages-wait",
         "What a consumer has finished out of order is named as waiting.",
-        (Patch("app/verbs/consumers.py", "return lag - finished + len(progress.again)", "return lag"),),
+        (
+            Patch(
+                "app/commands/consumers/show.py", "return lag - finished + len(progress.again)", "return lag"
+            ),
+        ),
         "tests/integration/test_status_waiting.py::test_finished_messages_do_not_wait",
     ),
     Mutant(

@@ -4,7 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_GROW: Final = "app/verbs/grow.py"
+_GROW: Final = "app/commands/topics/grow.py"
 _WINDOW: Final = "ringfence_client/window/window.py"
 _DLQ_TESTS: Final = "tests/integration/test_dlq.py"
 _QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
@@ -44,7 +44,7 @@ MUTANTS: Final = (
         "A redriven record has the hop that its lane knows already, and is dropped as a duplicate of itself.",
         (
             Patch(
-                "app/repair/quarantine.py",
+                "app/commands/repair/quarantine_redrive.py",
                 "wire.HEADER_HOP, wire.HEADER_CONFIRMED,",
                 "wire.HEADER_CONFIRMED,",
             ),
@@ -57,7 +57,7 @@ MUTANTS: Final = (
         "A redrive that ends between the copy and what says so publishes the same records once more.",
         (
             Patch(
-                "app/repair/settled.py",
+                "app/commands/repair/redrive_log.py",
                 'await self._producer.transact([*places, *published], {}, "")',
                 'await self._producer.transact(published, {}, "")\n                await self._producer.transact(places, {}, "")',
             ),
@@ -69,7 +69,7 @@ MUTANTS: Final = (
         "After the accepted topic was created again the redrive of an old dead letter repeats a stranger's message.",
         (
             Patch(
-                "app/repair/letters.py",
+                "app/commands/repair/dead_letters.py",
                 "        if reason:\n                self._leave([each], reason)",
                 "        if False:\n                self._leave([each], reason)",
             ),
@@ -79,7 +79,13 @@ MUTANTS: Final = (
     Mutant(
         "left-and-called-done",
         "A drop or a redrive that has left something ends as if all were done, and a script goes on.",
-        (Patch("app/repair/result.py", "        return 1 if self.left else 0\n", "        return 0\n"),),
+        (
+            Patch(
+                "app/commands/repair/result.py",
+                "        return 1 if self.left else 0\n",
+                "        return 0\n",
+            ),
+        ),
         f"{_REPAIR_TESTS}::test_how_it_ends",
         (f"{_QUARANTINE_TESTS}::test_what_is_chosen",),
     ),

@@ -134,7 +134,7 @@ MUTANTS: Final = (
         "The running worker overwrites the new floor with its own, and what was cleared is known again.",
         (
             Patch(
-                "app/verbs/owned_lane.py",
+                "app/commands/rings/changelog_writer.py",
                 "            wire.transactional_id(settings.app.id, address.name, number),\n",
                 '            wire.transactional_id(settings.app.id, address.name, number) + "-clear",\n',
             ),
@@ -146,7 +146,7 @@ MUTANTS: Final = (
         "After a change of where IDs come from an old ID makes a new message a duplicate, and it is lost.",
         (
             Patch(
-                "app/verbs/ring_adopt.py",
+                "app/commands/rings/adopt.py",
                 "floor=meta.head if forgotten else meta.floor",
                 "floor=meta.floor",
             ),

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.plan import LOAD_MAX, MEMORY_MAX, Demand, Plan, limits, plan
-from app.verbs.plan import assumptions
+from app.commands.plan.capacity import LOAD_MAX, MEMORY_MAX, Demand, Plan, limits, plan
+from app.commands.plan.plan import assumptions
 from ringfence_kafka.errors import ConfigurationError
 
 demands = st.builds(

@@ -32,7 +32,7 @@ FETCH_OFFSETS: Final = 4
 
 
 class Ownership:
-    """As :class:`app.worker.group.GroupOwnership`: of one assignment."""
+    """As :class:`app.worker.membership.group.GroupOwnership`: of one assignment."""
 
     def __init__(self, consumer: "SimulatedConsumer", generation: int) -> None:
         self._consumer = consumer

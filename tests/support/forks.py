@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn
 
 ROOT: Final = Path(__file__).parents[2]
 LOADED: Final = (
-    "app.cli", "app.verbs.topics", "app.verbs.rings", "app.verbs.consumers", "app.status.read", "app.worker.run",
+    "app.cli", "app.commands.topics.topics", "app.commands.rings.show", "app.commands.consumers.show", "app.commands.status.read", "app.worker.run",
     "app.bridge.run", "ringfence_client.command",
 )  # fmt: skip
 AT_LOADING: Final = ("RINGFENCE_NATIVE", "PYTHON", "LD_")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from app.status.model import Address, Bridge, Consumers, Lane, Share, Status, Worker
+from app.commands.status.model import Address, Bridge, Consumers, Lane, Share, Status, Worker
 
 LANE = Lane(
     lane="orders-0", partition=0, state="open", reason=None, worker="w1", lag=0, head_age_seconds=None,

@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from app import asking, cli
-from app.verbs import grow
-from app.verbs.growth import Growth, Work
+from app import cli
+from app.commands import confirmation
+from app.commands.topics import grow
+from app.commands.topics.growth_plan import Growth, Work
 from tests.support.keyboard import Keyboard
 
 
 def test_no_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a yes nothing goes on; a script, or ``--yes``, is not asked."""
     monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
-    with pytest.raises(asking.DeclinedError, match="nothing was done"):
-        asking.confirmed("Really?")
-    asking.confirmed("Really?", yes=True)
+    with pytest.raises(confirmation.DeclinedError, match="nothing was done"):
+        confirmation.confirmed("Really?")
+    confirmation.confirmed("Really?", yes=True)
     monkeypatch.setattr(sys, "stdin", Keyboard("y\n"))
-    asking.confirmed("Really?")
+    confirmation.confirmed("Really?")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    asking.confirmed("Really?")
+    confirmation.confirmed("Really?")
 
 
 def test_rings_clear_asks(

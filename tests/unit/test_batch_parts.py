@@ -13,7 +13,7 @@ from aiokafka.errors import CorruptRecordException
 
 import native
 from agents.batch import native_records
-from app.worker.buffers import Buffers
+from app.worker.fetch.buffers import Buffers
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer, internals
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords, RecordBytes

@@ -15,7 +15,7 @@ from aiokafka.protocol.fetch import FetchRequest
 
 from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
 from agents.batch.inbox import Mail
-from app.worker.buffers import (
+from app.worker.fetch.buffers import (
     COPIES,
     RECORD_BYTES,
     STEP_RECORDS,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.verbs.topic_rules import compare, missing, required
+from app.commands.topics.required_topics import compare, missing, required
 from reconcile.run.history.cut import Position, chained_key, positions_of
 from ringfence_kafka.admin.topics import Described, TopicDescription
 from ringfence_kafka.config import chains

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.check import judging
-from app.check.judging import Judgement, straddling
+from app.check import judge as judging
+from app.check.judge import Judgement, straddling
 from app.check.records import (
     ID_HEADER as ID,
 )

@@ -10,7 +10,7 @@ import pytest
 from aiokafka.errors import IllegalStateError, NodeNotReadyError
 from confluent_kafka import KafkaError, KafkaException
 
-import app.verbs.topics
+import app.commands.topics.topics
 from app import cli
 from ringfence_client.__main__ import consume
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
@@ -135,7 +135,7 @@ def test_every_verb_asks_the_cluster_that_was_named(
     config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With --bootstrap-server no verb asks the cluster of the file: here neither answers, and the error names the first."""
-    monkeypatch.setattr("app.verbs.send.ANSWER_LIMIT_S", 0.5)
+    monkeypatch.setattr("app.commands.send.send.ANSWER_LIMIT_S", 0.5)
     Path(config).write_text(
         '[kafka]\nbootstrap_servers = "127.0.0.1:2"\n[[addresses]]\nname = "orders"\n', "utf-8"
     )
@@ -227,7 +227,7 @@ def test_errors_become_exit_codes(
     def check(_settings: object, **_options: object) -> int:
         raise error
 
-    monkeypatch.setattr(app.verbs.topics, "check", check)
+    monkeypatch.setattr(app.commands.topics.topics, "check", check)
 
     assert _run("topics", "check", "--config", config) == expected
     said = capsys.readouterr().err.strip()
@@ -242,7 +242,7 @@ def test_what_nobody_has_foreseen(
     def check(_settings: object, **_options: object) -> int:
         raise ValueError("odd")
 
-    monkeypatch.setattr(app.verbs.topics, "check", check)
+    monkeypatch.setattr(app.commands.topics.topics, "check", check)
 
     assert _run("topics", "check", "--config", config) == 2
     said = capsys.readouterr().err.strip().splitlines()
@@ -253,7 +253,7 @@ def test_what_nobody_has_foreseen(
 @pytest.mark.parametrize("code", [0, 1, 3])
 def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the verb returns is the exit code of the process."""
-    monkeypatch.setattr(app.verbs.topics, "check", lambda _settings, **_options: code)
+    monkeypatch.setattr(app.commands.topics.topics, "check", lambda _settings, **_options: code)
 
     assert _run("topics", "check", "--config", config) == code
 
@@ -295,7 +295,7 @@ def test_cluster_gone_meanwhile(
     def check(_settings: object, **_options: object) -> int:
         raise error
 
-    monkeypatch.setattr(app.verbs.topics, "check", check)
+    monkeypatch.setattr(app.commands.topics.topics, "check", check)
 
     assert _run("topics", "check", "--config", config) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
@@ -310,7 +310,7 @@ def test_a_client_used_wrongly(
     def check(_settings: object, **_options: object) -> int:
         raise IllegalStateError("not assigned")
 
-    monkeypatch.setattr(app.verbs.topics, "check", check)
+    monkeypatch.setattr(app.commands.topics.topics, "check", check)
 
     assert _run("topics", "check", "--config", config) == 2
     assert "internal error, please report it" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import pytest
 
-from app.verbs import group_changes, groups, holders
+from app.commands.groups import changes, consumer_api, show
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
@@ -30,10 +30,10 @@ class _Topic:
         self.below: list[int] = []
         self._web = "http://c1:80" if held else ""
         for name, replacement in (("_progresses", self._progresses), ("Cluster", self._cluster)):
-            monkeypatch.setattr(group_changes, name, replacement)
-        monkeypatch.setattr(groups, "standing", self._standing)
-        monkeypatch.setattr(groups, "unfinished", self._unfinished)
-        monkeypatch.setattr(holders, "ask", self._ask)
+            monkeypatch.setattr(changes, name, replacement)
+        monkeypatch.setattr(show, "standing", self._standing)
+        monkeypatch.setattr(show, "unfinished", self._unfinished)
+        monkeypatch.setattr(consumer_api, "ask", self._ask)
         monkeypatch.setattr(offline_drop, "drop_below", self._drop_below)
 
     def _cluster(self, *_: object) -> "_Topic":
@@ -55,12 +55,12 @@ class _Topic:
         state = "held" if self._web else "released"
         return [Progress(0, holder="c1/1", web=self._web, state=state)]
 
-    async def _standing(self, *_: object) -> groups.Standing:
-        return groups.Standing(Progress(0), self.topic_id, 0, self.offsets[-1] + 1)
+    async def _standing(self, *_: object) -> show.Standing:
+        return show.Standing(Progress(0), self.topic_id, 0, self.offsets[-1] + 1)
 
-    async def _unfinished(self, *arguments: Any) -> dict[str | None, groups.GroupRow]:
+    async def _unfinished(self, *arguments: Any) -> dict[str | None, show.GroupRow]:
         there = [each for each in self.offsets if each < arguments[3].end]
-        row = groups.GroupRow(0, "g", GROUP.hex(), len(there), 0, None, there[0], 1.0) if there else None
+        row = show.GroupRow(0, "g", GROUP.hex(), len(there), 0, None, there[0], 1.0) if there else None
         return {GROUP.hex(): row} if row else {}
 
     async def _ask(self, _app: object, _web: str, _path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _answer(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[str]:
         happens()
 
     monkeypatch.setattr(sys, "stdin", Keyboard(""))
-    monkeypatch.setattr(group_changes, "confirmed", confirmed)
+    monkeypatch.setattr(changes, "confirmed", confirmed)
     return asked
 
 
@@ -90,7 +90,7 @@ def test_purge_what_was_asked_about(monkeypatch: pytest.MonkeyPatch, held: bool)
     topic = _Topic(monkeypatch, held=held)
     asked = _answer(monkeypatch, lambda: topic.offsets.extend([8, 9]))
 
-    assert group_changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 0
+    assert changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 0
     assert "drop for good 2 messages" in asked[0]
     assert "of orders.accepted/0 from offset 5 to 7?" in asked[0]
     assert [each["below"] for each in topic.told] == ([8] if held else [])
@@ -105,7 +105,7 @@ def test_skip_what_was_asked_about(
     topic = _Topic(monkeypatch, held=held)
     asked = _answer(monkeypatch, lambda: topic.offsets.pop(0))
 
-    assert group_changes.drop(SETTINGS, "orders", "billing", "g", skip=True, yes=False) == 1
+    assert changes.drop(SETTINGS, "orders", "billing", "g", skip=True, yes=False) == 1
     assert "the first message, orders.accepted/0/5?" in asked[0]
     assert (topic.told, topic.below) == ([], [])
     said = capsys.readouterr().out
@@ -118,7 +118,7 @@ def test_another_topic_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = _Topic(monkeypatch, held=False)
     _answer(monkeypatch, lambda: setattr(topic, "topic_id", "second"))
 
-    assert group_changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 1
+    assert changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 1
     assert topic.below == []
 
 

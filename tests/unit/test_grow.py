@@ -4,7 +4,16 @@ from itertools import islice
 
 import pytest
 
-from app.verbs.growth import Growth, GrowthError, Work, document, foretell, multiples, named_heirs, plan
+from app.commands.topics.growth_plan import (
+    Growth,
+    GrowthError,
+    Work,
+    document,
+    foretell,
+    multiples,
+    named_heirs,
+    plan,
+)
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Meta
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.verbs.hop_memory import _memory, _unless
+from app.commands.rings.hop_memory import _memory, _unless
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol.hop import Source
 from tables import codec

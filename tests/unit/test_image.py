@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-import app.verbs.spark
+import app.commands.spark_check
 from app import cli
-from app.verbs.spark import require_spark
+from app.commands.spark_check import require_spark
 from ringfence_kafka.process import command_line
 from tests.support.deployment import ROOT
 
@@ -167,7 +167,7 @@ def test_without_spark(
     """The image of the workers says what it lacks and where it is, before a verb has begun."""
     require_spark()
     monkeypatch.setattr(
-        app.verbs.spark, "find_spec", lambda name: None if name == "pyspark" else find_spec(name)
+        app.commands.spark_check, "find_spec", lambda name: None if name == "pyspark" else find_spec(name)
     )
     config = tmp_path / "ringfence.toml"
     config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')

@@ -16,7 +16,7 @@ from agents.rules.lane_rules import (
     with_limits,
 )
 from agents.rules.member_statements import KEY, Statement, decode, encode, own_statement, unlike_limits
-from app.verbs.ring_adopt import forgets
+from app.commands.rings.adopt import forgets
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.groups.static_members import Member

@@ -10,10 +10,10 @@ import pytest
 
 from agents.bridge.offset_metadata import Note, encode
 from agents.bridge.plan import plans
-from app.status.findings import findings
-from app.status.model import LeftBridge
-from app.verbs import left_bridges
-from app.verbs.left_bridges import Left
+from app.commands.bridges import removed_bridges
+from app.commands.bridges.removed_bridges import Left
+from app.commands.status.findings import findings
+from app.commands.status.model import LeftBridge
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.committed_offsets import Committed
 from tests.support.standing import STATUS
@@ -51,7 +51,7 @@ SETTINGS = validate(
 )
 def test_names(group: str, left: bool) -> None:
     """Of this application, of a bridge, and of none that is configured."""
-    assert left_bridges._is_left(group, "shop", plans(SETTINGS)) is left
+    assert removed_bridges._is_left(group, "shop", plans(SETTINGS)) is left
 
 
 async def test_what_stands_beside_the_offset() -> None:
@@ -62,7 +62,7 @@ async def test_what_stands_beside_the_offset() -> None:
         return committed.get(partition)
 
     cluster: Any = SimpleNamespace(noted=noted)
-    found = await left_bridges._notes(cluster, [("t", 0), ("t", 1), ("t", 2)])
+    found = await removed_bridges._notes(cluster, [("t", 0), ("t", 1), ("t", 2)])
 
     assert found == {"t": {0: (5, Note(forwarded=5))}}
 
@@ -86,8 +86,8 @@ async def test_a_cluster_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     settings = validate({"kafka": {"bootstrap_servers": f"127.0.0.1:{port}"}, "app": {"id": "shop"}})
-    with patch.object(left_bridges, "ANSWER_LIMIT_S", 0.5):
-        left, (fault,) = await left_bridges.read(settings)
+    with patch.object(removed_bridges, "ANSWER_LIMIT_S", 0.5):
+        left, (fault,) = await removed_bridges.read(settings)
 
     assert left == []
     assert fault.startswith(

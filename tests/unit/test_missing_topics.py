@@ -8,8 +8,10 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.repair import dlq_verbs
-from app.verbs import consumers, groups, send
+from app.commands.consumers import show
+from app.commands.groups import show
+from app.commands.repair import dlq
+from app.commands.send import send
 from ringfence_client.partition import topics
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError
@@ -39,10 +41,10 @@ class _Nothing:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda _: consumers.read(SETTINGS, "orders.accepted"),
-        lambda cluster: groups.progresses(SETTINGS, ADDRESS, cluster),
+        lambda _: show.read(SETTINGS, "orders.accepted"),
+        lambda cluster: show.progresses(SETTINGS, ADDRESS, cluster),
         lambda cluster: topics.prepare(SETTINGS, ADDRESS, cluster),
-        lambda cluster: dlq_verbs._require_accepted(SimpleNamespace(cluster=cluster), ADDRESS),  # type: ignore[arg-type]
+        lambda cluster: dlq._require_accepted(SimpleNamespace(cluster=cluster), ADDRESS),  # type: ignore[arg-type]
     ],
     ids=["consumers show", "groups", "consume", "dlq redrive"],
 )
@@ -50,7 +52,7 @@ async def test_no_accepted_topic(
     ask: Callable[[Any], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found nothing would be 1."""
-    monkeypatch.setattr(consumers, "Cluster", _Nothing)
+    monkeypatch.setattr(show, "Cluster", _Nothing)
 
     with pytest.raises(TopicError, match=r"orders\.accepted") as caught:
         await ask(_Nothing())

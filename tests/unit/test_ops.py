@@ -10,9 +10,9 @@ import pytest
 
 from agents.worker.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
-from app.worker.buffers import Buffers
+from app.worker.fetch.buffers import Buffers
+from app.worker.fetch.fetch_interval import Spacing
 from app.worker.metrics import Metrics
-from app.worker.spacing import Spacing
 from ringfence_client import GroupConsumer
 from ringfence_client.web.lag_monitor import Measuring
 from ringfence_client.web.metrics import ConsumerMetrics

@@ -8,7 +8,8 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 
-from app.worker.pace import (
+from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_scheduler import (
     FETCH_WAIT_MS,
     PARTIAL_WAIT_MS,
     QUIET_AFTER_S,
@@ -17,7 +18,6 @@ from app.worker.pace import (
     SILENT_WAIT_MAX_MS,
     Pace,
 )
-from app.worker.spacing import Spacing
 
 NEAR, FAR = 1, 2
 """Two brokers."""

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import cli
-from app.plan import DIRTY, SEGMENT, STALE_S, Demand, nice, plan
-from app.verbs.topic_rules import CHANGELOG_CONFIG
+from app.commands.plan.capacity import DIRTY, SEGMENT, STALE_S, Demand, nice, plan
+from app.commands.topics.required_topics import CHANGELOG_CONFIG
 from ringfence_kafka.errors import ConfigurationError
 
 MIB = 2**20

@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agents.worker.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
-from app.worker.buffers import Buffers
+from app.worker.fetch.buffers import Buffers
+from app.worker.fetch.fetch_interval import Spacing
 from app.worker.metrics import Metrics
-from app.worker.spacing import Spacing
 from ringfence_client import GroupConsumer
 from ringfence_client.web.lag_monitor import Measuring
 from ringfence_client.web.metrics import ConsumerMetrics

@@ -13,7 +13,7 @@ from aiokafka.consumer.subscription_state import Assignment
 import native
 from agents.batch.batch import FetchedBatch
 from agents.batch.native_records import joined
-from app.worker.buffers import (
+from app.worker.fetch.buffers import (
     COPIES,
     RAW_COPIES,
     RAW_RECORD_BYTES,

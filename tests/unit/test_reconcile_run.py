@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from app.verbs.reconcile import reconcile
+from app.commands.reconcile import reconcile
 from reconcile import job
 from reconcile.cluster.survey import Survey
 from reconcile.run.history import acknowledge

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app import cli
-from app.verbs.reconcile import ANOMALIES
+from app.commands.reconcile import ANOMALIES
 from reconcile import show
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.history.history import Night, Nights, results_folder

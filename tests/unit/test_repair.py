@@ -10,13 +10,13 @@ import pytest
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from agents.decision.quarantine import RESENT
-from app.repair import dlq_verbs, showing, verbs
-from app.repair.pace import Pace
-from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find
-from app.repair.refused import Digest, Place, Refused, place_of, read
-from app.repair.result import Result, none_open
-from app.repair.scanning import Wanted
-from app.repair.selection import Selection, place, span
+from app.commands.repair import common, dlq, output
+from app.commands.repair.quarantine_redrive import InputTopic, Publisher, Quarantine, Redrive, find
+from app.commands.repair.rate_limit import Pace
+from app.commands.repair.refused_record import Digest, Place, Refused, place_of, read
+from app.commands.repair.result import Result, none_open
+from app.commands.repair.scan import Wanted
+from app.commands.repair.selection import Selection, place, span
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import ConfigurationError
@@ -280,20 +280,20 @@ def test_what_came_before_is_left() -> None:
 
 def test_groups_for_programs() -> None:
     """A group's name as ``--group`` takes it, and its bytes, in every document in the same way."""
-    shown = showing.document(_refused(), b"a\xff", settled=False)
+    shown = output.document(_refused(), b"a\xff", settled=False)
 
     assert (shown["group"], shown["group_hex"]) == ("hex:61ff", "61ff")
-    nobody = showing.document(_refused(), None, settled=False)
+    nobody = output.document(_refused(), None, settled=False)
     assert (nobody["group"], nobody["group_hex"]) == (None, None)
 
 
 def test_one_record_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
     """Its time is one that can be read; programs have it in milliseconds."""
     refused = _refused(timestamp=1_700_000_000_007)
-    showing.print_one(refused, b"g", settled=False)
+    output.print_one(refused, b"g", settled=False)
 
     assert "timestamp       2023-11-14 22:13:20.007 UTC\n" in capsys.readouterr().out
-    assert showing.document(refused, b"g", settled=False)["timestamp"] == 1_700_000_000_007
+    assert output.document(refused, b"g", settled=False)["timestamp"] == 1_700_000_000_007
 
 
 def test_names() -> None:
@@ -414,9 +414,9 @@ def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     reason, group = "ValueError: [/b] \x1b[2J\nsecond line", b"\xff[red]"
     headers = (("_RF_REASON", reason.encode()), ("_RF_CONSUMER_GROUP", b"[bold]g[/bold]"), ("x\x1b", None))
     refused = read("q", Fetched(headers, key=group, value=b'{\n\t"a": "\x1b"}'))
-    showing.print_rows("orders.dlq", [showing.Row(refused, group, False, True)])
+    output.print_rows("orders.dlq", [output.Row(refused, group, False, True)])
     listed = capsys.readouterr().out
-    showing.print_one(refused, group, settled=False)
+    output.print_one(refused, group, settled=False)
     shown = capsys.readouterr().out
 
     (row,) = (each for each in listed.splitlines() if "1/7" in each)
@@ -435,7 +435,7 @@ def test_columns(capsys: pytest.CaptureFixture[str]) -> None:
             read("q", Fetched((("_RF_CONSUMER_GROUP", group.encode()), ("_RF_REDRIVEN", b"%d" % redriven))))
             for group, redriven in given
         ]
-        showing.print_rows("q", [showing.Row(each, b"g", False, False) for each in found])
+        output.print_rows("q", [output.Row(each, b"g", False, False) for each in found])
         title, _, header, *_ = capsys.readouterr().out.splitlines()
         return [title.strip(), *(each.strip() for each in header.strip("┃").split("┃"))]
 
@@ -472,12 +472,12 @@ async def test_waiting_that_cannot_be_told(
         encoded = tuple((name, value.encode()) for name, value in headers)
         return read("orders.dlq", Fetched(encoded, partition=0, offset=number)), False
 
-    monkeypatch.setattr(dlq_verbs, "Holders", Holders)
+    monkeypatch.setattr(dlq, "Holders", Holders)
     settings = validate({"addresses": [{"name": "orders"}]})
     rows = [letter(0, "seen", 7), letter(1, "hidden", 7), letter(2, "hidden", 9), letter(3, "else", 7)]
-    waits = await dlq_verbs._waiting(settings, settings.addresses[0], rows)
+    waits = await dlq._waiting(settings, settings.addresses[0], rows)
     said = capsys.readouterr().err.splitlines()
-    verbs.show_rows(
+    common.show_rows(
         "orders.dlq", rows, Wanted(Selection(), lambda _: None), "dead letters", as_json=True, waits=waits
     )
 

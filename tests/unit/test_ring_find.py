@@ -3,7 +3,7 @@ from hashlib import blake2b
 
 import pytest
 
-from app.verbs.ring_find import IdFormatError, parse_id
+from app.commands.rings.find import IdFormatError, parse_id
 from tables.codec import digest_id, display_id, encode_id, foreign_id, of_address
 
 

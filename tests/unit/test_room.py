@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.repair.published import Published
-from app.repair.room import Input, Room, outputs
+from app.commands.repair.republished import Published
+from app.commands.repair.size_check import Input, Room, outputs
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate
 from tests.support import kafka

@@ -9,9 +9,9 @@ import pytest
 from agents.batch.batch import FetchedBatch
 from agents.decision import decide, envelope
 from agents.decision.partitioner import Home
-from app.verbs import lines, send
-from app.verbs.lines import InputError, Line, parse
-from app.verbs.outgoing import Composer, Outgoing
+from app.commands.send import json_lines, send
+from app.commands.send.json_lines import InputError, Line, parse
+from app.commands.send.send_record import Composer, Outgoing
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 from tables.table import LaneTable
@@ -271,6 +271,6 @@ def test_id_headers_are_those_of_the_part_s_address() -> None:
 
 def test_shown_keys_are_all() -> None:
     """What errors list is what there is."""
-    assert {model: set(known) for model, known in lines._KEYS.items()} == {
-        model: set(model.model_fields) for model in lines._KEYS
+    assert {model: set(known) for model, known in json_lines._KEYS.items()} == {
+        model: set(model.model_fields) for model in json_lines._KEYS
     }

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.worker.assignor import Joined, deal
-from app.worker.sharing import Shared, Unit, share, units_of
+from app.worker.membership.assignor import Joined, deal
+from app.worker.membership.lane_assignment import Shared, Unit, share, units_of
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from app.worker.spacing import TOOK_FIRST_S, TOOK_MAX_S, TOOK_MIN_S, Spacing
+from app.worker.fetch.fetch_interval import TOOK_FIRST_S, TOOK_MAX_S, TOOK_MIN_S, Spacing
 
 
 def _settled(target_s: float, took_s: float, rounds: int = 500) -> Spacing:

@@ -10,7 +10,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, UnknownMemberIdError, for_code
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 
-from app.worker import membership
+from app.worker.membership import static_membership
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import BrokerUnavailableError
@@ -180,10 +180,10 @@ def test_what_a_worker_is_in_its_group() -> None:
     plain = validate({"app": named, "addresses": [{"name": "orders"}]})
     static_one = validate({"app": {**named, "static_membership": True}, "addresses": [{"name": "orders"}]})
 
-    assert membership.group_instance(plain) is None
-    assert membership.group_instance(static_one) == "orders-0"
-    assert membership.subscribed(plain) == {"orders", "rf-orders-forward"}
-    assert "app.instance = orders-0" in membership.replaced(static_one)
+    assert static_membership.group_instance(plain) is None
+    assert static_membership.group_instance(static_one) == "orders-0"
+    assert static_membership.subscribed(plain) == {"orders", "rf-orders-forward"}
+    assert "app.instance = orders-0" in static_membership.replaced(static_one)
 
 
 async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,10 +197,10 @@ async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> 
         async def await_coordinator(self) -> None:
             raise GroupAuthorizationFailedError("rf")
 
-    monkeypatch.setattr(membership, "Cluster", Silent)
+    monkeypatch.setattr(static_membership, "Cluster", Silent)
     app = {"id": "rf", "instance": "orders-0", "static_membership": True}
 
     with pytest.raises(
         BrokerUnavailableError, match=r"rf does not say .* orders-0 .*: start this worker again"
     ):
-        await membership.renew(validate({"app": app, "addresses": [{"name": "orders"}]}))
+        await static_membership.renew(validate({"app": app, "addresses": [{"name": "orders"}]}))

@@ -10,13 +10,14 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from rich.console import Console
 
-from app.status import consuming, page, verb, wording
-from app.status.findings import findings
-from app.status.lanes import memory
-from app.status.model import NOBODY, OPEN, UNKNOWN, Finding, Status
-from app.status.show import document
-from app.status.wording import quoted
-from app.verbs.consumers import LeaseRow
+from app.commands.consumers.show import LeaseRow
+from app.commands.status import consumers, formatting, page
+from app.commands.status import status as verb
+from app.commands.status.findings import findings
+from app.commands.status.formatting import quoted
+from app.commands.status.lanes import memory
+from app.commands.status.model import NOBODY, OPEN, UNKNOWN, Finding, Status
+from app.commands.status.show import document
 from ringfence_kafka.errors import named
 from ringfence_kafka.groups import members
 from ringfence_kafka.producer import transaction_version
@@ -199,7 +200,7 @@ def test_failing(seconds: float, stands: bool) -> None:
     assert found.stands is stands
     assert (
         found.what
-        == f"group it's waits: its first message fails for {wording.age(seconds)}, 4 attempts so far"
+        == f"group it's waits: its first message fails for {formatting.age(seconds)}, 4 attempts so far"
     )
     assert found.command.endswith("ringfence groups skip orders 'it'\\''s' --consumer-group billing")
 
@@ -210,7 +211,7 @@ def test_handler_that_hangs(seconds: float, found: list[bool]) -> None:
     told = findings(with_share(lag=5, running=1, run_group="it's", run_seconds=seconds))
 
     assert [each.stands for each in told] == found
-    assert all(f"group it's for {wording.age(seconds)}" in each.what for each in told)
+    assert all(f"group it's for {formatting.age(seconds)}" in each.what for each in told)
     assert all(
         each.command == "ringfence groups release orders 'it'\\''s' --consumer-group billing" for each in told
     )
@@ -337,8 +338,8 @@ def test_somebody_else_answers() -> None:
     health = {"consumer_group": "billing", "faults": ["disk full"]}
 
     def faults_of(group: str) -> list[str]:
-        answer: consuming.Answer = health | {"consumer_group": group}
-        return consuming._consumers("billing", [row], ("Stable", []), {"w:1": (answer, None)}, {}, []).faults
+        answer: consumers.Answer = health | {"consumer_group": group}
+        return consumers._consumers("billing", [row], ("Stable", []), {"w:1": (answer, None)}, {}, []).faults
 
     assert faults_of("billing") == ["disk full"]
     assert faults_of("audit") == []
@@ -375,7 +376,7 @@ def test_document() -> None:
 )
 def test_ages(seconds: float, shown: str) -> None:
     """In the largest unit of which there are two."""
-    assert wording.age(seconds) == shown
+    assert formatting.age(seconds) == shown
 
 
 def test_member() -> None:

@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 
 from agents.lane.state_folder import IDS_IN_MEMORY_MAX, StateFolder
-from app.status import lanes, page, verb
-from app.status.findings import findings
-from app.status.model import Status, Worker
-from app.status.show import document
+from app.commands.status import lanes, page
+from app.commands.status import status as verb
+from app.commands.status.findings import findings
+from app.commands.status.model import Status, Worker
+from app.commands.status.show import document
 from ringfence_kafka.groups.members import Member
 from tables.store import StateFolderError
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share

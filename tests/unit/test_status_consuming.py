@@ -7,8 +7,8 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.status import consuming
-from app.verbs import consumers as leases
+from app.commands.consumers import show as leases
+from app.commands.status import consumers
 from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.progress_record import Progress
 from ringfence_kafka.config.load import validate
@@ -71,7 +71,7 @@ def test_what_is_parked_does_not_fail() -> None:
     group = GroupDescription("STABLE", frozenset(), {})
 
     row = leases._row(("billing", TOPIC, 0), "orders", leases._Stored(parked, 0, None), group, 20, None)
-    share = consuming._share(
+    share = consumers._share(
         row, {(TOPIC, 0, 7): SimpleNamespace(timestamp=0, key=b"g")}, None, {}, (None, None)
     )
 
@@ -90,7 +90,7 @@ def test_what_is_parked_does_not_fail() -> None:
 )
 def test_longest_run(health: dict[str, Any] | None, found: tuple[str | None, float | None]) -> None:
     """That nothing runs is known only from who tells it."""
-    assert consuming._longest(health, 0) == found
+    assert consumers._longest(health, 0) == found
 
 
 async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +105,8 @@ async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(leases, "_stored", stored)
     nobody: Any = None
 
-    found, faults = await consuming.read(SETTINGS, nobody)
-    _, without = await consuming.read(SETTINGS, nobody, ["hidden"])
+    found, faults = await consumers.read(SETTINGS, nobody)
+    _, without = await consumers.read(SETTINGS, nobody, ["hidden"])
 
     assert [each.consumer_group for each in found] == ["billing"]
     assert faults == ["hidden is left out: this user may not see its members: allow Describe on that group"]

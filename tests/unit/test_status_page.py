@@ -9,9 +9,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from app.status import page
-from app.status.findings import findings
-from app.status.model import Status
+from app.commands.status import page
+from app.commands.status.findings import findings
+from app.commands.status.model import Status
 from app.worker.page import Looks
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from app.verbs.topic_rules import (
+from app.commands.topics.required_topics import (
     CHANGELOG_CONFIG,
     CLEANING,
     FORWARD_CONFIG,
@@ -11,7 +11,7 @@ from app.verbs.topic_rules import (
     missing,
     required,
 )
-from app.verbs.topic_rules import (
+from app.commands.topics.required_topics import (
     compare as compare_described,
 )
 from ringfence_client.progress.progress_topic import TOPIC_CONFIG

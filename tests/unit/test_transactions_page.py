@@ -16,7 +16,7 @@ import pytest
 
 from agents.decision import envelope as worker
 from agents.decision.envelope_parts import Units
-from app.verbs.lines import TransactionLine, parse
+from app.commands.send.json_lines import TransactionLine, parse
 from ringfence_client import Part, envelope
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings

@@ -7,7 +7,7 @@ import mode
 import pytest
 from faust.transport.drivers import aiokafka as driver
 
-from app.worker.transport import BatchConsumer, BatchConsumerThread
+from app.worker.fetch.transport import BatchConsumer, BatchConsumerThread
 
 
 class Handing(mode.Service):  # type: ignore[misc]

@@ -8,7 +8,7 @@ import pytest
 from aiokafka.errors import GroupLoadInProgressError
 
 from agents.worker.lanes import Lanes
-from app.worker.unassigned import AGAIN_MOST_S, STANDS_S, Partition, Unassigned
+from app.worker.membership.orphan_lanes import AGAIN_MOST_S, STANDS_S, Partition, Unassigned
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
 

@@ -13,10 +13,10 @@ import pytest
 import trustme
 from aiohttp import web
 
-from app.status import lanes
-from app.status.findings import findings
-from app.status.model import UNKNOWN
-from app.verbs import groups, holders
+from app.commands.groups import consumer_api, show
+from app.commands.status import lanes
+from app.commands.status.findings import findings
+from app.commands.status.model import UNKNOWN
 from ringfence_client.web.web import advertised
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AppSettings
@@ -89,8 +89,8 @@ async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], wh
 
         assert isinstance(found, Unheard)
         assert (what in found.what, do in found.do) == (True, True), found
-        assert await groups.ask(validate({"app": app.model_dump()}), url) == found
-        assert f"cannot be asked at {url} ({found})" == await holders.ask(app, url, "groups/skip", {})
+        assert await show.ask(validate({"app": app.model_dump()}), url) == found
+        assert f"cannot be asked at {url} ({found})" == await consumer_api.ask(app, url, "groups/skip", {})
 
 
 async def test_an_authority_that_is_not_known(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_tokens(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     wrong = validate({"app": {"web_token_env": "RINGFENCE_WEB_TOKEN"}}).app
     async with _served(Guard(TOKEN)) as url:
         no_token, other = await _asked(without, url, path), await _asked(wrong, url, path)
-        refused = await holders.ask(wrong, url, "groups/skip", {})
+        refused = await consumer_api.ask(wrong, url, "groups/skip", {})
         monkeypatch.setenv("RINGFENCE_WEB_TOKEN", TOKEN)
         right = await _asked(wrong, url, path)
 
@@ -138,7 +138,7 @@ async def test_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert await _asked(app, f"http://127.0.0.1:{port}") is None
     assert (
-        await holders.ask(app, f"http://127.0.0.1:{port}", "x", {})
+        await consumer_api.ask(app, f"http://127.0.0.1:{port}", "x", {})
         == f"does not answer at http://127.0.0.1:{port}"
     )
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.verbs.unread import unjudged_from
+from app.commands.rings.pending_input import unjudged_from
 from tables.codec import Meta
 
 

@@ -12,7 +12,7 @@ from aiokafka.errors import GroupLoadInProgressError
 from faust.assignor.partition_assignor import PartitionAssignor
 
 from agents.worker.lanes import Lanes
-from app.worker import warming
+from app.worker.membership import warm_up as warming
 from app.worker.run import create_app
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate

@@ -1,0 +1,1 @@
+"""The commands of the CLI, one folder for each noun."""

@@ -1,0 +1,120 @@
+"""``ringfence audit``: the verb for a first trial on any topic."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from pydantic import BaseModel, ValidationError
+
+from app.commands.spark_check import require_spark
+from ringfence_kafka.auth.reachability import require_listener
+from ringfence_kafka.config.settings import AddressDefaults
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.process.command_line import NumberRange, config_option, settings_if_any, silence_clients
+
+Section = TypeVar("Section", bound=BaseModel)
+_OPTIONS: Final = {
+    "duplicate_id_headers": "--id-header",
+    "duplicate_id_from": "--id-from",
+    "group_header": "--group-header",
+}
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--since", metavar="DURATION", help="Only records of the last 30m, 24h, 7d.")
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    help="Only the last so many offsets; each partition gives its share by size.",
+)
+@click.option(
+    "--id-header", "id_headers", metavar="NAME", multiple=True, help="Holds the ID; repeat for several names."
+)
+@click.option("--id-from", type=click.Choice(["header", "key", "value"]), help="What the ID is.")
+@click.option("--group-header", metavar="NAME", help="Names the group; else the record key does.")
+@click.option(
+    "--confidence",
+    type=NumberRange(0, 1, min_open=True),
+    default=0.999,
+    show_default=True,
+    help="The share of resends that the recommended ring is to catch.",
+)
+@click.option(
+    "--out", metavar="DIR", help="audit.json, figures.json and report.html go there; a folder or a URI."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@click.option("--master", help="Spark's master; overrides reconcile.master.")
+@config_option
+def audit(
+    topic: str,
+    since: str | None,
+    last: int | None,
+    id_headers: tuple[str, ...],
+    id_from: str | None,
+    group_header: str | None,
+    confidence: float,
+    out: str | None,
+    as_json: bool,
+    master: str | None,
+    config: Path,
+) -> int:
+    """Tell of any TOPIC, without touching it: how many resends, how far apart, and what ring would catch them.
+
+    It reads and does nothing else: no consumer group, nothing made, nothing written to Kafka. Describe and Read on the
+    topic are enough. Exit code 0: told; 3: retention deleted what was being read.
+    """
+    if since and last:
+        raise click.UsageError("--since and --last: choose one")
+    if id_headers and id_from not in {None, "header"}:
+        raise click.UsageError(f"--id-header has no effect with --id-from {id_from}: choose one")
+    settings = settings_if_any(config)
+    silence_clients()
+    require_spark()
+    from reconcile.audit.extent import seconds_of  # noqa: PLC0415
+
+    try:
+        seconds_of(since or "1h")
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--since") from error
+    if id_headers and not id_from:
+        id_from = "header"
+    given = {"duplicate_id_headers": id_headers, "duplicate_id_from": id_from, "group_header": group_header}
+    address = next((each for each in settings.addresses if each.input_topic == topic), None)
+    found = _validated(AddressDefaults, address or settings.address_defaults, given)
+    require_listener(settings.kafka)  # before Spark's libraries are loaded
+    from reconcile.audit import job  # noqa: PLC0415
+    from reconcile.audit.resend_counts import confidence_of  # noqa: PLC0415
+    from reconcile.audit.topic import Wanted  # noqa: PLC0415
+
+    request = job.Request(
+        Wanted(topic, since or "", last),
+        settings.kafka,
+        found,
+        address.name if address else "",
+        confidence_of(confidence),
+        master or settings.reconcile.master,
+        out,
+        as_json,
+        {each.name: each for each in settings.addresses if each is not address},
+        settings.reconcile.executor_timeout,
+    )
+    return job.run(request)
+
+
+def _validated(kind: type[Section], base: BaseModel, given: Mapping[str, Any]) -> Section:
+    """A section of the configuration with what the command line says over it."""
+    kept = base.model_dump(include=set(kind.model_fields))
+    try:
+        return kind.model_validate({**kept, **{key: value for key, value in given.items() if value}})
+    except ValidationError as error:
+        faults = [
+            f"{_option(each['loc'])}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+        ]
+        raise ConfigurationError("\n".join(faults)) from error
+
+
+def _option(location: Sequence[int | str]) -> str:
+    name = str(location[0]) if location else "the configuration"
+    return _OPTIONS.get(name, name)

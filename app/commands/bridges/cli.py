@@ -1,0 +1,68 @@
+"""The verb ``bridge``: runs bridges, and with ``status`` tells how far they are."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ringfence_kafka.process.command_line import (
+    CONNECTION_OPTIONS,
+    PORT,
+    config_option,
+    settings_of,
+    silence_clients,
+)
+from ringfence_kafka.process.log_options import log_options
+
+_WITH_VALUE: Final = frozenset({"--config", "--web-port", "--log-level", "--log-format", *CONNECTION_OPTIONS})
+_STATUS: Final = "status"
+
+
+class _Bridge(click.Command):
+    """``bridge status`` is another verb, wherever among the options ``status`` stands: no bridge is called so."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Of the verb that is meant."""
+        for number, each in enumerate(args):
+            if each == _STATUS and (number == 0 or args[number - 1] not in _WITH_VALUE):
+                rest = args[:number] + args[number + 1 :]
+                return status.make_context(f"{info_name} {_STATUS}", rest, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(_STATUS)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@config_option
+def status(names: tuple[str, ...], as_json: bool, config: Path) -> int:
+    """How far each bridge is: lag, forwarded, sent again, what stands in its way, and who runs it, by partition.
+
+    Exit code 1: something stands in the way, or messages wait and nobody runs the bridge.
+    """
+    silence_clients()
+    settings = settings_of(config)
+    from app.commands.bridges import status as bridges  # noqa: PLC0415
+
+    return bridges.show(settings, names, as_json)
+
+
+@click.command(cls=_Bridge)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
+@click.option("--drain", is_flag=True, help="Forward what is there now, then stop exactly there.")
+@log_options
+@config_option
+def bridge(names: tuple[str, ...], web_port: int | None, drain: bool, config: Path) -> int:
+    """Forward what [[bridges]] and [[cluster_connections]] say, all of them or those of NAME; a connection's name means all its bridges.
+
+    Run as many processes as you like; they share the partitions. GET /live says that the process runs, GET /health is
+    200 when all its partitions are forwarded. SIGTERM drains and commits.
+
+    `ringfence bridge status` tells how far they are.
+    """
+    settings = settings_of(config)
+    from app.bridge import run as bridge_module  # noqa: PLC0415
+
+    return bridge_module.run(settings, names, web_port, drain=drain)

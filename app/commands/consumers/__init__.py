@@ -1,0 +1,1 @@
+"""ringfence consumers: show and forget consumer groups."""

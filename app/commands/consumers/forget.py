@@ -1,0 +1,165 @@
+"""``ringfence consumers forget``: deletes the progress and the offsets of a consumer group."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from app.commands.confirmation import confirmed
+from app.commands.consumers import group_inventory
+from app.commands.send.send import client_options
+from app.commands.send.sender import DELIVERY_LIMIT_S, producer_options
+from ringfence_client.progress import progress_record, progress_topic
+from ringfence_client.progress.progress_record import ProgressFormatError
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol import wire_names
+
+NOTHING_KEPT = 1
+
+
+class GroupInUseError(RingfenceError):
+    """The consumer group has members."""
+
+
+class RedrivesPendingError(RingfenceError):
+    """Messages of the consumer group were redriven, and no consumer has handled them yet."""
+
+
+class KeptProgress(NamedTuple):
+    """The progress records of one consumer group."""
+
+    places: list[tuple[int, bytes]]
+    """Partition and key of each record and of each part."""
+    redriven: dict[tuple[str, int], int]
+    """Topic and partition -> how many redriven messages wait there."""
+
+
+def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool = False) -> int:
+    """Delete progress and offsets of a consumer group. Its dead letters stay.
+
+    Args:
+        settings: The configuration.
+        group: The consumer group.
+        yes: Do not ask.
+        discard_redriven: Forget it although redriven messages wait for it.
+
+    Returns:
+        0 it is forgotten; 1 nothing was kept of it.
+
+    Raises:
+        ConfigurationError: it is the workers' own group, or Ringfence's for repairs.
+        GroupInUseError: it has members.
+        RedrivesPendingError: redriven messages wait for it. Their dead letters count as settled, so that nothing would name them again.
+        BrokerUnavailableError: the cluster does not answer, or refuses.
+        DeclinedError: somebody was asked, and said no.
+    """
+    if group in {settings.app.id, wire_names.repair_group(settings.app.id)}:
+        raise ConfigurationError(f"{group} is a group of Ringfence's own: name a group of consumers")
+    with reading(wire_names.progress_topic(settings.app.id)):
+        kept, redriven = asyncio.run(_kept(settings, group))
+    if redriven and not discard_redriven:
+        where = ", ".join(
+            f"{count:,} in {topic}/{number}" for (topic, number), count in sorted(redriven.items())
+        )
+        raise RedrivesPendingError(
+            f"consumer group {group} has redriven messages that it has not handled ({where}), and their dead letters are settled: nothing was "
+            "done. Start a consumer of the group to handle them, or run this again with --discard-redriven"
+        )
+    with reading("what is unfinished"):
+        unfinished = asyncio.run(group_inventory.read(settings, group))
+    confirmed(
+        f"Forget consumer group {group}: its progress in {len(kept)} records, and its offsets? It has {unfinished}. The dead letters stay. A "
+        "consumer of that name begins as a new one",
+        yes=yes,
+    )
+    _write_tombstones(settings, kept)
+    offsets = _delete_group(settings, group)
+    if not kept and not offsets:
+        click.echo(f"nothing is kept of consumer group {group}: check the name (ringfence consumers show)")
+        return NOTHING_KEPT
+    click.echo(
+        f"forgot consumer group {group}: {len(kept)} progress records{' and its offsets' if offsets else ''}; it had {unfinished}"
+    )
+    return 0
+
+
+async def _kept(settings: Settings, group: str) -> KeptProgress:
+    """Read the progress records of the group.
+
+    Raises:
+        GroupInUseError: it has members.
+    """
+    topic = wire_names.progress_topic(settings.app.id)
+    async with Cluster(settings.kafka, group) as cluster:
+        if (state := await cluster.group_state()) not in NO_MEMBERS:
+            raise GroupInUseError(
+                f"consumer group {group} has members ({state}): stop its consumers first; a consumer that was killed counts until its session "
+                "ends"
+            )
+        count = (await cluster.partition_counts([topic])).get(topic, 0)
+        found = [await progress_topic.read(settings.kafka, cluster, topic, number) for number in range(count)]
+    kept = KeptProgress([], {})
+    for number, records in enumerate(found):
+        for key in sorted(records):
+            if _group_of(key) != group:
+                continue
+            kept.places.append((number, key))
+            with contextlib.suppress(ProgressFormatError):  # a part, or a record that no version reads
+                consumed, partition = progress_record.decode_key(key)[1:]
+                if waiting := len(progress_topic.decode(records, key).again):
+                    kept.redriven[consumed, partition] = waiting
+    return kept
+
+
+def _group_of(key: bytes) -> str | None:
+    """Return the consumer group of the key of a progress record, or of a part of one."""
+    with contextlib.suppress(ValueError, IndexError, TypeError):
+        return str(json.loads(key)[0])
+    return None
+
+
+def _write_tombstones(settings: Settings, kept: Sequence[tuple[int, bytes]]) -> None:
+    refused: list[str] = []
+
+    def answered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            refused.append(error.str())
+
+    producer = Producer(producer_options(settings.kafka, "murmur2"))
+    for partition, key in kept:
+        producer.produce(
+            wire_names.progress_topic(settings.app.id),
+            None,
+            key,
+            partition,
+            on_delivery=answered,
+        )
+    left = producer.flush(DELIVERY_LIMIT_S)
+    if refused or left:
+        raise BrokerUnavailableError(
+            f"{left + len(refused)} of {len(kept)} progress records were not deleted ({', '.join(dict.fromkeys(refused)) or 'no answer'}): "
+            "look at the brokers and at this user's rights, then run it again"
+        )
+
+
+def _delete_group(settings: Settings, group: str) -> bool:
+    """Delete the offsets; return whether there were some."""
+    admin = AdminClient(client_options(settings.kafka))
+    (deletion,) = admin.delete_consumer_groups([group]).values()
+    try:
+        deletion.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return False
+        raise BrokerUnavailableError(
+            f"the offsets of {group} were not deleted ({error.args[0].str()}): allow Delete on that group, then run it again"
+        ) from error
+    return True

@@ -1,0 +1,92 @@
+"""What is unfinished in a consumer group: its lag, open dead letters and parked groups."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import click
+from aiokafka.errors import KafkaError
+
+from app.commands.consumers import show
+from app.commands.groups.lease_holders import Holders
+from app.commands.repair import common
+from app.commands.repair.redrive_log import SettledPartition
+from app.commands.repair.refused_record import Refused
+from app.commands.repair.scan import Act, Wanted, scan
+from app.commands.repair.selection import Selection
+from ringfence_client.handlers import group_names
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.escaping import printable
+from ringfence_kafka.protocol import wire_names
+
+SHOWN_MAX = 5
+
+
+@dataclass(slots=True)
+class Inventory:
+    """Of one consumer group, at all configured addresses."""
+
+    lag: int = 0
+    """Offsets, as Kafka counts them."""
+    dead_letters: int = 0
+    """Open ones."""
+    parked: set[bytes | None] = field(default_factory=set)
+    """Groups that wait behind their dead letters."""
+    unread: list[str] = field(default_factory=list)
+    """Topics that could not be read."""
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        names = sorted("(none)" if each is None else group_names.shown(each) for each in self.parked)
+        more = len(names) - SHOWN_MAX
+        shown = f"{', '.join(map(printable, names[:SHOWN_MAX]))}{f' and {more:,} more' if more > 0 else ''}"
+        text = (
+            f"a lag of {self.lag:,} offsets, {_count(self.dead_letters, 'open dead letter')}, {_count(len(names), 'parked group')}"
+            f"{f' ({shown})' if names else ''}"
+        )
+        return (
+            f"{text}; {', '.join(self.unread)} cannot be read, so there may be more" if self.unread else text
+        )
+
+
+async def read(settings: Settings, group: str) -> Inventory:
+    """Count what is unfinished. A topic that cannot be read is named instead."""
+    found = Inventory()
+    try:
+        rows = (await show.read(settings, group=group, partial=True)).rows
+    except (KafkaError, RingfenceError, OSError, TimeoutError):
+        found.unread.append(wire_names.progress_topic(settings.app.id))
+        return found
+    found.lag = sum(each.lag or 0 for each in rows)
+    for address in settings.addresses:
+        if address.name in {each.address for each in rows}:
+            try:
+                await _letters(settings, address, group, found)
+            except (KafkaError, RingfenceError, OSError, TimeoutError):
+                found.unread.append(wire_names.dead_letter_topic(address.name))
+    return found
+
+
+async def _letters(settings: Settings, address: AddressSettings, group: str, found: Inventory) -> None:
+    """Add the dead letters at one address."""
+    holders = Holders(settings, address, lambda text: click.echo(text, err=True))
+    wanted = Wanted(Selection(consumer_group=group), lambda record: record.key)
+    try:
+        blocked = await holders.blocked(group)
+
+        async def count(_: SettledPartition, letters: Sequence[Refused]) -> None:
+            found.dead_letters += len(letters)
+            found.parked |= {
+                each.key for each in letters if each.accepted is not None and each.accepted[1:] in blocked
+            }
+
+        async with common.opened(
+            settings.kafka, settings.app.id, wire_names.dead_letter_topic(address.name)
+        ) as opened:
+            await scan(opened.topic, opened.partitions, wanted, Act(count))
+    finally:
+        await holders.close()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""ringfence groups: show, purge and skip message groups."""

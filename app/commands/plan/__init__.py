@@ -1,0 +1,1 @@
+"""ringfence plan: what a load needs."""

@@ -1,0 +1,87 @@
+"""``ringfence reconcile``: the verb of the nightly job."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+from click.core import ParameterSource
+
+from app.commands.spark_check import require_spark
+from ringfence_kafka.auth.reachability import require_listener
+from ringfence_kafka.process.command_line import config_option, settings_with_addresses, silence_clients
+
+ANOMALIES: Final = (
+    "LOST", "DOUBLED", "PHANTOM", "REORDERED", "FORGOTTEN", "OVERRUN", "CROSS-LANE", "WRONG-VERDICT", "CORRUPTED", "TORN",
+    "GAP",
+)  # fmt: skip
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="report.html, summary.json and Parquet (anomalies, counts) go there; a folder or a URI.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@click.option(
+    "--acknowledge",
+    metavar="[N]",
+    type=int,
+    is_flag=False,
+    flag_value=0,
+    help="The last run has been looked at: the next one begins where it ended. N: only if that is run N.",
+)
+@click.option("--master", help="Spark's master; overrides reconcile.master.")
+@config_option
+@click.pass_context
+def reconcile(
+    context: click.Context,
+    out: str | None,
+    as_json: bool,
+    acknowledge: int | None,
+    master: str | None,
+    config: Path,
+) -> int:
+    """Prove from Kafka alone that what came in and what went out agree, or name each record that does not.
+
+    Run it each night, beside running workers. Exit code 0: clean; 1: anomalies; 3: evidence is gone, so nobody knows.
+    """
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return 0
+    settings = settings_with_addresses(config)
+    silence_clients()
+    require_spark()
+    # Before Spark's libraries are loaded; results on a cluster are acknowledged without Kafka.
+    if acknowledge is None:
+        require_listener(settings.kafka)
+    from reconcile import job  # noqa: PLC0415
+
+    return job.run(settings, job.Options(out, as_json, acknowledge, master))
+
+
+def _refuse_options(context: click.Context) -> None:
+    """What stands before the name of a verb behind this one would not be heard."""
+    for each in context.command.params:
+        if each.expose_value and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"write {each.opts[0]} behind '{context.invoked_subcommand}'")
+
+
+@reconcile.command("show")
+@click.option("--anomaly", type=click.Choice(ANOMALIES, case_sensitive=False), help="Only these.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
+@click.option("--run", "number", type=click.IntRange(1), help="Of this run; not given = the last.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@click.option("--master", help="Spark's master, where it is needed; overrides reconcile.master.")
+@config_option
+def reconcile_show(
+    anomaly: str | None, limit: int, number: int | None, as_json: bool, master: str | None, config: Path
+) -> int:
+    """Print the anomalies that a run has named: where each stands, its ID and group, and what is wrong.
+
+    The first 100 of each anomaly of an address need neither Spark nor the cluster.
+    """
+    settings = settings_with_addresses(config)
+    from reconcile import show  # noqa: PLC0415
+
+    return show.run(settings, show.Wanted(anomaly or "", limit, number, as_json, master))

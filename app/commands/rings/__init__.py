@@ -1,0 +1,1 @@
+"""ringfence rings: show, find, clear and adopt."""

@@ -1,0 +1,168 @@
+"""``ringfence rings adopt``: have the lanes of an address go by the rules of this file from now on.
+
+All workers must be stopped, so no message is judged while lanes have different rules. The record is written as the lane itself, so a worker
+that starts meanwhile is fenced and reads the new rules.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+from aiokafka.errors import KafkaError
+
+from agents.lane.journal import RingEvent
+from agents.rules.lane_rules import as_written, differences, key_of, rules_of
+from app.commands.confirmation import confirmed
+from app.commands.rings import show
+from app.commands.rings.changelog_writer import OwnedLane, require_journal
+from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError
+from ringfence_kafka.process.step_progress import Steps, counted, steps
+from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogStalledError
+from ringfence_kafka.readers.read_counts import observed
+from tables import codec
+from tables.restore import Restore
+
+_MOVES: Final = ("group_header", "default_group", "partitioner")
+
+
+class WorkersRunError(RingfenceError):
+    """A worker is a member of the group, so rules cannot change."""
+
+
+def adopt(settings: Settings, name: str, *, yes: bool = False) -> int:
+    """Write the rules of this file into the record of each lane.
+
+    Args:
+        settings: The addresses.
+        name: One of them.
+        yes: Do not ask.
+
+    Raises:
+        ConfigurationError: unknown address.
+        WorkersRunError: a worker runs, or starts meanwhile.
+        BrokerUnavailableError: the cluster does not answer, or refuses.
+    """
+    address = settings.configured(name)
+    try:
+        with steps() as progress, observed(progress.add):
+            asyncio.run(_adopt(settings, address, click.echo, progress, yes=yes))
+    except (KafkaError, LogStalledError, TimeoutError) as error:
+        raise BrokerUnavailableError(
+            f"not all lanes of {name} have the new rules: {str(error) or type(error).__name__}. Look at the brokers and at this user's rights, "
+            "and run it again before a worker starts"
+        ) from error
+    return 0
+
+
+def forgets(recorded: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Return whether an ID of the old rules may equal an ID of another message by the new ones: then the ring must forget.
+
+    An ID that stays would have that other message dropped as a duplicate, and a message would be lost.
+    """
+    for key, before, now in differences(recorded, own):
+        kind = key_of(key)
+        if kind == "duplicate_id_from" or (kind == "duplicate_id_headers" and not set(before) <= set(now)):
+            return True
+    return False
+
+
+async def _adopt(
+    settings: Settings,
+    address: AddressSettings,
+    say: Callable[[str], object],
+    progress: Steps,
+    *,
+    yes: bool,
+) -> None:
+    own = rules_of(address, settings.transaction_targets(address))
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        await _require_stopped(settings, cluster)
+        await require_journal(settings, cluster)
+        progress.begin(f"reading the rings of {address.name}")
+        views = [
+            show.LaneView(settings, address, cluster, number)
+            for number in range(await show.lanes(settings, address, cluster))
+        ]
+        restored = [await each.read_on() for each in views]
+        progress.end()
+        due = [number for number, each in enumerate(restored) if _due(each, own)]
+        for view in views:
+            if view.partition not in due:
+                say(
+                    f"kept     {wire_names.lane_name(address.name, view.partition)}  it goes by these rules, or has no record yet"
+                )
+        if not due:
+            return
+        confirmed(_question(address, [restored[each] for each in due], own), yes=yes)
+        done = 0
+        progress.begin(f"changing the rules of {address.name}")
+        progress.count(lambda: f"{done:,} of {counted(len(due), 'lane')}")
+        for number in due:
+            say(await _adopt_lane(settings, address, cluster, views[number], own))
+            done += 1
+    progress.end()
+    say("start the workers, all with this file")
+
+
+def _due(restore: Restore, own: Mapping[str, Any]) -> bool:
+    return restore.meta is not None and dict(restore.meta.rules) != dict(own)
+
+
+def _question(address: AddressSettings, restored: list[Restore], own: Mapping[str, Any]) -> str:
+    """Return the change, and its meaning for messages that are sent again."""
+    recorded = [dict(each.meta.rules) for each in restored if each.meta is not None]
+    changes = list(
+        dict.fromkeys(
+            f"{key} from {as_written(before)} to {as_written(now)}"
+            for each in recorded
+            for key, before, now in differences(each, own)
+        )
+    )
+    text = f"Change the rules of {address.name}: {'; '.join(changes) or 'none differs, the record is completed'}."
+    if any(forgets(each, own) for each in recorded):
+        text += " Its rings forget all IDs: what is sent again from now on is accepted again."
+    moved = {key for each in recorded for key, _, _ in differences(each, own)} & set(_MOVES)
+    if moved:
+        text += (
+            f" Groups and IDs get other home lanes ({', '.join(sorted(moved))}): let consumers finish first; an ID is not known in its new "
+            "home, so what is sent again may be accepted again."
+        )
+    return f"{text} Change them?"
+
+
+async def _adopt_lane(
+    settings: Settings, address: AddressSettings, cluster: Cluster, view: show.LaneView, own: dict[str, Any]
+) -> str:
+    """Returns the line that says what was done."""
+    lane = wire_names.lane_name(address.name, view.partition)
+    try:
+        async with OwnedLane(settings, address, view.partition) as owned:
+            await _require_stopped(settings, cluster)
+            restore = await view.read_on()
+            meta = restore.meta
+            if meta is None:
+                return f"kept     {lane}  it has no record yet"
+            forgotten = forgets(meta.rules, own)
+            count = len(show.live_slots(restore)) if forgotten else 0
+            new = meta._replace(rules=own, floor=meta.head if forgotten else meta.floor)
+            told = [owned.told(RingEvent.CLEARED, address.name, (meta.capacity, meta.capacity), new)]
+            await owned.write([(codec.META_KEY, codec.encode_meta(new))], told if forgotten else [])
+    except FencedError as error:
+        raise WorkersRunError(
+            f"{lane} does not have the new rules: a worker has started meanwhile. Stop all workers of {settings.app.id} and run it again"
+        ) from error
+    return f"adopted  {lane}" + (f"  {count} IDs forgotten" if forgotten else "  IDs stay known")
+
+
+async def _require_stopped(settings: Settings, cluster: Cluster) -> None:
+    await cluster.await_coordinator()
+    if (state := await cluster.group_state()) not in NO_MEMBERS:
+        raise WorkersRunError(
+            f"workers of {settings.app.id} run (its group is {state}), and a rule changes for all at once: stop all of them by SIGTERM, then run "
+            "it again; a worker that was killed counts until its session ends"
+        )

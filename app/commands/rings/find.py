@@ -1,0 +1,111 @@
+"""``ringfence rings find``."""
+
+import asyncio
+import base64
+import binascii
+import json
+from dataclasses import asdict
+
+import click
+
+from app.commands.rings import show
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.escaping import moment
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol import wire_names
+from tables import codec
+
+
+class IdFormatError(RingfenceError):
+    """An ID that cannot be read as what it says it is."""
+
+
+def parse_id(text: str) -> bytes:
+    """The stored form of an ID as a person writes it: text, ``hex:…``, ``base64:…``, ``digest:…``, ``text:…``.
+
+    Bytes of a command line that the locale cannot read come as surrogates: they are the ID's own bytes.
+
+    Raises:
+        IdFormatError: what follows the prefix is not that.
+    """
+    kind, colon, rest = text.partition(":")
+    try:
+        match kind if colon else "":
+            case "hex":
+                return codec.encode_id(bytes.fromhex(rest))
+            case "base64":
+                return codec.encode_id(base64.b64decode(rest, validate=True))
+            case "digest":
+                return codec.stored_digest(bytes.fromhex(rest))
+            case "text":
+                return codec.encode_id(rest.encode(errors="surrogateescape"))
+            case _:
+                return codec.encode_id(text.encode(errors="surrogateescape"))
+    except (ValueError, binascii.Error) as error:
+        raise IdFormatError(
+            f"{text!r} is no {kind} ({error}): fix it, or write text:{text} if the ID itself begins so"
+        ) from error
+
+
+def find(settings: Settings, address: str, identifier: str, as_json: bool, of: str | None = None) -> int:
+    """Say whether an ID is known, and where its original is.
+
+    Args:
+        settings: The addresses.
+        address: Whose rings are looked at.
+        identifier: See :func:`parse_id`.
+        as_json: One document instead of lines.
+        of: The address whose ID it is; None = ``address`` itself.
+
+    Returns:
+        0 known, 1 not known.
+
+    Raises:
+        ConfigurationError: there is no such address.
+        IdFormatError: ``identifier`` is not what it says it is.
+    """
+    owner, encoded_id = settings.configured(address), parse_id(identifier)
+    if encoded_id == codec.encode_id(b""):
+        raise IdFormatError("an empty ID is the same as none: no ring holds it; name the ID of a message")
+    if of is not None and settings.configured(of).name != owner.name:
+        encoded_id = codec.foreign_id(of, encoded_id)
+        if of not in owner.transaction_addresses:
+            click.echo(
+                f"note   {of} is not in transaction_addresses of {address}: no transaction of {address} may have parts for it; "
+                "what is found is of before",
+                err=True,
+            )
+    with reading(f"the rings of {owner.name}"):
+        found = asyncio.run(_find(settings, owner, encoded_id))
+    if as_json:
+        click.echo(json.dumps({"known": bool(found), "lanes": found}, indent=2))
+        return 0 if found else 1
+    for each in found:
+        click.echo(
+            f"known  lane {each['lane']}  original {each['source']}  timestamp {moment(int(str(each['timestamp'])))}"
+        )
+    if not found:
+        click.echo(_not_known(owner, identifier, of))
+    return 0 if found else 1
+
+
+def _not_known(address: AddressSettings, identifier: str, of: str | None) -> str:
+    what = identifier if of is None else f"{identifier} of {of}"
+    line = f"not known  {what} in {address.name}: never accepted, or overwritten, or cleared"
+    if of is None and address.transaction_addresses:
+        line += f"; IDs of parts for other addresses are apart: --of {' or --of '.join(address.transaction_addresses)}"
+    return line
+
+
+async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes) -> list[dict[str, object]]:
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        restored = await show.snapshots(settings, address, cluster)
+    found: list[dict[str, object]] = []
+    for number, restore in enumerate(restored):
+        known = [slot for slot in show.live_slots(restore) if slot.id == encoded_id]
+        latest = show.entry(address, max(known, key=lambda slot: slot.sequence, default=None))
+        if latest is not None:
+            found.append({"lane": wire_names.lane_name(address.name, number), **asdict(latest)})
+    return found

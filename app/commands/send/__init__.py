@@ -1,0 +1,1 @@
+"""ringfence send: publish JSON lines."""

@@ -1,0 +1,261 @@
+"""``ringfence send``: JSON lines from a file or standard input, published to an address.
+
+It speaks to the broker as any producer does,
+and is no part of the guarantees: the worker makes them.
+"""
+
+import asyncio
+import codecs
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from app.commands.send.json_lines import InputError, parse
+from app.commands.send.send_record import Composer
+from app.commands.send.sender import AWAY, DELIVERY_LIMIT_S, Sender, ranges
+from ringfence_kafka.auth.access_errors import nobody
+from ringfence_kafka.auth.client_options import refusal
+from ringfence_kafka.auth.tls import confluent_options
+from ringfence_kafka.config.settings import KafkaSettings, Settings
+from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError
+from ringfence_kafka.process.step_progress import counted, steps, watched
+
+ANSWER_LIMIT_S: Final = 5.0
+"""How long a person waits for the first answer of a broker."""
+BATCH_BYTES_UNKNOWN: Final = 16_384
+"""Size of a record batch if this user may not see the topic's limit: that of Kafka's own producer."""
+_RANGES_SHOWN_MAX: Final = 20
+_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001 - their public names
+
+
+def client_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """What every librdkafka client needs to reach the cluster."""
+    return confluent_options(kafka)
+
+
+def partition_count(kafka: KafkaSettings, topic: str) -> int:
+    """Partitions of the topic. Asked through the admin client, which creates no topic by asking.
+
+    Raises:
+        BrokerUnavailableError: nobody answers, or all deny access.
+        MissingTopicError: there is no such topic, or this user may not see it.
+    """
+    reasons: list[KafkaError] = []
+    admin = AdminClient(client_options(kafka) | {"error_cb": reasons.append})
+    asked = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_LIMIT_S)
+    try:
+        return len(asked[topic].result().partitions)
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise MissingTopicError(
+                f"topic {topic!r} does not exist: run 'ringfence topics create'"
+            ) from error
+        if code not in AWAY | _REFUSED:
+            raise MissingTopicError(
+                f"topic {topic!r} cannot be used ({error.args[0].str()}): fix that"
+            ) from error
+        if refused := asyncio.run(refusal(kafka)):
+            raise refused from error
+        admin.poll(0)
+        reason = f" ({reasons[0].str()})" if reasons else ""
+        raise nobody(kafka, reason) from error
+
+
+def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int:
+    """Return ``max.message.bytes`` of the topic; a small size if this user may not see it."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient(client_options(kafka))
+    try:
+        (answer,) = admin.describe_configs([resource], request_timeout=ANSWER_LIMIT_S).values()
+        return int(answer.result()["max.message.bytes"].value)
+    except (KafkaException, KeyError):
+        return BATCH_BYTES_UNKNOWN
+
+
+def run(settings: Settings, address: str, file: str | Path | None = None) -> int:
+    """Send ``file``, or standard input if it is None or ``-``, to ``address``.
+
+    It stops at the first line that is not well or is refused. The lines before it are delivered. No line behind it
+    is written if it has the same group.
+
+    Returns:
+        The exit code: 0, when the broker acknowledged every line.
+
+    Raises:
+        ConfigurationError: no such address, or another address feeds it.
+        InputError: a line or the file cannot be sent; says how many messages were.
+        BrokerUnavailableError: nobody answers.
+        MissingTopicError: the topic is not there.
+    """
+    found = settings.configured(address)
+    settings.require_own_input(found, "nothing was sent")
+    name = "standard input" if file is None or str(file) == "-" else str(file)
+    with _opened(file, name) as stream:
+        partitions = partition_count(settings.kafka, found.input_topic)
+        composer = Composer(found, settings.transaction_targets(found), partitions)
+        bytes_max = topic_bytes_max(settings.kafka, found.input_topic)
+        sender = Sender(settings.kafka, found.partitioner, found.input_topic, bytes_max)
+        began = time.monotonic()
+        fault = _send_all(stream, sender, composer, found.duplicate_id_headers, name)
+    if sender.refused is not None:  # of a line before a faulty one
+        fault = _refusal(sender.refused, name, settings.kafka)
+    if fault is not None:
+        fault.args = (f"{fault.args[0]}\n{_what_now(sender)}",)
+        raise fault
+    sys.stderr.write(f"sent {_messages(sender.sent)} to {address} in {time.monotonic() - began:.1f} s\n")
+    return 0
+
+
+def _send_all(
+    stream: IO[bytes], sender: Sender, composer: Composer, id_headers: tuple[str, ...], name: str
+) -> RingfenceError | None:
+    """Read, send, wait. Returns the first faulty line as an error, after what stands before it was delivered."""
+    fault = None
+    with _progress(stream, sender) as advance:
+        try:
+            for number, raw in enumerate(_lines(stream), 1):
+                if not raw.strip():
+                    continue
+                try:
+                    record = composer.compose(parse(raw, id_headers))
+                except ValueError as error:
+                    fault = InputError(f"{name} line {number}: {error}")
+                    break
+                sender.send(number, record)
+                if sender.refused is not None:
+                    break
+                advance(sender.sent, len(raw))
+            sender.finish()
+        except ValueError as error:
+            fault = InputError(f"{name}: {error}")
+        except KeyboardInterrupt:
+            sender.finish()
+            sys.stderr.write(f"interrupted: {_what_now(sender)}\n")
+            raise
+    return fault
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file, without the byte order mark of UTF-8 that some editors put first.
+
+    Raises:
+        ValueError: a mark says that the file is UTF-16 or UTF-32.
+    """
+    first = stream.readline()
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
+        raise ValueError("it begins with a byte order mark of UTF-16 or UTF-32: save it as UTF-8")
+    if first:
+        yield first.removeprefix(codecs.BOM_UTF8)
+    yield from stream
+
+
+def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -> RingfenceError:
+    number, error = refused
+    if error.code() in AWAY:
+        return BrokerUnavailableError(
+            f"{name} line {number}: no broker at kafka.bootstrap_servers = {kafka.bootstrap_servers!r} took it within "
+            f"{DELIVERY_LIMIT_S:g} s: start the broker again"
+        )
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return InputError(
+            f"{name} line {number}: larger than the broker takes: make it smaller, or raise the topic's max.message.bytes"
+        )
+    return InputError(f"{name} line {number}: the broker refused it ({error.str()}): fix that")
+
+
+def _what_now(sender: Sender) -> str:
+    """How much was sent, which lines after a refusal, and whether sending all of it again does harm."""
+    said = f"{_messages(sender.sent)} sent before it ended"
+    if sender.refused is not None:
+        return f"{said}. {_by_line(sender)}"
+    if sender.sent_without_id:
+        return (
+            f"{said}, {sender.sent_without_id} of them without an ID: sending those again would repeat them"
+        )
+    return (
+        f"{said}: send it all again, whatever was sent has an ID and is not accepted twice"
+        if sender.sent
+        else said
+    )
+
+
+def _by_line(sender: Sender) -> str:
+    """Which lines are written after a refusal, and what to send now. Nothing is written behind an unwritten line of its group."""
+    repeated = sender.sent_without_id + sender.doubtful_without_id
+    shown_max = None if repeated else _RANGES_SHOWN_MAX
+    missing = {*sender.unwritten, *sender.doubtful}
+    written = [each for each in range(1, sender.last + 1) if each not in missing]
+    said = [f"Written: {_shown(written, shown_max)}."]
+    if sender.doubtful:
+        said.append(
+            f"Not known, as the answer is missing: {_shown(sender.doubtful, shown_max)}; they may be written."
+        )
+    unwritten = f"{_shown(sender.unwritten, shown_max)} and " if sender.unwritten else ""
+    said.append(f"Not written: {unwritten}all lines behind line {sender.last}.")
+    if not repeated:
+        said.append("Then send it all again: whatever is written has an ID and is not accepted twice")
+        return " ".join(said)
+    if sender.doubtful_without_id:
+        said.append(
+            f"{sender.doubtful_without_id} of the unknown ones have no ID: look whether they are in the topic."
+        )
+    said.append(f"Then send only what is not written: lines without an ID ({repeated}) would be repeated")
+    return " ".join(said)
+
+
+def _shown(numbers: Sequence[int], ranges_max: int | None) -> str:
+    """Line numbers for a person."""
+    found = ranges(numbers)
+    if not found:
+        return "no line"
+    rest = f" and {len(found) - ranges_max} more ranges" if ranges_max and len(found) > ranges_max else ""
+    return f"line{'s' * (len(numbers) != 1)} {', '.join(found[:ranges_max])}{rest}"
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'s' * (count != 1)}"
+
+
+@contextlib.contextmanager
+def _opened(file: str | Path | None, name: str) -> Iterator[IO[bytes]]:
+    if name == "standard input" or file is None:
+        yield sys.stdin.buffer
+        return
+    try:
+        stream = Path(file).open("rb")  # noqa: SIM115 - closed below; only opening may blame the file
+    except OSError as error:
+        raise InputError(
+            f"{name}: {error.strerror}: name a readable file, or - for standard input"
+        ) from error
+    with stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def _progress(stream: IO[bytes], sender: Sender) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while a person watches, else a line now and then. Yields ``advance(sent, bytes read)``."""
+    if not watched():
+        # The line at the end is that of the command itself.
+        with steps(brief_s=math.inf) as progress:
+            progress.begin("sending")
+            progress.count(lambda: f"{counted(sender.sent, 'message')} acknowledged")
+            yield lambda _sent, _size: None
+        return
+    if stream is sys.stdin.buffer and stream.isatty():
+        yield lambda _sent, _size: None
+        return
+    size = None if stream is sys.stdin.buffer else Path(stream.name).stat().st_size
+    columns = TextColumn("{task.fields[sent]} acknowledged"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=size, sent=0)
+        yield lambda sent, length: progress.update(task, advance=length, sent=sent)

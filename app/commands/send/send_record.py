@@ -1,0 +1,106 @@
+"""What a line of ``ringfence send`` becomes: the record that is published, and where."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from agents.decision.envelope_parts import Units
+from agents.decision.ids_and_groups import Reader
+from agents.decision.partitioner import Home
+from app.commands.send.json_lines import Line, PartLine, TransactionLine, check_id
+from ringfence_client.handlers.envelope import Part, envelope
+from ringfence_kafka.config.settings import AddressSettings
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class Outgoing(NamedTuple):
+    """A record as a producer is given it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int
+    """-1 = where its key belongs, or anywhere without one."""
+    has_id: bool
+    """Whether it is recognised when it is sent again."""
+
+
+class _Unsent(NamedTuple):
+    """A record as workers read one."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    offset: int = 0
+    timestamp: int = 0
+
+
+class Composer:
+    """Makes the records of one address."""
+
+    def __init__(self, address: AddressSettings, others: Iterable[AddressSettings], partitions: int) -> None:
+        """``partitions``: of its input topic; ``others``: the addresses that its transactions may have parts for."""
+        others = tuple(others)
+        self._address = address
+        self._targets = {each.name: each for each in others}
+        self._home = Home(partitions, address.partitioner)
+        self._reader = Reader(address)
+        self._units = Units(address, others)
+
+    def compose(self, line: Line | TransactionLine) -> Outgoing:
+        """The record of a line.
+
+        Raises:
+            ValueError: no worker would accept it; names the part.
+        """
+        return self._transaction(line) if isinstance(line, TransactionLine) else self._message(line)
+
+    def _message(self, line: Line) -> Outgoing:
+        key, headers = _key_and_headers(line, self._address)
+        has_id = any(
+            bool(content) and name in self._address.duplicate_id_headers for name, content in headers
+        )
+        partition = -1
+        if key is None and line.id:
+            # A resend must reach the same lane, or nobody sees that it is one.
+            partition = self._home[line.id.encode()]
+        return Outgoing(key, line.payload, headers, partition, has_id)
+
+    def _transaction(self, line: TransactionLine) -> Outgoing:
+        """It is read as a worker would read it: what that would refuse is not sent, and its IDs are those that count there."""
+        parts = []
+        for number, each in enumerate(line.parts, 1):
+            try:
+                parts.append(self._part(each))
+            except ValueError as error:
+                raise ValueError(f"part {number}/{len(line.parts)}: {error}") from error
+        value, own = envelope(parts, line.id, id_header=self._address.duplicate_id_headers[0])
+        headers: Headers = [*_encoded(line.headers), *own]
+        key = None if line.group is None else line.group.encode()
+        record = _Unsent(key, value, headers)
+        (own_id,), _, _ = self._reader.ids([record])
+        lead = self._units.open(record, own_id).lead
+        partition = self._home[lead[1:]] if key is None and lead is not None else -1
+        return Outgoing(key, value, headers, partition, lead is not None)
+
+    def _part(self, line: PartLine) -> Part:
+        # Of an address that is not listed any rules will do: the whole is refused when it is read.
+        address = self._targets.get(line.address or "", self._address)
+        check_id(line, address.duplicate_id_headers)
+        key, headers = _key_and_headers(line, address)
+        return Part(line.payload, key, line.address, headers)
+
+
+def _key_and_headers(line: Line, address: AddressSettings) -> tuple[bytes | None, Headers]:
+    """As the address reads groups and IDs."""
+    headers = _encoded(line.headers)
+    key = None if line.group is None else line.group.encode()
+    if address.group_header and key is not None:
+        headers.append((address.group_header, key))
+    if line.id is not None:
+        headers.append((address.duplicate_id_headers[0], line.id.encode()))
+    return key, headers
+
+
+def _encoded(headers: Sequence[tuple[str, str | None]]) -> Headers:
+    return [(name, None if content is None else content.encode()) for name, content in headers]

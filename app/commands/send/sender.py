@@ -1,0 +1,177 @@
+"""Publishes the lines of ``ringfence send``, each group in the order of its lines, whatever the broker refuses.
+
+A broker takes a record batch behind a refused one: those under way at once, and the rest with the next request. This
+producer has one request at a time under way, and the first refusal ends it before the next request (librdkafka's
+``enable.gapless.guarantee``). That guarantee does not cover librdkafka's time limit for messages: the limit here replaces it.
+"""
+
+import functools
+import math
+import time
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from app.commands.send.send_record import Outgoing
+from ringfence_kafka.auth.tls import confluent_options
+from ringfence_kafka.config.settings import KafkaSettings
+
+DELIVERY_LIMIT_S: Final = 20.0
+"""How long a broker that went away in the middle may take to come back before a message counts as refused."""
+RECORD_BYTES_MAX: Final = 1_000_000_000
+"""librdkafka's own limit is lower than many brokers'; with this one the broker decides."""
+LINES_MAX: Final = 1_000
+"""The most lines that wait for an acknowledgement, and so the most that an error has to list."""
+BATCH_BYTES_MAX: Final = 1_000_000
+_STEP_S: Final = 0.2
+
+AWAY: Final = frozenset(
+    getattr(KafkaError, name)
+    for name in ("_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
+)
+"""Errors which say that no broker answers."""
+_DISCARDED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - their public names
+_PARTITIONERS: Final = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
+"""Ringfence's names of partitioners → librdkafka's."""
+
+
+def producer_options(kafka: KafkaSettings, partitioner: str) -> dict[str, Any]:
+    """A producer that neither loses nor doubles within its life, and agrees with the address on the partition."""
+    return confluent_options(kafka) | {
+        "acks": "all",
+        "enable.idempotence": True,
+        "partitioner": _PARTITIONERS[partitioner],
+        "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
+        "message.max.bytes": RECORD_BYTES_MAX,
+    }
+
+
+class _Pending(NamedTuple):
+    """A line that waits for its acknowledgement."""
+
+    since: float
+    """By the monotonic clock, s."""
+    has_id: bool
+
+
+class Sender:
+    """Publishes records and knows what became of each line."""
+
+    def __init__(self, kafka: KafkaSettings, partitioner: str, topic: str, topic_bytes_max: int) -> None:
+        """``topic_bytes_max``: the topic's ``max.message.bytes``; a batch of several lines stays below it."""
+        self.sent = 0
+        """Messages that the broker acknowledged."""
+        self.sent_without_id = 0
+        self.refused: tuple[int, KafkaError] | None = None
+        """The first line that the broker refused, and why."""
+        self.last = 0
+        """The last line that was handed to the producer."""
+        self.unwritten: list[int] = []
+        """Lines up to :attr:`last` that are not in the topic."""
+        self.doubtful: list[int] = []
+        """Lines up to :attr:`last` that may be there: a connection broke before their acknowledgement."""
+        self.doubtful_without_id = 0
+        self._topic = topic
+        self._pending: dict[int, _Pending] = {}
+        """By line, in their order."""
+        self._ended: KafkaError | None = None
+        """Why the producer sends nothing more."""
+        self._disturbed_at = -math.inf
+        """When a connection broke last: what waited then may have been written."""
+        options = producer_options(kafka, partitioner) | {
+            "max.in.flight.requests.per.connection": 1,
+            "enable.gapless.guarantee": True,
+            "message.timeout.ms": 0,
+            "queue.buffering.max.messages": LINES_MAX,
+            "linger.ms": 0,
+            "batch.size": min(BATCH_BYTES_MAX, topic_bytes_max),
+            "error_cb": self._note,
+        }
+        self._producer = Producer(options)
+
+    def send(self, number: int, record: Outgoing) -> None:
+        """Hand the record of a line to the producer; waits while its queue is full. After a refusal it does nothing."""
+        key, value, headers, partition, has_id = record
+        given: list[tuple[str, str | bytes | None]] = list(headers)
+        acknowledged = functools.partial(self._acknowledged, number)
+        while self._goes_on():
+            try:
+                self._producer.produce(
+                    self._topic, value, key, partition, headers=given, on_delivery=acknowledged
+                )
+            except BufferError:
+                self._poll(_STEP_S)
+            except KafkaException as error:
+                if not error.args[0].fatal():  # else an earlier line was refused
+                    self.refused, self.last = (number, error.args[0]), number
+                    self.unwritten.append(number)
+                self._ended = error.args[0]
+            else:
+                self.last = number
+                self._pending[number] = _Pending(time.monotonic(), has_id)
+                self._poll(0)
+                return
+
+    def finish(self) -> None:
+        """Wait until the broker has answered for everything. After a refusal, discard what is not sent yet."""
+        while self._pending and self._goes_on():
+            self._poll(_STEP_S)
+        if self._goes_on():
+            return
+        away = self.refused is not None and self.refused[1].code() in AWAY
+        deadline = time.monotonic() + DELIVERY_LIMIT_S
+        while self._pending:
+            away = away or time.monotonic() > deadline
+            self._producer.purge(in_queue=True, in_flight=away)
+            self._poll(_STEP_S)
+        if self.refused is None and self._ended is not None:
+            first = min(self.unwritten + self.doubtful, default=self.last + 1)
+            self.refused = first, self._ended
+
+    def _goes_on(self) -> bool:
+        """Whether lines are still written."""
+        if self.refused is None and self._ended is None and self._pending:
+            number, oldest = next(iter(self._pending.items()))
+            if time.monotonic() - oldest.since > DELIVERY_LIMIT_S:
+                self._disturbed_at = time.monotonic()
+                self.refused = number, KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001 - its public name
+        return self.refused is None and self._ended is None
+
+    def _poll(self, limit_s: float) -> None:
+        try:
+            self._producer.poll(limit_s)
+        except KafkaException as error:  # the producer has ended; acknowledgements of lines still come
+            self._ended = error.args[0]
+
+    def _note(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._ended = error
+        elif error.code() in AWAY:
+            self._disturbed_at = time.monotonic()
+
+    def _acknowledged(self, number: int, error: KafkaError | None, _message: Message) -> None:
+        pending = self._pending.pop(number)
+        if error is None:
+            self.sent += 1
+            self.sent_without_id += not pending.has_id
+        elif error.code() in _DISCARDED:
+            inflight = error.code() == KafkaError._PURGE_INFLIGHT  # noqa: SLF001 - its public name
+            doubtful = inflight or pending.since <= self._disturbed_at
+            (self.doubtful if doubtful else self.unwritten).append(number)
+            self.doubtful_without_id += doubtful and not pending.has_id
+        else:
+            self.unwritten.append(number)
+            if self.refused is None or number < self.refused[0]:
+                self.refused = number, error
+
+
+def ranges(numbers: Iterable[int]) -> list[str]:
+    """Write line numbers as ``3`` and ``5-9``, in order."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in found]

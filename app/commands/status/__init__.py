@@ -1,0 +1,1 @@
+"""ringfence status: what has stopped, and how everything else is."""

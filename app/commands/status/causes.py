@@ -1,0 +1,55 @@
+"""Problems with one cause become one finding that names all that it keeps from working. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from app.commands.status.formatting import waiting
+from app.commands.status.model import Finding
+from ringfence_kafka.aiokafka_patches.throttling import quotas
+
+PASSES_S: Final = 60.0
+"""Rebalances, openings, leases that run out and first attempts are over by then."""
+SHOWN_MAX: Final = 4
+"""Names in a finding; the rest is counted."""
+
+
+class Problem(NamedTuple):
+    """What is true of one lane, worker or partition."""
+
+    kind: str
+    """Such as ``lane``, or ``partition`` behind the consumer group that it is of."""
+    name: str
+    what: str
+    do: str
+    command: str
+    stands: bool
+    waiting: int = 0
+    """So many messages wait at most."""
+
+
+def merged(problems: Iterable[Problem]) -> Iterator[Finding]:
+    """Yield a finding for all of a kind of which the same is true, in the order of the first of each."""
+    found: dict[Problem, list[Problem]] = {}
+    for each in problems:
+        found.setdefault(each._replace(name="", waiting=0), []).append(each)
+    for cause, those in found.items():
+        offsets = sum(each.waiting for each in those)
+        behind = f"; {waiting(offsets)}" if offsets else ""
+        where = named(cause.kind, list(dict.fromkeys(each.name for each in those)))
+        yield Finding(where, f"{cause.what}{behind}", cause.do, cause.command, cause.stands)
+
+
+def named(kind: str, names: list[str]) -> str:
+    """``lane a``, ``lanes a, b``, ``lanes a, b, c, d and 5 more``."""
+    if len(names) == 1:
+        return f"{kind} {names[0]}"
+    more = len(names) - SHOWN_MAX
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return f"{plural} {', '.join(names[:SHOWN_MAX])}{f' and {more} more' if more > 0 else ''}"
+
+
+def quota(throttled: Mapping[str, float]) -> tuple[str, str]:
+    """Return the effect of a quota and the way out. No seconds are named: workers with one quota are one finding."""
+    what = f"brokers delay {' and '.join(throttled)} requests: a quota holds messages back, and none is lost"
+    do = f"raise {quotas(throttled)} of the user or client.id that the log names, or expect the lag to grow"
+    return what, do

@@ -1,0 +1,41 @@
+"""The verb ``status``."""
+
+from pathlib import Path
+
+import click
+
+from ringfence_kafka.process.command_line import (
+    CONSUMER_GROUP,
+    config_option,
+    settings_of,
+    settings_with_addresses,
+    silence_clients,
+)
+
+
+@click.command()
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document for programs; with --watch a line each."
+)
+@click.option("--watch", is_flag=True, help="Look again every 2 seconds, until Ctrl-C.")
+@click.option(
+    "--ignore-group",
+    "ignored",
+    type=CONSUMER_GROUP,
+    multiple=True,
+    help="A consumer group of the past; repeat it for more.",
+)
+@config_option
+def status(as_json: bool, watch: bool, ignored: tuple[str, ...], config: Path) -> int:
+    """Everything at a glance: addresses, lanes, consumers, bridges; and why something has stopped, with what helps.
+
+    It reads, and changes nothing. Kafka is asked, then workers and consumers at their web servers; it works without any of them.
+    Exit code 1: something stands, or soon will, until somebody acts.
+    """
+    silence_clients()
+    settings = settings_of(config)
+    if not (settings.bridges or settings.cluster_connections):
+        settings = settings_with_addresses(config)
+    from app.commands.status import status as verb  # noqa: PLC0415
+
+    return verb.run(settings, as_json=as_json, watch=watch, ignored=ignored)

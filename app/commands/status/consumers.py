@@ -1,0 +1,208 @@
+"""Consumer groups: leases from the progress topic, what waits from the accepted topic, and what the holders say themselves."""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import aiohttp
+from aiokafka.errors import TopicAuthorizationFailedError
+
+from app.commands.consumers import show as leases
+from app.commands.consumers.show import LeaseRow
+from app.commands.status.lanes import ask, memory, throttled
+from app.commands.status.model import Consumers, Share
+from app.commands.topics.required_topics import existing_letters
+from ringfence_client.handlers import group_names
+from ringfence_client.progress.progress_record import RELEASED
+from ringfence_client.progress.topic_checks import progress_deleted
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import first_records
+
+Answer = dict[str, Any] | Unheard | None
+LIMIT_S: Final = 8.0
+"""For the leases: a transaction that is open in their topic holds up who reads them."""
+
+
+async def read(
+    settings: Settings, session: aiohttp.ClientSession, ignored: Collection[str] = ()
+) -> tuple[list[Consumers], list[str]]:
+    """Of all consumer groups that ever held a partition, but for those that are to be ignored; and what cannot be read."""
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            found = await leases.read(settings, partial=True)
+    except TimeoutError:
+        topic = wire_names.progress_topic(settings.app.id)
+        return [], [
+            (
+                f"consumers are not known: {topic} cannot be read to its end within {LIMIT_S:.0f} s; a consumer that was killed leaves a "
+                "transaction open there for a while: look again in a minute"
+            )
+        ]
+    except TopicAuthorizationFailedError as error:
+        return [], [f"topic {error.args[0]}: this user may not see it: allow Describe and Read on it"]
+    except PrerequisiteError as error:
+        return [], [str(error)]
+    rows = [each for each in found.rows if each.consumer_group not in ignored]
+    waiting = {
+        (each.topic, each.partition, offset): each.acknowledged + each.lag
+        for each in rows
+        if each.lag
+        for offset in (each.acknowledged, each.failing_offset, each.blocked_offset)
+        if offset is not None
+    }
+    oldest = await _heads(settings, waiting)
+    webs = sorted(
+        {each.web for each in rows if each.web and each.state != RELEASED and each.holder_is_member}
+    )
+    asked = [ask(session, settings.app, web, path) for web in webs for path in ("/health", "/groups")]
+    answers = await asyncio.gather(*asked)
+    said = {web: (answers[2 * at], answers[2 * at + 1]) for at, web in enumerate(webs)}
+    places = sorted({(each.consumer_group, each.topic) for each in rows})
+    shown = []
+    for name, topic in places:
+        own = [each for each in rows if (each.consumer_group, each.topic) == (name, topic)]
+        group = found.groups[name]
+        foreign = found.foreign.get(name, [])
+        shown.append(_consumers(name, own, (group.state, sorted(group.members)), said, oldest, foreign))
+    return shown, [each for each in found.faults if not _is_ignored(each, ignored)]
+
+
+async def deleted(settings: Settings, cluster: Cluster) -> list[str]:
+    """Return a line for a progress topic that is missing although consumers have run. It keeps all consumers from their work."""
+    kept = wire_names.progress_topic(settings.app.id)
+    letters = [wire_names.dead_letter_topic(each.name) for each in settings.addresses]
+    try:
+        counts = await cluster.partition_counts([kept, *letters])
+    except TopicAuthorizationFailedError:
+        return []
+    return [] if kept in counts else progress_deleted(kept, existing_letters(settings, counts))
+
+
+def _is_ignored(fault: str, ignored: Iterable[str]) -> bool:
+    return any(fault.startswith(f"{each} ") for each in ignored)
+
+
+async def _heads(
+    settings: Settings, waiting: Mapping[tuple[str, int, int], int]
+) -> dict[tuple[str, int, int], Any]:
+    """``waiting``: topic, partition, offset of the first unfinished message → where the partition ends. The first record from each on. Groups that stand at different places of a partition are asked for one after the other."""
+    left, found = set(waiting), {}
+    while left:
+        now = {(topic, partition): offset for topic, partition, offset in sorted(left, reverse=True)}
+        records = await first_records.first(
+            settings.kafka, {place: (at, waiting[*place, at]) for place, at in now.items()}
+        )
+        for place, at in now.items():
+            left.discard((*place, at))
+            if place in records:
+                found[*place, at] = records[place]
+    return found
+
+
+def _consumers(
+    name: str,
+    rows: Sequence[LeaseRow],
+    group: tuple[str, list[str]],
+    said: Mapping[str, tuple[Answer, Answer]],
+    oldest: Mapping[tuple[str, int, int], Any],
+    foreign: Sequence[str],
+) -> Consumers:
+    webs = {each.web for each in rows if each.web in said}
+    healths = {
+        web: health
+        for web in webs
+        if isinstance(health := said[web][0], dict) and health.get("consumer_group") == name
+    }
+    silent = {web: why for web in sorted(webs) if isinstance(why := said[web][0], Unheard)}
+    faults = [*foreign]
+    faults += [fault for _, health in sorted(healths.items()) for fault in health.get("faults", ())]
+    left = sum(int(health.get("left_behind", 0)) for health in healths.values())
+    reasons = {
+        int(number): why for health in healths.values() for number, why in health.get("waiting", {}).items()
+    }
+    hot = _hottest([groups for web in healths if isinstance(groups := said[web][1], dict)])
+    shares = [
+        _share(row, oldest, hot.get(row.partition), reasons, _longest(healths.get(row.web), row.partition))
+        for row in rows
+    ]
+    return Consumers(
+        name,
+        rows[0].address or rows[0].topic,
+        *group,
+        shares,
+        list(dict.fromkeys(faults)),
+        left,
+        silent,
+        throttled=throttled(healths.values()),
+        **memory(healths.values()),
+    )
+
+
+def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None, int]]:
+    """By partition: the group of which most messages wait, and how many."""
+    found: dict[int, tuple[str | None, int]] = {}
+    for row in (each for answer in answers for each in answer.get("groups", ())):
+        known = found.get(row["partition"])
+        if row["group"] is not None and (known is None or row["depth"] > known[1]):
+            found[row["partition"]] = (group_names.shown(bytes.fromhex(row["group_hex"])), row["depth"])
+    return found
+
+
+def _longest(health: Mapping[str, Any] | None, partition: int) -> tuple[str | None, float | None]:
+    """Whose message the holder's handlers run for the longest, and for how long; 0 = none, None = it does not tell."""
+    if health is None or "longest_runs" not in health:
+        return None, None
+    found = health["longest_runs"].get(str(partition), {"group": None, "seconds": 0.0})
+    return found["group"], found["seconds"]
+
+
+def _share(
+    row: LeaseRow,
+    records: Mapping[tuple[str, int, int], Any],
+    hot: tuple[str | None, int] | None,
+    reasons: Mapping[int, str],
+    longest: tuple[str | None, float | None],
+) -> Share:
+    now = time.time()
+    place = (row.topic, row.partition, row.acknowledged)
+    head = records.get(place)
+    nothing = place in records and head is None  # markers alone
+    failing, blocked = (
+        records.get((row.topic, row.partition, -1 if offset is None else offset))
+        for offset in (row.failing_offset, row.blocked_offset)
+    )
+    return Share(
+        partition=row.partition,
+        state=row.state,
+        holder=row.holder,
+        holder_is_member=row.holder_is_member,
+        waits=row.waits,
+        silent_seconds=row.age_seconds,
+        lag=row.lag,
+        waiting=0 if nothing else row.waiting,
+        running=row.running,
+        head_age_seconds=None if head is None else round(max(0.0, now - head.timestamp / 1000), 3),
+        head_group=_group(head),
+        head_attempts=row.head_attempts,
+        failing_group=_group(failing),
+        failing_attempts=row.failing_attempts,
+        failing_seconds=None
+        if row.failing_since_ms is None
+        else round(max(0.0, now - row.failing_since_ms / 1000), 3),
+        run_group=longest[0],
+        run_seconds=longest[1],
+        blocked=row.blocked,
+        blocked_group=_group(blocked),
+        hot_group=hot[0] if hot else None,
+        hot_depth=hot[1] if hot else None,
+        reason=reasons.get(row.partition),
+    )
+
+
+def _group(record: Any) -> str | None:
+    return None if record is None or record.key is None else group_names.shown(record.key)

@@ -1,0 +1,218 @@
+"""Why something has stopped, or soon will: a sentence each, and what helps. Pure.
+
+What stands comes first. A state that passes by itself, such as a rebalance or a lane that is being opened, is a note: it stands only when
+messages have waited for longer than it may take.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from agents.rules.lane_rules import OWN_FILE
+from app.commands.status import consumer_findings, model
+from app.commands.status.causes import PASSES_S, Problem, merged, named, quota
+from app.commands.status.formatting import age, quoted, waiting
+from app.commands.status.model import Address, Bridge, Finding, Lane, Status, Worker
+from ringfence_kafka.groups.foreign_members import WAY_OUT
+from ringfence_kafka.producer import transaction_version
+
+COVERS_LITTLE_S: Final = 60.0
+"""A full ring that reaches back no further than this is worth a note: resends come later."""
+_OPENING: Final = frozenset({"opening", "suspended", "closed"})
+_STATUS: Final = "ringfence status"
+_CHECK: Final = "ringfence topics check"
+_CREATE: Final = "ringfence topics create"
+_LOOK_AGAIN: Final = ("look again in 15 seconds", _STATUS)
+
+
+class _Told(NamedTuple):
+    """Of a lane or a worker; those of which the same is true become one finding."""
+
+    what: str
+    do: str
+    command: str
+    stands: bool
+
+
+def findings(status: Status) -> list[Finding]:
+    """Of all; what stands first, else in the order of a message's way."""
+    found = [Finding("status", fault, "", "", stands=False) for fault in status.faults]
+    found += _workers(status)
+    for address in status.addresses:
+        found += _address(status, address)
+    found += merged(
+        Problem("lane", lane.lane, *each, waiting=lane.waiting or 0)
+        for address in status.addresses
+        for lane in address.lanes
+        for each in _lane(status, lane, address.topic)
+    )
+    found += [
+        Finding(f"consumers of {status.app}", each, "", _CREATE, stands=True) for each in status.deleted
+    ]
+    for consumers in status.consumers:
+        found += consumer_findings.findings(consumers)
+    found += _bridges(status.bridges)
+    found += [
+        Finding(f"bridge {each.bridge}", each.what, each.do, "", each.stands) for each in status.left_bridges
+    ]
+    return sorted(found, key=lambda each: not each.stands)
+
+
+def _workers(status: Status) -> Iterator[Finding]:
+    for fault in status.foreign:
+        what = f"{fault}: messages that it reads are not accepted until it has left"
+        yield Finding(f"workers of {status.app}", what, WAY_OUT, "", stands=True)
+    if not status.addresses:
+        return
+    where = f"workers of {status.app}"
+    rebalancing = "Rebalance" in status.workers_state
+    if not status.workers and not rebalancing:
+        offsets = sum(lane.waiting or 0 for each in status.addresses for lane in each.lanes)
+        waits = waiting(offsets) if offsets else "no message waits yet"
+        what = f"no worker runs, so nothing is accepted; {waits}"
+        yield Finding(where, what, "start one", "ringfence worker", stands=True)
+    if rebalancing:
+        what = "workers come or go: the group gives out its lanes at this moment"
+        yield Finding(where, what, *_LOOK_AGAIN, stands=False)
+    yield from merged(
+        Problem("worker", worker.name, *each) for worker in status.workers for each in _worker(status, worker)
+    )
+
+
+def _worker(status: Status, worker: Worker) -> Iterator[_Told]:
+    if worker.broker == "away":
+        what = "brokers do not answer there, and lanes wait"
+        yield _Told(what, "look at the brokers and at the network", "", stands=True)
+    if worker.ready is None and worker.lanes:
+        at = f"at {worker.web}" if worker.web else "and has no web server (app.web_port = 0)"
+        what = f"it does not answer {at}"
+        do = (
+            "if it died its lanes go to others within app.session_timeout: look again; else ask "
+            f"on {worker.host}, or give it an app.web_host that this machine reaches"
+        )
+        if worker.unheard is not None:
+            what, do = f"{worker.unheard.what}, at {worker.web}", worker.unheard.do
+        what += ", so how its lanes do is not known here"
+        yield _Told(what, do, "", stands=False)
+    if worker.state_folder:
+        waits = [
+            lane
+            for address in status.addresses
+            for lane in address.lanes
+            if lane.worker == worker.name and lane.folder_fault
+        ]
+        offsets = sum(lane.waiting or 0 for lane in waits)
+        what = worker.state_folder
+        if waits and worker.lanes_in_memory:
+            what += f"; {named('lane', worker.lanes_in_memory)} in memory"
+        what += f"; {waiting(offsets)}" if offsets else ""
+        stands = bool(waits) or not worker.lanes_in_memory
+        yield _Told(what, f"look at {worker.host}", "", stands=stands)
+    if worker.throttled:
+        yield _Told(*quota(worker.throttled), "", stands=False)
+    for fault in worker.faults:
+        yield _Told(fault, "", _CHECK, stands=True)
+
+
+def _address(status: Status, address: Address) -> Iterator[Finding]:
+    for fault in address.faults:
+        command = _CREATE if "does not exist" in fault else _CHECK
+        yield Finding(f"address {address.address}", fault, "", command, stands=True)
+    yield from _limits(status, address)
+    yield from _ring(address)
+
+
+def _limits(status: Status, address: Address) -> Iterator[Finding]:
+    """Whether workers say that they do not agree. Each says it of all, so one line of many is enough."""
+    said = dict.fromkeys(text for worker in status.workers for text in worker.limits.get(address.address, ()))
+    if said:
+        yield Finding(
+            f"address {address.address}",
+            f"live workers do not agree on what its rings remember: {'; '.join(said)}; each ring keeps its recorded limits",
+            "give all workers the same file and start those again that have another one",
+            _STATUS,
+            stands=False,
+        )
+
+
+def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
+    if lane.note:
+        do = "compare the next reconciliation run; forbid deleting Ringfence's topics: docs/security.md"
+        yield _Told(lane.note, do, "", stands=False)
+    if lane.state == model.NOBODY:
+        if status.workers and "Rebalance" not in status.workers_state:
+            what = "no worker has it, though workers run"
+            do = (
+                "look again in 30 seconds: its topics may be new, and workers that have the address take it by then; else start all "
+                "workers with the same configuration"
+            )
+            yield _Told(what, do, _STATUS, stands=True)
+    elif lane.state == "refused":
+        command = "" if OWN_FILE in (lane.reason or "") else _CHECK
+        yield _Told(f"its worker must not run it: {lane.reason}", "", command, stands=True)
+    elif lane.state == "retrying":
+        yield from _retries(status, lane)
+    elif lane.state in _OPENING:
+        what = f"its worker is about to open it ({lane.state})"
+        yield _Told(what, *_LOOK_AGAIN, stands=(lane.head_age_seconds or 0.0) > PASSES_S)
+    elif lane.state == model.UNKNOWN and lane.lag and (lane.head_age_seconds or 0.0) > PASSES_S:
+        yield _unheard(status, lane)
+    if lane.undecided_seconds is not None and lane.undecided_seconds > PASSES_S:
+        yield _Told(
+            f"a producer began a transaction {age(lane.undecided_seconds)} ago and has not ended it: nothing behind it may be read",
+            "stop that producer, or abort its transaction; this names it",
+            f"kafka-transactions.sh --bootstrap-server {status.bootstrap_servers} find-hanging --topic {topic}",
+            stands=True,
+        )
+
+
+def _unheard(status: Status, lane: Lane) -> _Told:
+    """Its messages wait, and its worker cannot be asked."""
+    worker = next((each for each in status.workers if each.name == lane.worker), None)
+    web, silent = (None, None) if worker is None else (worker.web, worker.unheard)
+    page = f"its page at {web} does not answer" if web else "it has no web server (app.web_port = 0)"
+    do = f"look at the log of {lane.worker}, or have its web server where this machine reaches it (app.web_host, app.web_port)"
+    if silent is not None:
+        page, do = f"{silent.what}, at {web}", f"look at the log of {lane.worker}, or: {silent.do}"
+    what = f"messages wait for more than a minute, and its worker {lane.worker} cannot be asked why: {page}"
+    return _Told(what, do, "", stands=True)
+
+
+def _retries(status: Status, lane: Lane) -> Iterator[_Told]:
+    reason = lane.reason or ""
+    if lane.folder_fault:
+        if not any(each.name == lane.worker and each.state_folder for each in status.workers):
+            # Its worker names all such lanes together as soon as one has tried to open again.
+            what = "its folder cannot be written, and its worker opens it again"
+            yield _Told(what, "look at the disk of its worker", "", stands=True)
+    elif transaction_version.LOWERED in reason:
+        command = (
+            f"kafka-features.sh --bootstrap-server {status.bootstrap_servers} {transaction_version.RAISE}"
+        )
+        yield _Told(transaction_version.LOWERED, transaction_version.WAY_OUT, command, stands=True)
+    else:
+        yield _Told(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
+
+
+def _ring(address: Address) -> Iterator[Finding]:
+    fullest, covered = address.fullest, address.seconds_covered
+    if fullest is None or covered is None or (fullest.ring_size or 0) < (fullest.ring_capacity or 0):
+        return
+    if covered < COVERS_LITTLE_S:
+        what = (
+            f"its ring is full and reaches back {age(covered)}: a resend that comes later is accepted again"
+        )
+        do = "raise id_cache_size; this says how far"
+        yield Finding(
+            f"address {address.address}", what, do, f"ringfence audit {address.topic}", stands=False
+        )
+
+
+def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:
+    found: dict[tuple[str, bool], list[str]] = {}
+    for bridge in bridges:
+        texts = [(bridge.fault, True)] if bridge.fault else []
+        for each in [*texts, *((text, bridge.stands) for text in bridge.standing)]:
+            found.setdefault(each, []).append(bridge.bridge)
+    for (text, stands), names in found.items():
+        one = f" {quoted(names[0])}" if len(names) == 1 else ""
+        yield Finding(named("bridge", names), text, "", f"ringfence bridge status{one}", stands=stands)

@@ -1,0 +1,66 @@
+"""Numbers as people read them. Pure."""
+
+from collections.abc import Collection
+from typing import Final
+
+from app.commands.status import model
+
+_STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"))
+
+
+def count(number: int, noun: str) -> str:
+    """``1 message``, ``2,000 messages``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def waiting(offsets: int) -> str:
+    """``up to 2,000 messages wait``: among the offsets are markers of transactions, which nobody can count without reading them."""
+    return f"up to {count(offsets, 'message')} wait{'s' if offsets == 1 else ''}"
+
+
+def age(seconds: float | None) -> str:
+    """In the largest unit of which there are two."""
+    if seconds is None:
+        return ""
+    for least, unit, name in _STEPS:
+        if seconds >= least:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"  # noqa: PLR2004
+
+
+def number(value: float | None) -> str:
+    """Rounded; nothing where it is not known."""
+    return "" if value is None else f"{value:,.0f}"
+
+
+def memory(used: int | None, limit: int | None) -> str:
+    """Of messages that are under way; nothing where it is not known."""
+    return "" if used is None or limit is None else f"{used / 2**20:,.0f} of {limit / 2**20:,.0f} MiB"
+
+
+def lanes_open(states: Collection[str]) -> str:
+    """How many are open, of how many. Of those whose worker was not heard nobody knows: a zero would look like a fault."""
+    up, unheard = (sum(each == state for each in states) for state in (model.OPEN, model.UNKNOWN))
+    known = str(up) if not unheard else f"≥{up}" if up else "?"
+    return f"{known}/{len(states)}"
+
+
+def rate(value: float | None) -> str:
+    """A second."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}/s" if value >= 10 or not value else f"{value:.1f}/s"  # noqa: PLR2004
+
+
+def share(value: float | None) -> str:
+    """In percent; a little is not nothing."""
+    if value is None:
+        return ""
+    return "< 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"  # noqa: PLR2004
+
+
+def quoted(name: str) -> str:
+    """A name as a shell and the verbs take it."""
+    if name.replace("-", "").replace("_", "").replace(".", "").isalnum() and not name.startswith("-"):
+        return name
+    return "'" + name.replace("'", "'\\''") + "'"

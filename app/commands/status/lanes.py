@@ -1,0 +1,247 @@
+"""Workers and their lanes: who has them is asked of Kafka, how they do of the workers themselves."""
+
+import asyncio
+import contextlib
+import functools
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import aiohttp
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+
+from agents.rules.member_statements import is_worker
+from app.commands.status import model
+from app.commands.status.model import Address, Lane, Worker
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, AppSettings, Settings
+from ringfence_kafka.groups.foreign_members import fault
+from ringfence_kafka.groups.members import Member, Members
+from ringfence_kafka.groups.trusted_offsets import own_commit
+from ringfence_kafka.http import probe_errors
+from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers import first_records, log_reader
+from tables.codec import META_KEY, FormatError, Meta, decode_meta
+from tables.store import StateFolderError
+
+ANSWER_LIMIT_S: Final = 3.0
+"""For a worker's or a consumer's web server."""
+
+_MEMORY: Final = {"buffered_bytes": "buffered_bytes", "buffer_limit_bytes": "limit_bytes"}
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+async def ask(
+    session: aiohttp.ClientSession, app: AppSettings, web: str, path: str = "/health"
+) -> dict[str, Any] | Unheard | None:
+    """A document of a web server, or why it was not heard; None = it does not answer, or with something else."""
+    return await probe_errors.get(session, app, web.rstrip("/") + path) if web else None
+
+
+async def workers(
+    settings: Settings, cluster: Cluster, session: aiohttp.ClientSession
+) -> tuple[Members, list[Worker], dict[str, Any]]:
+    """The members of the workers' group; of lanes, by their names, what their workers say."""
+    inputs = {each.input_topic for each in settings.addresses}
+    group = await cluster.members()
+    answers = await asyncio.gather(*(ask(session, settings.app, each.web) for each in group.members))
+    told: dict[str, Any] = {}
+    found = []
+    for member, answer in zip(group.members, answers, strict=True):
+        # At 127.0.0.1 of this machine another worker may listen than on its own.
+        own = isinstance(answer, dict) and answer.get("instance") == member.name
+        said: Mapping[str, Any] | None = answer if isinstance(answer, dict) and own else None
+        told |= (said or {}).get("lanes") or {}
+        lanes = sum(topic in inputs for topic, _ in member.partitions)
+        found.append(_worker(member, lanes, said, answer if isinstance(answer, Unheard) else None))
+    return group, found, told
+
+
+async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
+    """A line for each member of the workers' group that is not a worker; nothing where the coordinator does not tell it."""
+    with contextlib.suppress(KafkaError, OSError):
+        return [fault(settings.app.id, each) for each in await cluster.foreign_members(is_worker)]
+    return []
+
+
+def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None, silent: Unheard | None) -> Worker:
+    faults = [*(answer or {}).get("unreadable", ())]
+    for name, those in ((answer or {}).get("faults") or {}).items():
+        faults += [each if name == "*" else f"address {name}: {each}" for each in those]
+    return Worker(
+        name=member.name,
+        host=member.host,
+        web=member.web or None,
+        lanes=lanes,
+        ready=None if answer is None else bool(answer.get("ready")),
+        broker=None if answer is None else answer.get("broker"),
+        faults=faults,
+        state_folder=str((answer or {}).get("state_folder", "")),
+        lanes_in_memory=[str(each) for each in (answer or {}).get("lanes_in_memory", ())],
+        unheard=silent,
+        throttled=throttled([answer or {}]),
+        limits=dict((answer or {}).get("limits") or {}),
+        **memory([answer or {}]),
+    )
+
+
+def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What those have in memory who tell it, and what they may, together."""
+    told = [each["memory"] for each in answers if each.get("memory")]
+    sums = {key: sum(int(each[name]) for each in told) for key, name in _MEMORY.items()}
+    return sums if told else {}
+
+
+def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds of the last minute for which brokers delayed them, by request."""
+    found: Counter[str] = Counter()
+    for each in answers:
+        found.update(each.get("throttled") or {})
+    return dict(found)
+
+
+async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | None:
+    """The workers' committed offset; one that a foreign consumer committed is not followed."""
+    found = own_commit(await cluster.noted(topic, partition))
+    return None if found is None else found.offset
+
+
+async def addresses(
+    settings: Settings, cluster: Cluster, group: Members, told: Mapping[str, Any]
+) -> list[Address]:
+    """All addresses; one whose topics cannot be asked has the fault and no lanes."""
+    return list(
+        await asyncio.gather(*(_address(settings, each, cluster, group, told) for each in settings.addresses))
+    )
+
+
+async def _address(
+    settings: Settings, address: AddressSettings, cluster: Cluster, group: Members, told: Mapping[str, Any]
+) -> Address:
+    topic = address.input_topic
+    try:
+        counts = await cluster.partition_counts([topic])
+        if topic not in counts:
+            return Address(address.name, topic, [], [f"topic {topic} does not exist"])
+        numbers = range(counts[topic])
+        places = [(topic, each) for each in numbers]
+        ends, stable, starts, committed = await asyncio.gather(
+            *(
+                _each(question, places)
+                for question in (
+                    cluster.high_watermark,
+                    cluster.stable_end,
+                    cluster.log_start,
+                    functools.partial(_own_offset, cluster),
+                )
+            )
+        )
+    except TopicAuthorizationFailedError:
+        return Address(
+            address.name, topic, [], [f"topic {topic}: this user may not see it: allow Describe on it"]
+        )
+    metas = await _metas(settings, address, cluster, numbers)
+    done = {}
+    for place in places:
+        meta, start = metas.get(place[1]), starts[place] or 0
+        done[place] = max(committed[place] or 0, meta.next_offsets.get(topic, 0) if meta else 0, start)
+        state = (told.get(wire_names.lane_name(address.name, place[1])) or {}).get("state")
+        if state != model.OPEN and done[place] > (ends[place] or 0):
+            done[place] = start  # of another topic of that name: nothing of this one is processed
+    oldest, undecided = await asyncio.gather(
+        first_records.first(settings.kafka, {each: (done[each], stable[each] or 0) for each in places}),
+        first_records.first(
+            settings.kafka,
+            {each: (max(done[each], stable[each] or 0), ends[each] or 0) for each in places if stable[each] is not None},
+            committed=False,
+        ),
+    )  # fmt: skip
+    owners = {place: member.name for member in group.members for place in member.partitions}
+    return Address(
+        address.name,
+        topic,
+        [
+            _lane(
+                wire_names.lane_name(address.name, place[1]), place[1], owners.get(place), told, metas.get(place[1]),
+                lag=None if ends[place] is None else max(0, (ends[place] or 0) - done[place]),
+                nothing=place in oldest and oldest[place] is None and stable[place] == ends[place],
+                head=_age(oldest.get(place)),
+                undecided=_age(undecided.get(place)),
+            )
+            for place in places
+        ],
+    )  # fmt: skip
+
+
+def _lane(
+    name: str,
+    partition: int,
+    worker: str | None,
+    told: Mapping[str, Any],
+    meta: Meta | None,
+    *,
+    lag: int | None,
+    nothing: bool,
+    head: float | None,
+    undecided: float | None,
+) -> Lane:
+    said: Mapping[str, Any] = told.get(name) or {}
+    ring: Mapping[str, Any] = said.get("ring") or {}
+    size, capacity = ring.get("size"), ring.get("capacity")
+    if not ring and meta is not None:
+        size, capacity = meta.head - max(meta.floor, meta.head - meta.capacity, 0), meta.capacity
+    state = said.get("state", model.UNKNOWN) if worker is not None else model.NOBODY
+    accepted, duplicates, unchecked, quarantined = (
+        said.get(each, 0) if ring else None for each in ("accepted", "duplicates", "unchecked", "quarantined")
+    )
+    return Lane(
+        name, partition, str(state), said.get("reason"), worker, lag, head, undecided, said.get("rate"),
+        size, capacity, ring.get("seconds_covered"), accepted, duplicates, unchecked, quarantined,
+        0 if nothing else lag, _folder_fault(said), said.get("note"),
+    )  # fmt: skip
+
+
+def _folder_fault(said: Mapping[str, Any]) -> bool:
+    """Whether the folder of a lane cannot be written; a worker of an earlier version says it in its reason alone."""
+    named = str(said.get("reason") or "").startswith(StateFolderError.__name__)
+    return bool(said.get("folder_fault", named))
+
+
+async def _metas(
+    settings: Settings, address: AddressSettings, cluster: Cluster, numbers: Iterable[int]
+) -> dict[int, Meta]:
+    """The newest meta record of each lane, as far as the end of its changelog tells it."""
+    topic = wire_names.changelog_topic(settings.app.id, address.name)
+    found: dict[int, Meta] = {}
+    with contextlib.suppress(TopicAuthorizationFailedError):
+        count = (await cluster.partition_counts([topic])).get(topic, 0)
+        places = [(topic, each) for each in numbers if each < count]
+        starts, ends = await asyncio.gather(
+            *(_each(ask, places) for ask in (cluster.log_start, cluster.stable_end))
+        )
+        spans = {each: (starts[each] or 0, ends[each] or 0) for each in places}
+        for (_, number), value in (await log_reader.newest(settings.kafka, spans, META_KEY)).items():
+            with contextlib.suppress(FormatError):
+                found[number] = decode_meta(value)
+    return found
+
+
+async def _each(question: Any, places: Iterable[Place]) -> dict[Place, int | None]:
+    """By place; None = it cannot be told, or there is none."""
+
+    async def one(place: Place) -> int | None:
+        try:
+            answer: int | None = await question(*place)
+        except (KafkaError, OSError, TimeoutError):
+            return None
+        return answer
+
+    places = list(places)
+    return dict(zip(places, await asyncio.gather(*map(one, places)), strict=True))
+
+
+def _age(record: Any) -> float | None:
+    return None if record is None else round(max(0.0, time.time() - record.timestamp / 1000), 3)

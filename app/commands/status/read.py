@@ -1,0 +1,101 @@
+"""Asks everybody: Kafka, the workers, the consumers, the sources of bridges."""
+
+import asyncio
+from collections.abc import Collection
+from datetime import UTC, datetime
+
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
+
+from agents.bridge.plan import plans
+from app.commands.bridges import removed_bridges, status
+from app.commands.status import consumers as consuming
+from app.commands.status import lanes
+from app.commands.status.model import Bridge, LeftBridge, Status
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, said
+from ringfence_kafka.groups.members import Members
+from ringfence_kafka.http import auth
+
+
+async def read(settings: Settings, ignored: Collection[str] = ()) -> Status:
+    """Everything as it is now. Of what does not answer the rest is told.
+
+    Args:
+        settings: Whose.
+        ignored: Consumer groups that are of no interest any more.
+
+    Raises:
+        BrokerUnavailableError: nobody answers, or no longer.
+        PrerequisiteError: this user may not see the workers' group.
+    """
+    try:
+        return await _read(settings, ignored)
+    except GroupAuthorizationFailedError as error:
+        raise PrerequisiteError(
+            f"group {settings.app.id}: this user may not see its members: allow Describe on it"
+        ) from error
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise BrokerUnavailableError(
+            f"{settings.kafka.bootstrap_servers}: brokers do not answer any more: {said(error)}"
+        ) from error
+
+
+async def _read(settings: Settings, ignored: Collection[str]) -> Status:
+    async with (
+        Cluster(settings.kafka, settings.app.id) as cluster,
+        auth.session(settings.app, lanes.ANSWER_LIMIT_S) as session,
+    ):
+        await cluster.await_coordinator()
+        group, workers, told = (
+            await lanes.workers(settings, cluster, session)
+            if settings.addresses
+            else (Members("Dead", ()), [], {})
+        )
+        foreign, addresses, (consumers, faults), deleted, linked, (left, untold) = await asyncio.gather(
+            lanes.foreign(settings, cluster),
+            lanes.addresses(settings, cluster, group, told),
+            consuming.read(settings, session, ignored),
+            consuming.deleted(settings, cluster),
+            _bridges(settings),
+            removed_bridges.read(settings),
+        )
+    return Status(
+        app=settings.app.id,
+        bootstrap_servers=settings.kafka.bootstrap_servers,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        workers_state=group.state,
+        workers=workers,
+        addresses=addresses,
+        consumers=consumers,
+        bridges=linked,
+        faults=[*faults, *untold],
+        left_bridges=[
+            LeftBridge(each.bridge, each.what, each.do, stands=each.read_by is None) for each in left
+        ],
+        foreign=foreign,
+        deleted=deleted,
+    )
+
+
+async def _bridges(settings: Settings) -> list[Bridge]:
+    if not settings.bridges and not settings.cluster_connections:
+        return []
+    return [_bridge(each) for each in await status.read(plans(settings))]
+
+
+def _bridge(shown: status.Shown) -> Bridge:
+    return Bridge(
+        bridge=shown.bridge,
+        source_topic=shown.source_topic,
+        target_topic=shown.target_topic,
+        state=shown.state,
+        members=shown.members,
+        lag=sum(each.lag or 0 for each in shown.partitions) if shown.partitions else None,
+        forwarded=sum(each.forwarded for each in shown.partitions),
+        fault=shown.fault,
+        standing=status.standing(shown),
+        stands=shown.fault is not None
+        or bool(shown.foreign)
+        or any(each.standing for each in shown.partitions),
+    )

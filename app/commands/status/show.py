@@ -1,0 +1,147 @@
+"""``ringfence status`` for a person, on 80 columns: first what stands, then how all else does."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from app.commands.status import model
+from app.commands.status.formatting import age, count, lanes_open, memory, number, rate, share
+from app.commands.status.model import Address, Consumers, Finding, Lane, Status, Worker
+from ringfence_kafka.escaping import printable, shortened
+
+LANES_MAX: Final = 8
+"""Of lanes that do well; those that do not are all shown."""
+
+
+def document(status: Status, found: Sequence[Finding]) -> RenderableType:
+    """All of it."""
+    parts: list[RenderableType] = [_verdict(status, found), *map(_finding, found)]
+    if status.addresses:
+        parts += ["", _addresses(status.addresses), "", _lanes(status)]
+    if any(each.buffered_bytes is not None for each in status.workers):
+        parts += ["", _workers(status.workers)]
+    if status.consumers:
+        parts += ["", _consumers(status.consumers)]
+    if status.bridges:
+        parts += ["", _bridges(status)]
+    return Group(*parts)
+
+
+def show(status: Status, found: Sequence[Finding]) -> None:
+    """Print it."""
+    Console().print(document(status, found), crop=False)
+
+
+def _verdict(status: Status, found: Iterable[Finding]) -> Text:
+    standing = sum(each.stands for each in found)
+    where = f"{status.app} at {status.bootstrap_servers}, {status.at}"
+    if standing:
+        return Text.assemble((f"{count(standing, 'thing')} to act on", "bold red"), f"  {where}")
+    return Text.assemble(("ok", "bold green"), f"  {where}")
+
+
+def _finding(finding: Finding) -> RenderableType:
+    mark = ("STANDS", "bold red") if finding.stands else ("note", "yellow")
+    lines = [
+        Text.assemble(
+            mark, f"  {printable(finding.where)}: {printable(shortened(finding.what, '--json has all'))}"
+        )
+    ]
+    if finding.do or finding.command:
+        words = f"{finding.do}{': ' if finding.do and finding.command else ''}"
+        # Not wrapped: it is to be copied.
+        line = Text(f"   -> {printable(words)}", no_wrap=True, overflow="ignore")
+        lines.append(line.append(printable(finding.command), "bold"))
+    return Group(*lines)
+
+
+def _add(table: Table, *cells: str) -> None:
+    """A row of what may be anybody's words: no markup, and nothing that steers the terminal."""
+    table.add_row(*(Text(printable(each)) for each in cells))
+
+
+def _table(title: str, columns: str) -> Table:
+    """``columns``: their names; with ``<`` in front of one that is aligned to the left."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns.split("|"):
+        name = column.removeprefix("<")
+        table.add_column(name, justify="right" if name == column else "left", overflow="fold")
+    return table
+
+
+def _addresses(addresses: Iterable[Address]) -> Table:
+    table = _table("ADDRESSES", "<address|lanes open|in|duplicates|lag|ring|reaches back")
+    for each in addresses:
+        full = each.fullest
+        filled = share((full.ring_size or 0) / (full.ring_capacity or 1)) if full is not None else ""
+        _add(
+            table,
+            each.address, lanes_open([lane.state for lane in each.lanes]), rate(each.rate), share(each.duplicates_share), number(each.lag),
+            filled, age(each.seconds_covered),
+        )  # fmt: skip
+    return table
+
+
+def _lanes(status: Status) -> RenderableType:
+    lanes = [lane for each in status.addresses for lane in each.lanes]
+    sick = [each for each in lanes if each.state != model.OPEN]
+    shown = [*sick, *[each for each in lanes if each.state == model.OPEN][: max(0, LANES_MAX - len(sick))]]
+    table = _table("LANES", "<lane|<state|lag|oldest|<worker")
+    for each in shown:
+        _add(
+            table, each.lane, each.state, number(each.lag), age(each.head_age_seconds), _worker(status, each)
+        )
+    if len(shown) == len(lanes):
+        return table
+    return Group(
+        table, Padding(f"and {len(lanes) - len(shown)} more that are open: --json has all", (0, 0, 0, 2))
+    )
+
+
+def _worker(status: Status, lane: Lane) -> str:
+    if lane.worker is None:
+        return "nobody"
+    web = next((each.web for each in status.workers if each.name == lane.worker), None)
+    return lane.worker if web is None else f"{lane.worker} {web}"
+
+
+def _workers(workers: Iterable[Worker]) -> Table:
+    table = _table("WORKERS", "<worker|lanes|under way")
+    for each in workers:
+        _add(table, each.name, str(each.lanes), memory(each.buffered_bytes, each.buffer_limit_bytes))
+    return table
+
+
+def _consumers(consumers: Iterable[Consumers]) -> Table:
+    table = _table(
+        "CONSUMERS", "<group at address|members|lag|oldest|attempts|<its group|<most wait in|under way"
+    )
+    for each in consumers:
+        oldest, hot = each.oldest, each.hottest
+        _add(
+            table,
+            f"{each.consumer_group} at {each.address}",
+            str(len(each.members)),
+            number(each.lag),
+            age(oldest.head_age_seconds) if oldest else "",
+            str(oldest.head_attempts) if oldest else "",
+            (oldest.head_group or "(none)") if oldest else "",
+            f"{hot.hot_group}: {number(hot.hot_depth)}" if hot else "",
+            memory(each.buffered_bytes, each.buffer_limit_bytes),
+        )
+    return table
+
+
+def _bridges(status: Status) -> Table:
+    table = _table("BRIDGES", "<bridge|<from|<to|members|lag|forwarded")
+    for each in status.bridges:
+        _add(
+            table,
+            each.bridge, each.source_topic, each.target_topic, str(len(each.members)), number(each.lag),
+            number(each.forwarded),
+        )  # fmt: skip
+    return table

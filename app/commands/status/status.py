@@ -1,0 +1,84 @@
+"""``ringfence status``."""
+
+import asyncio
+import json
+import time
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from app.commands.status.findings import findings
+from app.commands.status.model import Finding, Status
+from app.commands.status.read import read
+from app.commands.status.show import document, show
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import RingfenceError, said
+from ringfence_kafka.process.step_progress import reading
+
+EVERY_S: Final = 2.0
+NOT_OK: Final = 1
+
+
+def as_document(status: Status, found: Collection[Finding]) -> dict[str, Any]:
+    """For programs, and what the worker's page is made from."""
+    return {"ok": not _standing(found), "findings": [asdict(each) for each in found], **asdict(status)}
+
+
+def _standing(found: Collection[Finding]) -> bool:
+    return any(each.stands for each in found)
+
+
+def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[str]) -> int:
+    """Print how everything stands.
+
+    Returns:
+        0 ok; 1 something stands.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+    """
+    if watch:
+        return _watch(settings, ignored, as_json=as_json)
+    with reading("the state of all parts"):
+        status = asyncio.run(read(settings, ignored))
+    found = findings(status)
+    if as_json:
+        click.echo(json.dumps(as_document(status, found), indent=2))
+    else:
+        show(status, found)
+    return NOT_OK if _standing(found) else 0
+
+
+def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> int:
+    """Until Ctrl-C: again and again, in place, or with ``as_json`` a line each time. Brokers may go and come meanwhile."""
+    code = 0
+    console = Console()
+    try:
+        with Live(console=console, screen=console.is_terminal and not as_json, auto_refresh=False) as live:
+            while True:
+                try:
+                    status = asyncio.run(read(settings, ignored))
+                    found = findings(status)
+                    code = NOT_OK if _standing(found) else 0
+                    if as_json:
+                        click.echo(json.dumps(as_document(status, found)))
+                    elif not console.is_terminal:
+                        show(status, found)
+                    else:
+                        live.update(document(status, found), refresh=True)
+                except RingfenceError as error:
+                    code = error.exit_code
+                    if as_json:
+                        click.echo(json.dumps({"ok": False, "error": said(error)}))
+                    elif not console.is_terminal:
+                        click.echo(f"ringfence: {error}", err=True)
+                    else:
+                        live.update(Text(f"ringfence: {error}", style="bold red"), refresh=True)
+                time.sleep(EVERY_S)
+    except KeyboardInterrupt:
+        return code

@@ -1,0 +1,1 @@
+"""ringfence topics: create, check and grow topics."""

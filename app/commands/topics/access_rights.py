@@ -1,0 +1,92 @@
+"""What this user may not do and a worker must: asked before it starts, and by ``topics check``.
+
+Without it a worker that may not use its group would wait for partitions forever and say nothing, and one that may
+not read a topic would end with a trace of Faust's.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from agents.topic_checks.topics import of_target, rights_on
+from app.commands.topics.required_topics import Findings
+from ringfence_kafka.admin.topics import lacking
+from ringfence_kafka.auth.tls import confluent_options
+from ringfence_kafka.config.settings import AddressSettings, Settings
+
+ANSWER_LIMIT_S: Final = 5.0
+_OPTIONS: Final[dict[str, Any]] = {
+    "include_authorized_operations": True,
+    "request_timeout": ANSWER_LIMIT_S,
+}
+Granted = frozenset[str] | None
+"""What this user may do to one topic or group, in Kafka's words; None = nobody knows."""
+
+
+async def missing(settings: Settings) -> Findings:
+    """A fault with the way out for each topic or group; none where the cluster does not tell, or has no ACLs."""
+    of_topics, of_group = await asyncio.gather(
+        missing_on_topics(settings), asyncio.to_thread(_missing_on_group, settings)
+    )
+    of_topics.shared += of_group
+    return of_topics
+
+
+async def missing_on_topics(settings: Settings) -> Findings:
+    """The same without the group: to be asked about one makes a new cluster create its topic of offsets."""
+    return await asyncio.to_thread(_missing_on_topics, settings)
+
+
+def _missing_on_topics(settings: Settings) -> Findings:
+    needed = list(
+        dict.fromkeys(topic for each in settings.addresses for topic in each.topics(settings.app.id).values())
+    )
+    admin = AdminClient(confluent_options(settings.kafka))  # kept: without it no answer comes
+    described = admin.describe_topics(TopicCollection(needed), **_OPTIONS)
+    granted = {topic: _granted(each) for topic, each in described.items()}
+    return Findings(
+        by_address={each.name: _of_address(settings, each, granted) for each in settings.addresses}
+    )
+
+
+def _missing_on_group(settings: Settings) -> list[str]:
+    group = settings.app.id
+    admin = AdminClient(confluent_options(settings.kafka))
+    described = admin.describe_consumer_groups([group], **_OPTIONS)[group]
+    return _faults("group", group, {"Read"}, _granted(described))
+
+
+def _of_address(settings: Settings, address: AddressSettings, granted: Mapping[str, Granted]) -> list[str]:
+    """Its own topics, and those that parts of its transactions go to, which are topics of other addresses."""
+    own = [
+        fault
+        for role, topic in address.topics(settings.app.id).items()
+        for fault in _faults("topic", topic, rights_on(role), granted[topic])
+    ]
+    return own + [
+        of_target(address, each, fault)
+        for each in settings.transaction_targets(address)
+        for fault in _faults(
+            "topic", each.accepted_topic, rights_on("accepted topic"), granted[each.accepted_topic]
+        )
+    ]
+
+
+def _granted(described: Any) -> Granted:
+    try:
+        operations = described.result().authorized_operations
+    except KafkaException as error:
+        refused = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
+        return frozenset() if error.args[0].code() in refused else None
+    return None if operations is None else frozenset(each.name.capitalize() for each in operations)
+
+
+def _faults(kind: str, name: str, needed: Collection[str], granted: Granted) -> list[str]:
+    """What is missing on one topic or group; nothing if nothing is, or nobody knows."""
+    if granted is None:
+        return []
+    rights = set(needed) - granted
+    return [lacking(kind, name, rights)] if rights else []

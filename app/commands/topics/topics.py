@@ -1,0 +1,304 @@
+"""Creates and verifies topics: the part that talks to the cluster.
+
+It uses the admin client of aiokafka and not that of librdkafka, so that one set of security settings serves
+every client, and a worker can verify on its own event loop.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import click
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import (
+    InvalidConfigurationError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+    KafkaConnectionError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    for_code,
+)
+
+from agents.topic_checks.changelog import newest_meta, state_faults
+from app.commands.topics import access_rights
+from app.commands.topics.removed_addresses import removed_addresses
+from app.commands.topics.required_topics import (
+    Findings,
+    TopicPlan,
+    compare,
+    missing,
+    replica_faults,
+    required,
+)
+from ringfence_kafka import broker_limits
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_descriptions import appeared, broker_settings, describe
+from ringfence_kafka.admin.topics import MESSAGE_BYTES_DEFAULT, TopicDescription
+from ringfence_kafka.auth import client_properties
+from ringfence_kafka.auth.access_errors import nobody, readable
+from ringfence_kafka.auth.client_options import client_options, refusal
+from ringfence_kafka.config.settings import KafkaSettings, Settings
+from ringfence_kafka.errors import BrokerUnavailableError, TopicError
+from ringfence_kafka.process.step_progress import BRIEF_S, counted, steps
+from ringfence_kafka.protocol import wire_names
+
+_APPEAR_LIMIT_S: Final = 10.0
+_REQUEST_TIMEOUT_MS: Final = 5_000
+"""A person waits: each server of the list gets this long to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one topic: ``created`` or there already, and its partition count."""
+
+    name: str
+    partitions: int
+    created: bool
+    """Or to be created, where nothing is done."""
+    replication_factor: int | None = None
+    """Of what is created."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """The same: what is not as the cluster has it."""
+    recorded: bool = False
+    """It was deleted, and has the partitions that its lanes have recorded."""
+
+
+def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) -> int:
+    """Create what is missing and print a line a topic; or, with ``dry_run``, only say what would be created.
+
+    Returns:
+        The exit code: 0.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+        TopicError: the cluster refused a topic.
+    """
+    with steps(brief_s=BRIEF_S) as progress:
+        progress.begin("looking at topics" if dry_run else "creating topics")
+        outcomes = asyncio.run(ensure(settings, dry_run=dry_run))
+        progress.count(counted(len(outcomes), "topic"))
+    if as_json:
+        click.echo(json.dumps({"dry_run": dry_run, "topics": [asdict(each) for each in outcomes]}, indent=2))
+        return 0
+    done = "would create" if dry_run else "created"
+    for each in outcomes:
+        line = f"{done if each.created else 'exists':{len(done)}}  {each.name}  {each.partitions} partitions"
+        if each.recorded:
+            line += ", as its lanes have recorded"
+        if dry_run and each.created:
+            told = " ".join(f"{key}={value}" for key, value in sorted(each.config.items()))
+            line += f"  {each.replication_factor} replicas  {told}"
+        click.echo(line.rstrip())
+    return 0
+
+
+def check(settings: Settings, *, as_json: bool = False) -> int:
+    """Verify all topics and print a line a fault; rights that a worker needs and this user lacks are notes.
+
+    Returns:
+        The exit code: 0 ok, 1 faults.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+    """
+    with steps(brief_s=BRIEF_S) as progress:
+        progress.begin("checking topics")
+        findings, denied = asyncio.run(_examine_with_rights(settings))
+        progress.count(counted(len(required(settings)), "topic"))
+    faults = [*findings.faults, *findings.consumers]
+    notes = [
+        *(
+            f"kafka.properties: workers, consumers and bridges do not know {name}: other clients do"
+            for name in client_properties.unheeded(settings.kafka)
+        ),
+        *findings.notes,
+        *(each for each in denied.faults if each not in faults),
+    ]
+    if as_json:
+        document = {
+            "ok": not faults,
+            "topics": required(settings),
+            "faults": faults,
+            "by_address": findings.by_address,
+            "notes": notes,
+        }
+        click.echo(json.dumps(document, indent=2))
+        return int(bool(faults))
+    for note in notes:
+        click.echo(f"note   {note}")
+    for fault in faults:
+        click.echo(f"fault  {fault}")
+    if faults:
+        return 1
+    click.echo(f"ok     {len(required(settings))} topics")
+    return 0
+
+
+async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
+    findings, denied = await examine(settings), await access_rights.missing_on_topics(settings)
+    async with _connected(settings.kafka) as admin:
+        limits = await broker_settings(admin, broker_limits.SETTINGS)
+        brokers = len((await admin.describe_cluster())["brokers"])
+    findings.shared += broker_limits.faults(settings, limits)
+    findings.shared += replica_faults(settings, brokers)
+    async with _answered(settings.kafka):
+        findings.notes += [each.note for each in await removed_addresses(settings)]
+    return findings, denied
+
+
+async def examine(settings: Settings) -> Findings:
+    """Faults, each with the way out, and notes on all topics of the configuration.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+    """
+    async with _connected(settings.kafka) as admin:
+        described = await describe(admin, [*required(settings), *_of_consumers(settings)])
+    findings = compare(settings, described)
+    findings.notes += readable(settings.kafka)
+    # What topics lack, or a state of other topics, comes first: the rest can wait until that is repaired.
+    sound = [each for each in settings.addresses if not findings.by_address[each.name]]
+    async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
+        findings.by_address |= await state_faults(cluster, settings, sound, described.topics)
+    return findings
+
+
+def _of_consumers(settings: Settings) -> list[str]:
+    """Return the names of the topics that consumers make."""
+    letters = (wire_names.dead_letter_topic(each.name) for each in settings.addresses)
+    return [wire_names.progress_topic(settings.app.id), *letters]
+
+
+async def _recorded(settings: Settings, existing: Mapping[str, TopicDescription]) -> dict[str, int]:
+    """Return the partition counts that lanes have recorded, where an input or accepted topic is missing."""
+    app_id = settings.app.id
+    counts: dict[str, int] = {}
+    async with _answered(settings.kafka), Cluster(settings.kafka, app_id) as cluster:
+        for address in settings.addresses:
+            changelog = wire_names.changelog_topic(app_id, address.name)
+            wanted = {address.input_topic, address.accepted_topic} - existing.keys()
+            if not wanted or changelog not in existing:
+                continue
+            for number in range(existing[changelog].partitions):
+                meta = await newest_meta(cluster, changelog, number)
+                found = meta.partition_counts if meta is not None else {}
+                counts |= {topic: found[topic] for topic in wanted & found.keys()}
+    return counts
+
+
+async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
+    """Create what is missing, or only say what would be; safe to repeat, and beside another that does the same.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+        TopicError: the cluster refused a topic; those that it accepted exist.
+    """
+    async with _connected(settings.kafka) as admin:
+        of_consumers = _of_consumers(settings)
+        existing = (await describe(admin, [*required(settings), *of_consumers])).topics
+        brokers = len((await admin.describe_cluster())["brokers"])
+        recorded = await _recorded(settings, existing)
+        sizes = await broker_settings(admin, [broker_limits.MESSAGE_SIZE])
+        bytes_max = sizes.get(broker_limits.MESSAGE_SIZE, MESSAGE_BYTES_DEFAULT)
+        plans = missing(settings, existing, brokers, recorded, bytes_max)
+        names = [*required(settings), *(plan.name for plan in plans if plan.name in of_consumers)]
+        # All of them are checked before the first is created: none is, or all are.
+        created = await _create(admin, plans, brokers, validate_only=True)
+        if not dry_run:
+            created = await _create(admin, plans, brokers)
+        if plans and not dry_run:
+            shown = await appeared(admin, {plan.name for plan in plans}, _APPEAR_LIMIT_S)
+            # Where somebody else was faster: say what is, not what was planned.
+            existing |= {name: each for name, each in shown.items() if name not in created}
+    made = {
+        plan.name: Outcome(
+            plan.name,
+            plan.partitions,
+            created=True,
+            replication_factor=plan.replication_factor,
+            config=plan.config,
+            recorded=plan.name in recorded,
+        )
+        for plan in plans
+        if plan.name in created
+    }
+    return [made.get(name) or Outcome(name, existing[name].partitions, created=False) for name in names]
+
+
+@contextlib.asynccontextmanager
+async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An admin client."""
+    admin = AIOKafkaAdminClient(**client_options(kafka) | {"request_timeout_ms": _REQUEST_TIMEOUT_MS})
+    async with _answered(kafka):
+        try:
+            await admin.start()
+            yield admin
+        finally:
+            await admin.close()
+
+
+@contextlib.asynccontextmanager
+async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
+    """What goes wrong with the connection becomes one error that names the address, or the refusal."""
+    try:
+        yield
+    except (KafkaError, OSError, TimeoutError) as error:
+        away = isinstance(error, KafkaConnectionError | OSError | TimeoutError)
+        if refused := await refusal(kafka):
+            raise refused from error
+        if away:
+            raise nobody(kafka) from error
+        raise BrokerUnavailableError(
+            f"no usable answer ({error or type(error).__name__}) at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: fix the "
+            "address, or look at the brokers"
+        ) from error
+
+
+async def _create(
+    admin: AIOKafkaAdminClient, plans: list[TopicPlan], brokers: int, *, validate_only: bool = False
+) -> set[str]:
+    """Create topics, or only ask whether the cluster would.
+
+    Returns:
+        The names of those that this call created, not somebody else meanwhile.
+
+    Raises:
+        TopicError: the cluster refuses some; all of them are named.
+    """
+    if not plans:
+        return set()
+    response = await admin.create_topics(
+        [
+            NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.config))
+            for plan in plans
+        ],
+        validate_only=validate_only,
+    )
+    by_name: Mapping[str, TopicPlan] = {plan.name: plan for plan in plans}
+    created, refused = set(), []
+    for name, code, *rest in response.topic_errors:
+        if code == 0:
+            created.add(name)
+        elif (error := for_code(code)) is not TopicAlreadyExistsError:
+            refused.append(_refusal(by_name[name], error, rest, brokers))
+    if refused:
+        nothing = ["no topic was created, because the cluster refuses some:"] if validate_only else []
+        raise TopicError("\n".join([*nothing, *refused]))
+    return created
+
+
+def _refusal(plan: TopicPlan, error: type[KafkaError], message: list[Any], brokers: int) -> str:
+    said = f"{error.__name__}: {message[0]}" if message and message[0] else error.__name__
+    if issubclass(error, InvalidReplicationFactorError):
+        way_out = f"the cluster has {brokers} brokers: lower replication_factor, or set it to 0"
+    elif issubclass(error, InvalidTopicError):
+        way_out = "choose another name of the address, or another app.id"
+    elif issubclass(error, InvalidConfigurationError):
+        way_out = "brokers know all of its settings from Kafka 3.6 on; on older ones make it by hand"
+    else:
+        way_out = "allow this user to create topics, or have somebody create it"
+    return f"{plan.name} was not created with {plan.partitions} partitions ({said}): {way_out}"

@@ -1,0 +1,1 @@
+"""How a worker fetches: transport, buffers, intervals."""

@@ -1,0 +1,365 @@
+"""What a worker has fetched and not finished: one bound for all lanes of the process.
+
+Counted is what a batch costs from the fetch to the end of its transaction, the outputs that will be built of it included: a lane that
+may begin must be able to end. Each batch has a :class:`Held`, which gives its bytes back when the lane is done with the batch, or
+when nobody has it any more: whatever drops batches, a rebalance or a rewind, needs to know nothing of this. Records that the core has
+read lie in the bytes of their fetch, which batches may share: those are counted once, until the last of them is done.
+
+How partitions share the memory is :mod:`ringfence_client.window.memory_budget`'s. Where one has no room, nothing more of it is fetched, and what
+was fetched waits with the fetcher. One that has nothing always goes on, whatever others have and however large its message is.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+
+from agents.batch import native_records
+from agents.batch.batch import BATCH_RECORDS_MAX, Record
+from agents.batch.batch import Held as AnyHeld
+from app.worker.fetch import raw_fetch
+from app.worker.fetch.raw_fetch import Limits
+from ringfence_client.window.memory_budget import FETCHING_PART, Memory
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
+from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+
+RECORD_BYTES: Final = 900
+"""Of a record with its verdict, its slot and what is made of it, beside the lengths of its parts. Measured, with CPython 3.11."""
+COPIES: Final = 4
+"""Of key, value and headers: as fetched, in the batch that is built of it, in the request, and on its way to a slow broker."""
+RAW_RECORD_BYTES: Final = 600
+"""The same of a record that lies in the bytes of its fetch and is nowhere an object. Measured with two copies."""
+RAW_COPIES: Final = 3
+"""Those bytes are counted with the fetch."""
+BATCH_BYTES_MAX: Final = 8 * 2**20
+"""Of one batch, however few there are; but one record comes in any case."""
+BATCH_BYTES_MIN: Final = 2**16
+"""However little room is left: a batch is worth its way."""
+LARGE_RECORD_BYTES: Final = 2**18
+"""A record that costs so much is large: its blocks of memory are to go back to the system."""
+FIRST_RECORDS: Final = 50
+"""So many are read of a partition before it is known how large they are."""
+STEP_RECORDS: Final = 250
+"""And at once no more than so many: the next ones may be larger, and a compressed fetch does not tell how large."""
+AHEAD_PART: Final = 4
+"""Of a partition that nobody waits for, more is fetched only while no more than this part of what may be fetched is there."""
+MOVING_S: Final = 1.0
+
+
+class _Share:
+    """Of one partition."""
+
+    __slots__ = ("batches", "bytes", "joined", "record_bytes", "unpacked")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.batches = 0
+        """So many have some of it."""
+        self.unpacked = False
+        """Of the last batch that the core has read, records became objects after all."""
+        self.joined = True
+        self.record_bytes = 0.0
+        """What a record cost, of the last ones."""
+
+
+class Held:
+    """So much of the memory, for one batch, or for bytes that batches lie in."""
+
+    __slots__ = ("_batches", "_buffers", "_left", "_objects", "_parts", "_share", "_unpacked", "bytes")
+
+    def __init__(
+        self,
+        buffers: "Buffers",
+        share: _Share,
+        count: int,
+        *,
+        batches: int = 1,
+        objects: int = 0,
+        parts: Sequence[AnyHeld] = (),
+    ) -> None:
+        """``objects``: what it costs more when its records become objects. ``parts``: the bytes that it lies in, counted already."""
+        self._buffers = buffers
+        self._share = share
+        self._batches = batches
+        self._objects = objects
+        self._parts: Sequence[AnyHeld] = parts
+        self._unpacked = False
+        self._left = count
+        self.bytes: int = count + sum(each.bytes for each in parts)
+
+    def free(self) -> None:
+        """Give it back; in any thread, and any number of times."""
+        count, self._left, self._objects, self._parts = self._left, 0, 0, ()
+        if count:
+            if self._batches:
+                self._share.unpacked = self._unpacked
+            self._buffers.note(self._share, -count, -self._batches)
+
+    def unpack(self) -> None:
+        """Its records become objects, which costs more; in any thread, before it is given back."""
+        more, self._objects, self._unpacked = self._objects, 0, True
+        if more:
+            self._left += more
+            self._buffers.note(self._share, more, 0)
+
+    def __del__(self) -> None:
+        self.free()
+
+
+class Buffers:
+    """Of one worker. Where nothing else is said, to be called in the consumer's thread."""
+
+    def __init__(self, bytes_max: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """``bytes_max``: of everything, about."""
+        self.memory = Memory(bytes_max)
+        self.large: Callable[[], None] = lambda: None
+        """Called, any number of times, when there are large records."""
+        self.told: Callable[[], None] = lambda: None
+        """Called, in any thread, when there is room again that somebody waits for."""
+        self._clock = clock
+        self._shares: dict[TopicPartition, _Share] = {}
+        self._noted: deque[tuple[_Share, int, int]] = deque()
+        self._awaited = False
+        self._moved = 0.0
+        self._used = 0
+
+    @property
+    def bytes_max(self) -> int:
+        """The bound. In any thread."""
+        return self.memory.bytes_max
+
+    @property
+    def used(self) -> int:
+        """What is there, about: what was fetched and not read yet, and what lanes have. In any thread."""
+        return self._used + self.memory.fetched
+
+    @property
+    def moving(self) -> bool:
+        """Whether lanes finish something."""
+        return self._clock() - self._moved < MOVING_S
+
+    def batch_bytes_max(self, tp: TopicPartition) -> int:
+        """Of the next batch: a quarter of what a partition may have at the moment, and no more than this one still may."""
+        share = self._shares.get(tp)
+        used = 0 if share is None else share.bytes
+        most = self.memory.limit(used)
+        return min(BATCH_BYTES_MAX, max(BATCH_BYTES_MIN, min(most // 4, most - used)))
+
+    def assign(self, tps: Collection[TopicPartition]) -> None:
+        """These partitions share the memory from now on, and no others."""
+        if self._shares.keys() == set(tps):
+            return
+        gone = [self._shares.pop(tp) for tp in self._shares.keys() - set(tps)]
+        for each in gone:
+            each.joined = False
+        self.memory.leave(*gone)
+        new = {tp: _Share() for tp in set(tps) - self._shares.keys()}
+        self._shares |= new
+        self.memory.join(*new.values())
+
+    def hold(self, tp: TopicPartition, count: int) -> Held:
+        """Count so many bytes of this partition, until they are given back."""
+        share = self._share(tp)
+        self._use(share, count, 1)
+        return Held(self, share, count)
+
+    def note(self, share: _Share, more: int, batches: int) -> None:
+        """So many bytes and batches more; in any thread, and in the middle of whatever that does: it is counted later."""
+        self._noted.append((share, more, batches))
+        if more < 0 and self._awaited:
+            self._awaited = False
+            self.told()
+
+    def has_room(self, tp: TopicPartition) -> bool:
+        """Whether more of it may be read; if not, :attr:`told` is called when that may have changed."""
+        if self._has_room(tp):
+            return True
+        self._awaited = True
+        return self._has_room(tp)  # what was given back in between told nobody
+
+    def may_fetch(self, tp: TopicPartition, *, wanted: bool) -> bool:
+        """Whether more of it may be asked for; ``wanted``: what is there of it is taken soon."""
+        if not self.has_room(tp):
+            return False
+        share = self._shares.get(tp)
+        if share is None or not share.batches:
+            return True
+        fetching = self.bytes_max // FETCHING_PART
+        return not self.memory.crowded and (wanted or self.memory.fetched < fetching // AHEAD_PART)
+
+    async def read(self, fetcher: Any, tp: TopicPartition) -> tuple[Sequence[Record], Held | None]:
+        """What the fetcher has of a partition, as much as makes a batch.
+
+        Raises:
+            KafkaError: what was fetched of this partition is an error, or cannot be read.
+        """
+        share = self._share(tp)
+        records, held = self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
+        if held is not None and held.bytes >= LARGE_RECORD_BYTES * len(records):
+            self.large()
+        return records, held
+
+    def _read_raw(
+        self, fetcher: Any, tp: TopicPartition, share: _Share
+    ) -> tuple[Sequence[Record], Held | None] | None:
+        """As far as the core reads it; None = it is for aiokafka to read."""
+        records: Sequence[Record] | None = None
+        count = content = headers = 0
+        left = self.batch_bytes_max(tp)
+        record_bytes, copies = (RECORD_BYTES, COPIES) if share.unpacked else (RAW_RECORD_BYTES, RAW_COPIES)
+        parts: dict[int, AnyHeld] = {}
+
+        def hold(size: int) -> Held:
+            self._use(share, size, 0)
+            return Held(self, share, size, batches=0)
+
+        while left > 0 and count < BATCH_RECORDS_MAX:
+            limits = Limits(BATCH_RECORDS_MAX - count, left, record_bytes, copies)
+            taken = raw_fetch.take(fetcher, tp, limits, hold)
+            if taken is None:
+                break
+            records = taken.records if records is None else native_records.joined(records, taken.records)
+            count += len(taken.records)
+            content += taken.content
+            headers += taken.headers
+            left -= record_bytes * len(taken.records) + copies * taken.content
+            if taken.records:
+                parts[id(taken.part)] = taken.part
+        if not records:
+            return None if records is None else ([], None)
+        used = count * RAW_RECORD_BYTES + content * RAW_COPIES
+        objects = count * RECORD_BYTES + headers * HEADER_BYTES + content * COPIES - used
+        if share.unpacked:
+            used, objects = used + objects, 0
+        self._use(share, used, 1)
+        return records, Held(self, share, used, objects=objects, parts=tuple(parts.values()))
+
+    async def _read_objects(
+        self, fetcher: Any, tp: TopicPartition, share: _Share
+    ) -> tuple[Sequence[Record], Held | None]:
+        """As aiokafka has it."""
+        records: list[Any] = []
+        total, left = 0, self.batch_bytes_max(tp)
+        count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS
+        while left > 0 and len(records) < BATCH_RECORDS_MAX:
+            count = min(max(1, count), STEP_RECORDS, BATCH_RECORDS_MAX - len(records))
+            parsed = getattr(fetcher._records.get(tp), "_partition_records", None)  # noqa: SLF001
+            if isinstance(parsed, TolerantRecords):
+                parsed.bytes_max = max(1, left // COPIES)
+            more = (await fetcher.fetched_records({tp}, timeout=0, max_records=count)).get(tp, [])
+            if not more:
+                break
+            used = cost(more)
+            records += more
+            total += used
+            left -= used
+            share.record_bytes = used / len(more)
+            if len(more) < count:
+                break
+            count = int(left / share.record_bytes)
+        return records, self.hold(tp, total) if records else None
+
+    def look_at(self, fetcher: Any) -> None:
+        """What was fetched and not read is counted as it is now."""
+        self.memory.fetched = sum(internals.lying(fetcher).values())
+
+    def settle(self) -> None:
+        """Count what was noted."""
+        while self._noted:
+            share, more, batches = self._noted.popleft()
+            self._use(share, more, batches)
+            if more < 0:
+                self._moved = self._clock()
+
+    def _has_room(self, tp: TopicPartition) -> bool:
+        self.settle()
+        share = self._shares.get(tp)
+        return share is None or not share.batches or share.bytes < self.memory.limit(share.bytes)
+
+    def _share(self, tp: TopicPartition) -> _Share:
+        return self._shares.get(tp) or self._join(tp)
+
+    def _join(self, tp: TopicPartition) -> _Share:
+        share = self._shares[tp] = _Share()
+        self.memory.join(share)
+        return share
+
+    def _use(self, share: _Share, more: int, batches: int) -> None:
+        before = share.bytes
+        share.bytes += more
+        share.batches += batches
+        self._used += more
+        if share.joined:
+            self.memory.use(before, share.bytes)
+
+
+def cost(records: Iterable[Any]) -> int:
+    """What these cost from the fetch to the end of their transaction, in bytes."""
+    fixed = content = 0
+    for record in records:
+        fixed += RECORD_BYTES
+        key, value, headers = record.key, record.value, record.headers
+        if value is not None:
+            content += len(value)
+        if key is not None:
+            content += len(key)
+        for name, text in headers:
+            fixed += HEADER_BYTES
+            content += len(name) + (0 if text is None else len(text))
+    return fixed + COPIES * content
+
+
+class BoundedFetches:
+    """Has a fetcher of aiokafka ask for no more than there is room for."""
+
+    def __init__(
+        self, fetcher: Any, buffers: Buffers, wanted: Callable[[TopicPartition], bool], partial_wait_ms: int
+    ) -> None:
+        """Takes effect at once; there is no way back.
+
+        Args:
+            fetcher: aiokafka's.
+            buffers: Of the process.
+            wanted: Whether what is fetched of a partition is taken soon.
+            partial_wait_ms: How long a broker may hold a fetch that leaves out partitions which will soon have room.
+        """
+        self._fetcher = fetcher
+        self._buffers = buffers
+        self._wanted = wanted
+        self._partial_wait_ms = partial_wait_ms
+        self._actions = fetcher._get_actions_per_node  # noqa: SLF001
+        fetcher._get_actions_per_node = self._bounded  # noqa: SLF001
+
+    def _bounded(self, assignment: Any) -> tuple[Any, ...]:
+        """Aiokafka's choice of what to ask which broker, without partitions that have no room."""
+        buffers, memory = self._buffers, self._buffers.memory
+        buffers.assign(assignment.tps)
+        buffers.look_at(self._fetcher)
+        self._fetcher._max_partition_fetch_bytes = memory.partition_bytes_max  # noqa: SLF001
+        self._fetcher._fetch_max_bytes = memory.response_bytes_max  # noqa: SLF001
+        fetches, *others = self._actions(assignment)
+        allowed = [(node, request) for node, request in fetches if self._allow(request)]
+        return allowed, *others
+
+    def _allow(self, request: Any) -> bool:
+        """Leave out what has no room; whether anything is left to ask for."""
+        topics: list[tuple[str, Sequence[Any]]] = []
+        soon = False
+        for topic, partitions in request.topics:
+            kept = []
+            for each in partitions:
+                tp = TopicPartition(topic, each[0])
+                wanted = self._wanted(tp)
+                if self._buffers.may_fetch(tp, wanted=wanted):
+                    kept.append(each)
+                else:
+                    soon = soon or wanted
+            if kept:
+                topics.append((topic, kept))
+        request._topics = topics  # noqa: SLF001
+        if soon and self._buffers.moving:
+            request._max_wait_ms = min(request._max_wait_ms, self._partial_wait_ms)  # noqa: SLF001
+        return bool(topics)

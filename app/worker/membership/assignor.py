@@ -1,0 +1,132 @@
+"""Faust's assignor of partitions, which shares out lanes; see :mod:`app.worker.membership.lane_assignment`.
+
+What members say when they join, and are told, is as Faust has it: workers of other versions may be in the group. Beside that each states
+its rules (:mod:`agents.rules.member_statements`), which Faust ignores.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
+from faust.assignor.partition_assignor import PartitionAssignor
+
+from agents.rules.member_statements import KEY, decode
+from app.worker.membership.lane_assignment import Shared, share, units_of
+from ringfence_kafka.groups.static_members import Member
+
+_NEWCOMER: Final = ""
+"""Stands for a member ID that the group is still to give."""
+
+Partition = tuple[str, int]
+Joined = tuple[str, Collection[str], Collection[Partition]]
+"""URL, topics and what it has, of a member."""
+
+
+class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
+    """Made by Faust, for its app."""
+
+    @property
+    def _pairs(self) -> Sequence[Collection[str]]:
+        """Topics of one address, of each."""
+        return cast("Sequence[Collection[str]]", self.app.topics_together)
+
+    def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
+        """Return what this member states when it joins."""
+        said = super().metadata(topics)
+        stated = json.loads(said.user_data) | {KEY: dict(self.app.statement)}
+        return ConsumerProtocolMemberMetadata(said.version, said.subscription, json.dumps(stated).encode())
+
+    def _perform_assignment(
+        self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> Any:
+        """For all members, where this one is the one that shares out."""
+        said = {each: self._get_client_metadata(joined) for each, joined in member_metadata.items()}
+        self._update_member_urls(said)
+        joined = {
+            member: (said[member].url, metadata.subscription, said[member].assignment.active_tps)
+            for member, metadata in member_metadata.items()
+        }
+        unusable = {
+            member
+            for member, metadata in member_metadata.items()
+            if decode(metadata.user_data, member).unusable
+        }
+        topics = {topic for each in member_metadata.values() for topic in each.subscription}
+        counts = {each: len(cluster.partitions_for_topic(each) or ()) for each in topics}
+        assignments = {
+            member: ClientAssignment(actives=actives, standbys={})
+            for member, actives in deal(joined, self._pairs, counts, unusable).items()
+        }
+        return self._protocol_assignments(
+            assignments,
+            self._get_changelog_distribution(assignments),
+            self._get_external_topic_distribution(assignments),
+            dict.fromkeys(topics, 0),
+        )
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """What the group gave us.
+
+        A static member is given what its predecessor was, under the URL that this had: Faust takes no such thing.
+        """
+        told = ClientMetadata.loads(self._decompress(assignment.user_data))
+        self._assignment = told.assignment
+        self._topic_groups = dict(told.topic_groups)
+        self._active_tps = told.assignment.active_tps
+        self._standby_tps = told.assignment.standby_tps
+        self.changelog_distribution = told.changelog_distribution
+        self.external_topic_distribution = told.external_topic_distribution
+
+    def foresee(
+        self, members: Collection[Member], topics: Collection[str], counts: Mapping[str, int]
+    ) -> set[Partition]:
+        """What one more member would be given, this one; nothing while the group rebalances, and does not say what its members have."""
+        joined: dict[str, Joined] = {_NEWCOMER: (str(self._url), topics, ())}
+        for each in members:
+            if each.metadata is None:
+                return set()
+            url = self._get_client_metadata(each.metadata).url
+            joined[each.member_id] = (url, each.metadata.subscription, each.assigned)
+        given = deal(joined, self._pairs, counts)[_NEWCOMER]
+        return {(topic, number) for topic, numbers in given.items() for number in numbers}
+
+
+def deal(
+    joined: Mapping[str, Joined],
+    pairs: Iterable[Collection[str]],
+    counts: Mapping[str, int],
+    unusable: Collection[str] = (),
+) -> dict[str, dict[str, list[int]]]:
+    """Partitions by topic for each member. Members are ordered by their URLs, since their IDs are new whenever they join.
+
+    Args:
+        joined: Members.
+        pairs: Topics of one address, of each.
+        counts: Partitions of each topic.
+        unusable: Members that cannot write their state: they get nothing if the others subscribe to all topics.
+    """
+    able = {member: each for member, each in joined.items() if member not in unusable}
+    subscribed, wanted = (
+        {topic for _, topics, _ in those.values() for topic in topics} for those in (able, joined)
+    )
+    if able and subscribed >= wanted:
+        nothing: dict[str, dict[str, list[int]]] = {member: {} for member in joined if member not in able}
+        joined = able
+    else:
+        nothing = {}
+    members = sorted(joined, key=lambda each: (joined[each][0], each))
+    units, topics = units_of({each: joined[each][1] for each in members}, pairs, counts)
+    unit_of = {topic: name for name, those in topics.items() for topic in those}
+    held = {
+        member: {Shared(unit_of[topic], number) for topic, number in joined[member][2] if topic in unit_of}
+        for member in members
+    }
+    dealt: dict[str, dict[str, list[int]]] = {member: {} for member in members}
+    for member, those in share(units, held).items():
+        for name, number in those:
+            for topic in topics[name]:
+                if number < counts[topic]:
+                    dealt[member].setdefault(topic, []).append(number)
+    return dealt | nothing
