@@ -10,7 +10,7 @@ from ringfence_kafka.concurrency.cooperative import Steps
 from ringfence_kafka.errors import ForeignChangelogError
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
-from tables.gathering import Gathering
+from tables.native_restore import Gathering
 from tables.ring import STEP
 from tables.store import Store, StoredState, Writes
 

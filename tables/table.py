@@ -20,12 +20,12 @@ from ringfence_kafka.errors import PrerequisiteError, require
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.readers import log_reader
 from ringfence_kafka.readers.log_reader import Readers
-from tables import chunks, codec, raw_log
+from tables import chunks, codec, native_changelog
 from tables.codec import Chunk, FormatError, Meta, Origin, Slot
-from tables.gathering import Gathering, IrregularError
 from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
 from tables.index import StoredIndex
 from tables.native_index import NativeIndex
+from tables.native_restore import Gathering, IrregularError
 from tables.resize import collect_garbage, following_ring, making_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
 from tables.ring import Checked, ResidentIndex, Ring
@@ -308,13 +308,13 @@ class LaneTable:
 
         async def consume(records: Sequence[Any]) -> None:
             # A transaction ends there. What lies beyond, if somebody else has the lane, may end in the midst of one.
-            within = raw_log.below(records, high_watermark)
+            within = native_changelog.below(records, high_watermark)
             if within:
                 await self._slices.run(restore.consuming(within))
             await reach("mid-restore", self._path.name)
 
         await self._slices.run(restore.load())
-        take = None if gathering is None else raw_log.take
+        take = None if gathering is None else native_changelog.take
         await log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)
         restore.finish()
         if not behind:

@@ -20,7 +20,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import transaction_v2_requests
 from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
 from ringfence_kafka.readers import log_reader
-from tables import raw_log
+from tables import native_changelog
 from tests.support import features, kafka
 from tests.support.raw import CONTROL, HEADER_BYTES
 
@@ -72,7 +72,7 @@ async def test_read_over(cleaning: EmbeddedBroker, monkeypatch: pytest.MonkeyPat
 
         def take(fetcher: Any, tp: TopicPartition) -> Any:
             there = bool(fetcher._records)
-            taken = raw_log.take(fetcher, tp)
+            taken = native_changelog.take(fetcher, tp)
             if there and taken is None:
                 left.append(tp)
             return taken

@@ -19,7 +19,7 @@ from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer, internal
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords, RecordBytes
 from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
 from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
-from tables import raw_log
+from tables import native_changelog
 from tests.support.malformed import Latin1, Raw, batch
 from tests.support.raw import TRANSACTIONAL, Stored, checked, marker, stored
 from tests.unit.test_raw_fetch import TP, Fetched
@@ -283,10 +283,10 @@ async def test_what_the_core_keeps_is_counted() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 async def test_a_changelog_in_parts(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore reads a batch of any size so, too."""
-    monkeypatch.setattr(raw_log, "BYTES_AT_ONCE", 100_000)
+    monkeypatch.setattr(native_changelog, "BYTES_AT_ONCE", 100_000)
     fetched = Fetched(_large(60, 40_000, CODECS[codec]) + _large(3, 8, 0, first=60))
     found: list[int] = []
-    while (records := raw_log.take(fetched, TP)) is not None:
+    while (records := native_changelog.take(fetched, TP)) is not None:
         assert len(records) <= 3
         found += [each.offset for each in records]
 
@@ -298,7 +298,7 @@ async def test_a_changelog_in_parts(codec: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("take", ["lane", "changelog"])
 async def test_what_the_core_leaves_in_the_middle(take: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A header name of record 50 is not ASCII: the parts before it are taken, the rest is fetched again and is aiokafka's."""
-    monkeypatch.setattr(raw_log, "BYTES_AT_ONCE", 100_000)
+    monkeypatch.setattr(native_changelog, "BYTES_AT_ONCE", 100_000)
     data = stored(
         [Stored(n, value=b"v" * 40_000, headers=[("\u00e9" if n == 50 else "e", b"")]) for n in range(60)], 4
     )
@@ -316,7 +316,7 @@ async def test_what_the_core_leaves_in_the_middle(take: str, monkeypatch: pytest
             if held is not None:
                 held.free()
         else:
-            there = raw_log.take(fetched, TP)
+            there = native_changelog.take(fetched, TP)
             records = (
                 fetched._records[TP].getall(7) if there is None and TP in fetched._records else there or []
             )

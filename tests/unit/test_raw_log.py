@@ -5,8 +5,8 @@ import struct
 import pytest
 
 import native
-from tables import raw_log
-from tables.raw_log import take
+from tables import native_changelog
+from tables.native_changelog import take
 from tests.support.raw import CONTROL, TRANSACTIONAL, Stored, marker, stored
 from tests.unit.test_raw_fetch import TP, Fetched, log_of
 
@@ -37,7 +37,7 @@ async def test_a_fetch_is_taken_at_once(codec: int) -> None:
 
 async def test_a_large_one_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, nothing twice and nothing missing; the position follows what was taken."""
-    monkeypatch.setattr(raw_log, "RECORDS_AT_ONCE", 60)
+    monkeypatch.setattr(native_changelog, "RECORDS_AT_ONCE", 60)
     fetched = Fetched(log_of(6, 50))
 
     first = take(fetched, TP)
@@ -81,7 +81,7 @@ async def test_what_the_core_cannot_read_is_left() -> None:
     assert take(fetched, TP) is None
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(raw_log, "RECORDS_AT_ONCE", 60)
+        patched.setattr(native_changelog, "RECORDS_AT_ONCE", 60)
         fetched = Fetched(bytes(broken))
         assert _offsets(fetched) == list(range(100))
     assert (fetched.position, fetched._records) == (100, {})
