@@ -265,10 +265,7 @@ def rings_find(address: str, identifier: str, of: str | None, as_json: bool, con
     that begins so. With BRIDGE.ADDRESS it is a hop, <bridge>/<ID of its source topic>/<partition>/<offset>: has it come?
     """
     settings = settings_with_addresses(config)
-    from app.commands.rings import (
-        find,  # noqa: PLC0415
-        hop_memory,  # noqa: PLC0415
-    )
+    from app.commands.rings import find, hop_memory  # noqa: PLC0415
 
     if (bridged := hop_memory.address_of(settings, address)) is not None:
         if of is not None:

@@ -27,7 +27,7 @@ from reconcile.page.report_data import Figures
 from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.scope import begin, records
 from reconcile.run.frames.workspace import Desk
-from reconcile.run.history import acknowledge as acknowledging
+from reconcile.run.history import acknowledge as acknowledgement
 from reconcile.run.history import cut, id_store, retained, rules
 from reconcile.run.history.history import Nights, results_folder
 from reconcile.run.outcome import carry_over, report_model, results
@@ -92,7 +92,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
     # Whose master it is that spark-submit has, the session knows.
     here = not submitted() and is_local(folder, master)
     if night is not None and here:
-        return acknowledging.here(settings, folder, night)
+        return acknowledgement.here(settings, folder, night)
     required(master)
     with contextlib.ExitStack() as held:
         ready = _ready(settings, folder, held) if here else None
@@ -110,7 +110,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
                 files = opened(spark, folder)
                 held.enter_context(files.locked())
                 if night is not None:
-                    return acknowledging.acknowledge(settings, files, night)
+                    return acknowledgement.acknowledge(settings, files, night)
                 ready = Ready(Nights.load(files), surveyed(settings))
             if options.out and out is None:
                 out = proved(opened(spark, options.out))
@@ -276,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, default=Path("conf/ringfence.toml"))
     parser.add_argument("--out", help="a folder, or a URI, for Parquet and summary.json")
     parser.add_argument("--json", action="store_true", dest="as_json")
-    parser.add_argument("--acknowledge", type=int, nargs="?", const=acknowledging.LAST, metavar="N")
+    parser.add_argument("--acknowledge", type=int, nargs="?", const=acknowledgement.LAST, metavar="N")
     parser.add_argument("--master", help="Spark's; not under spark-submit, which has its own")
     given = parser.parse_args(arguments)
     try:

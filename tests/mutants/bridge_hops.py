@@ -92,8 +92,10 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/output/build.py",
-                "wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_HOPS,",
-                "wire.HEADER_HOPS,",
+                (
+                    "wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS, wire_names.HEADER_HOPS,"
+                ),
+                "wire_names.HEADER_HOPS,",
             ),
         ),
         f"{_PATH_HOPS_TESTS}::test_accepted_without_hops",

@@ -34,8 +34,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _LOAD,
-                "headers = [*each.headers, (wire.HEADER_HOP, hop), *ours] if detection",
-                'headers = [*each.headers, (wire.HEADER_HOP, hop), (ours[0][0], b"%d" % each.offset), *ours[1:]] if detection',
+                "[*each.headers, (wire_names.HEADER_HOP, hop), *ours] if detection",
+                '[*each.headers, (wire_names.HEADER_HOP, hop), (ours[0][0], b"%d" % each.offset), *ours[1:]] if detection',
             ),
         ),
         f"{_BRIDGE_MODEL_TESTS}::test_taken_after_all",
@@ -93,8 +93,10 @@ MUTANTS: Final = (
         (
             Patch(
                 _TRANSLATION,
-                "passed = ours.get(wire.HEADER_HOPS) if accepted or wire.HEADER_HOP in ours else None",
-                "passed = ours.get(wire.HEADER_HOPS)",
+                (
+                    "passed = ours.get(wire_names.HEADER_HOPS) if accepted or wire_names.HEADER_HOP in ours else None"
+                ),
+                "passed = ours.get(wire_names.HEADER_HOPS)",
             ),
         ),
         f"{_BRIDGE_TRANSLATION_TESTS}::test_hops_of_a_client",

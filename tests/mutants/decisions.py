@@ -61,7 +61,10 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "        records, sources = refusing.without(gone, records, records, sources)\n        return",
+                (
+                    "        records, sources = quarantine.without(gone, records, records, sources)\n"
+                    "        return"
+                ),
                 "        return",
             ),
         ),

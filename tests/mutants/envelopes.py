@@ -53,7 +53,9 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "            records, sources, ids, groups = refusing.without(gone, records, records, sources, ids, groups)\n",
+                (
+                    "            records, sources, ids, groups = quarantine.without(gone, records, records, sources, ids, groups)\n"
+                ),
                 "",
             ),
         ),
@@ -74,7 +76,13 @@ MUTANTS: Final = (
     Mutant(
         "forged-part-kept",
         "A plain message is taken for a part of a transaction that does not exist.",
-        (Patch(_EMITTER, "wire.HEADER_TRANSACTION, wire.HEADER_PART,", "wire.HEADER_TRANSACTION,"),),
+        (
+            Patch(
+                _EMITTER,
+                "wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART,",
+                "wire_names.HEADER_TRANSACTION,",
+            ),
+        ),
         f"{_PATH_ENVELOPES_TESTS}::test_forged_headers_of_plain_messages",
     ),
     Mutant(

@@ -31,8 +31,10 @@ MUTANTS: Final = (
         (
             Patch(
                 _OPENING,
-                "self._transactional_id = wire.transactional_id(app_id, address.name, partition)",
-                'self._transactional_id = f"{wire.transactional_id(app_id, address.name, partition)}-{id(self)}"',
+                "self._transactional_id = wire_names.transactional_id(app_id, address.name, partition)",
+                (
+                    'self._transactional_id = f"{wire_names.transactional_id(app_id, address.name, partition)}-{id(self)}"'
+                ),
             ),
         ),
         f"{_LANE_OPENING_TESTS}::test_fence_ends_an_idle_owner",

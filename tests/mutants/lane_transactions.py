@@ -182,7 +182,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _CURSOR,
-                "return raw.since(batch.records, self.next)",
+                "return native_records.since(batch.records, self.next)",
                 "return batch.records",
             ),
         ),

@@ -19,9 +19,12 @@ MUTANTS: Final = (
         (
             Patch(
                 _LEASE_ACQUISITION,
-                "wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition)",
-                "wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition) + "
-                "lease.holder",
+                (
+                    "wire_names.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition)"
+                ),
+                (
+                    "wire_names.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition) + lease.holder"
+                ),
             ),
         ),
         f"{_GROUP_LEASE_TESTS}::test_late_write_is_refused",

@@ -45,8 +45,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "app/commands/repair/quarantine_redrive.py",
-                "wire.HEADER_HOP, wire.HEADER_CONFIRMED,",
-                "wire.HEADER_CONFIRMED,",
+                "wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED,",
+                "wire_names.HEADER_CONFIRMED,",
             ),
         ),
         f"{_REPAIR_TESTS}::test_what_is_left_behind",

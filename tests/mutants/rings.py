@@ -135,8 +135,10 @@ MUTANTS: Final = (
         (
             Patch(
                 "app/commands/rings/changelog_writer.py",
-                "            wire.transactional_id(settings.app.id, address.name, number),\n",
-                '            wire.transactional_id(settings.app.id, address.name, number) + "-clear",\n',
+                ("            wire_names.transactional_id(settings.app.id, address.name, number),\n"),
+                (
+                    '            wire_names.transactional_id(settings.app.id, address.name, number) + "-clear",\n'
+                ),
             ),
         ),
         "tests/integration/test_rings.py::test_clear_is_honoured_by_a_running_worker",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.check import judge as judging
+from app.check import judge as comparison
 from app.check.judge import Judgement, straddling
 from app.check.records import (
     ID_HEADER as ID,
@@ -25,7 +25,7 @@ from app.check.records import (
 
 def judge(address: str, inputs: list[Record], outputs: list[Record]) -> Judgement:
     """Of one address alone."""
-    [found] = judging.judge({address: inputs}, {address: outputs})
+    [found] = comparison.judge({address: inputs}, {address: outputs})
     return found
 
 
@@ -214,7 +214,7 @@ def _part(record: Record, number: int, of: int, offset: int, partition: int = 0)
 
 def _judge_transfers(payments: list[Record], own: list[Record], *inputs: Record) -> Judgement:
     records = {"transfers": list(inputs or (MOVED, AGAIN)), "payments": []}
-    transfers, others = judging.judge(records, {"transfers": own, "payments": payments})
+    transfers, others = comparison.judge(records, {"transfers": own, "payments": payments})
     assert others == Judgement("payments")
     return transfers
 
@@ -369,7 +369,7 @@ def test_text() -> None:
 def test_it_imports_nothing_of_ringfence() -> None:
     """A checker must not inherit the mistakes of the checked: only Kafka's client and what prints a table."""
     imported = set()
-    for file in Path(judging.__file__).parent.glob("*.py"):
+    for file in Path(comparison.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}

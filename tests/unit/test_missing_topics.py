@@ -8,8 +8,8 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.commands.consumers import show
-from app.commands.groups import show
+from app.commands.consumers.show import read
+from app.commands.groups.show import progresses
 from app.commands.repair import dlq
 from app.commands.send import send
 from ringfence_client.partition import topics
@@ -41,8 +41,8 @@ class _Nothing:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda _: show.read(SETTINGS, "orders.accepted"),
-        lambda cluster: show.progresses(SETTINGS, ADDRESS, cluster),
+        lambda _: read(SETTINGS, "orders.accepted"),
+        lambda cluster: progresses(SETTINGS, ADDRESS, cluster),
         lambda cluster: topics.prepare(SETTINGS, ADDRESS, cluster),
         lambda cluster: dlq._require_accepted(SimpleNamespace(cluster=cluster), ADDRESS),  # type: ignore[arg-type]
     ],
@@ -52,7 +52,7 @@ async def test_no_accepted_topic(
     ask: Callable[[Any], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found nothing would be 1."""
-    monkeypatch.setattr(show, "Cluster", _Nothing)
+    monkeypatch.setattr("app.commands.consumers.show.Cluster", _Nothing)
 
     with pytest.raises(TopicError, match=r"orders\.accepted") as caught:
         await ask(_Nothing())

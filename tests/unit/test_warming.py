@@ -12,7 +12,7 @@ from aiokafka.errors import GroupLoadInProgressError
 from faust.assignor.partition_assignor import PartitionAssignor
 
 from agents.worker.lanes import Lanes
-from app.worker.membership import warm_up as warming
+from app.worker.membership import warm_up as warm_up_module
 from app.worker.run import create_app
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
@@ -124,7 +124,7 @@ class Asked:
             await asyncio.Event().wait()
 
     async def run(self, assignor: Any, instance: str | None = None) -> None:
-        await warming.warm_up(cast("Lanes", self), cast("Cluster", self), assignor, TOPICS, instance)
+        await warm_up_module.warm_up(cast("Lanes", self), cast("Cluster", self), assignor, TOPICS, instance)
 
 
 async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
 
 async def test_joins_in_any_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever keeps it from restoring before keeps it from nothing else."""
-    monkeypatch.setattr(warming, "LIMIT_S", 0.01)
+    monkeypatch.setattr(warm_up_module, "LIMIT_S", 0.01)
     assignor = await _assignor(tmp_path, "two")
     await Asked(GroupLoadInProgressError()).run(assignor)
     hanging = Asked([Member("one-1", None, None)], hangs=True)

@@ -8,7 +8,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 
 from agents.bridge.plan import plans
 from app.commands.bridges import removed_bridges, status
-from app.commands.status import consumers as consuming
+from app.commands.status import consumers as consumer_status
 from app.commands.status import lanes
 from app.commands.status.model import Bridge, LeftBridge, Status
 from ringfence_kafka.admin.cluster import Cluster
@@ -55,8 +55,8 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
         foreign, addresses, (consumers, faults), deleted, linked, (left, untold) = await asyncio.gather(
             lanes.foreign(settings, cluster),
             lanes.addresses(settings, cluster, group, told),
-            consuming.read(settings, session, ignored),
-            consuming.deleted(settings, cluster),
+            consumer_status.read(settings, session, ignored),
+            consumer_status.deleted(settings, cluster),
             _bridges(settings),
             removed_bridges.read(settings),
         )

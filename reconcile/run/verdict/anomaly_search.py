@@ -11,7 +11,7 @@ from reconcile.run.frames import hops
 from reconcile.run.frames.evidence import FIRST, PLACE
 from reconcile.run.frames.workspace import Desk
 from reconcile.run.history.history import Night
-from reconcile.run.measures import candidates as suspects
+from reconcile.run.measures import candidates as candidate
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.measures.resend_distance import among, by_lane
 from reconcile.run.verdict import orphan_outputs
@@ -30,7 +30,7 @@ def orphans(
     found: Judgement,
 ) -> DataFrame:
     """What is not accepted, and a duplicate of nothing; ``those``: of the IDs those that are there several times."""
-    if not found.suspects[suspects.REPEATING]:
+    if not found.suspects[candidate.REPEATING]:
         return evidence.where(F.lit(False))
     candidates = evidence.where(originals.REPEATING)
     heirs = originals.with_heirs(those, grown)
@@ -82,24 +82,24 @@ def anomalies(
     spans = desk.frames.spans()
     there = found.suspects
     looked_at = [rows(desk.frames.gaps(), Anomaly.GAP, F.col("text"))]
-    if there[suspects.SECOND]:
+    if there[candidate.SECOND]:
         looked_at.append(fates.doubled(evidence))
-    if there[suspects.STRAY]:
+    if there[candidate.STRAY]:
         of_strays = (fates.doubled_later, fates.phantom, fates.beyond_memory)
         found_there = desk.scratch("strays", concatenated([each(evidence, spans) for each in of_strays]))
         looked_at.append(orphan_outputs.with_names(desk.frames, found_there))
-    if there[suspects.CHANGED]:
+    if there[candidate.CHANGED]:
         looked_at.append(fates.corrupted(evidence))
-    if there[suspects.UNREAD]:
+    if there[candidate.UNREAD]:
         looked_at.append(bridged.unread(evidence))
     transactions = found.total("parts") > 0
     if transactions:
         topics = [each.accepted_topic for each in desk.frames.addresses]
         looked_at.append(torn.torn(evidence, rules, topics))
     verdicts = []
-    if there[suspects.UNMATCHED]:
+    if there[candidate.UNMATCHED]:
         verdicts.append(lost.lost(lost.unmatched(evidence), orphans, rules))
-    if there[suspects.SAID_TO_REPEAT] or there[suspects.REPEATING]:
+    if there[candidate.SAID_TO_REPEAT] or there[candidate.REPEATING]:
         verdicts.append(lost.wrong_verdict(orphans, evidence, rules))
     frames = [concatenated(each) for each in (looked_at, verdicts) if each]
     frames += _reordered(evidence, found, blocks)
@@ -139,7 +139,7 @@ def without_lost(
     desk: Desk, followed: DataFrame | None, orphans: DataFrame, found: Judgement
 ) -> DataFrame | None:
     """What came over bridges, in which what is lost has made no hop known; ``orphans`` as :func:`orphans` has them."""
-    if followed is None or not found.suspects[suspects.UNMATCHED]:
+    if followed is None or not found.suspects[candidate.UNMATCHED]:
         return followed
     lost = desk.scratch("hops_lost", hops.lost(followed, orphans, among("address", found.dropping)))
     return followed if lost.isEmpty() else desk.scratch("hops_told", hops.without_lost(followed, lost))

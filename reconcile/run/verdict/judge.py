@@ -17,8 +17,7 @@ from reconcile.run.history import id_store
 from reconcile.run.history import rules as kept_rules
 from reconcile.run.history.history import Night, added, ids_folder
 from reconcile.run.measures import candidates, repeated_ids, resend_distance
-from reconcile.run.measures import counts as counting
-from reconcile.run.measures.counts import Judgement
+from reconcile.run.measures.counts import Judgement, count, count_anomalies
 from reconcile.run.verdict import anomaly_search, summary
 from reconcile.session.session import FEW
 from reconcile.spark.schemas import EVIDENCE, IDS
@@ -67,7 +66,7 @@ class Judge:
         detects = kept_rules.detects(addresses, told, base)
         found.dropping = frozenset(each for each in detects if not kept_rules.diverts(addresses[each], base))
         consumed = base.consumed if base else {}
-        counting.count(self.desk.frames, evidence, told, consumed, beyond, found)
+        count(self.desk.frames, evidence, told, consumed, beyond, found)
         self._begin(2, summary.by_address(found.counts))
         started = self._started(chain)
         blocks = self._blocks(evidence, found)
@@ -112,7 +111,7 @@ class Judge:
             named = self.desk.frames.topics_named(doubted(each, doubts))
             self.desk.write(named, "anomalies", "append")
         written = self.desk.read("anomalies", named.schema)
-        counting.count_anomalies(written, found)
+        count_anomalies(written, found)
         self._begin(4, counted(found.anomalous, "anomaly", "anomalies"))
         self._resends(
             evidence,
