@@ -13,7 +13,7 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from bench import measure, topics
@@ -242,7 +242,7 @@ def _stop(worker: Worker) -> float:
 
 def _groups(partitions: int) -> list[bytes]:
     """One group that is at home in each partition."""
-    home = Home(partitions)
+    home = Partitioner(partitions)
     found: dict[int, bytes] = {}
     number = 0
     while len(found) < partitions:

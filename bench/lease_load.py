@@ -23,7 +23,7 @@ from ringfence_client.partition.lease_acquisition import LeaseAcquisition
 from ringfence_client.partition.progress_writer import ProgressWriter
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_topic import PARTITIONS, TOPIC_CONFIG, ProgressTopic
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
@@ -106,7 +106,7 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
             progress,
             letters,
             options,
-            Memory(options.memory_max),
+            MemoryBudget(options.memory_max),
             watch_of(cluster, TOPIC),
         )
         began = time.monotonic()

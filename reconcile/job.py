@@ -26,10 +26,10 @@ from reconcile.page import advice, pages
 from reconcile.page.report_data import Figures
 from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.scope import begin, records
-from reconcile.run.frames.workspace import Desk
+from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history import acknowledge as acknowledgement
 from reconcile.run.history import cut, id_store, retained, rules
-from reconcile.run.history.history import Nights, results_folder
+from reconcile.run.history.history import RunHistory, results_folder
 from reconcile.run.outcome import carry_over, report_model, results
 from reconcile.run.outcome.terminal_report import progress, show, terminal
 from reconcile.run.verdict import summary
@@ -111,7 +111,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
                 held.enter_context(files.locked())
                 if night is not None:
                     return acknowledgement.acknowledge(settings, files, night)
-                ready = Ready(Nights.load(files), surveyed(settings))
+                ready = Ready(RunHistory.load(files), surveyed(settings))
             if options.out and out is None:
                 out = proved(opened(spark, options.out))
             document = judge(spark, settings, ready.nights, ready.survey, out)
@@ -129,7 +129,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
 class Ready:
     """What is known before Spark is needed."""
 
-    nights: Nights
+    nights: RunHistory
     survey: Survey
 
     def records(self, settings: Settings) -> int:
@@ -146,7 +146,7 @@ def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready
     files = LocalFiles(folder)
     # Alone first: what was asked before another run's night ended would look as if logs had lost their tails.
     held.enter_context(files.locked())
-    nights = Nights.load(files)
+    nights = RunHistory.load(files)
     nights.belong_to(settings.app.id)
     survey = surveyed(settings)
     nights.belong_to(settings.app.id, survey.cluster)
@@ -168,7 +168,7 @@ def surveyed(settings: Settings) -> Survey:
 
 
 def judge(
-    spark: SparkSession, settings: Settings, nights: Nights, survey: Survey, out: Files | None
+    spark: SparkSession, settings: Settings, nights: RunHistory, survey: Survey, out: Files | None
 ) -> dict[str, Any]:
     """One night, from its cut to its commit; returns the document. Results go to ``out`` too."""
     began = dt.datetime.now(dt.UTC)
@@ -190,7 +190,7 @@ def judge(
     console = Console(stderr=True)
     with progress(spark, len(STEPS), console) as told:
         found = Judge(
-            Desk(spark, nights.files, frames, number), today, told, recent, settings.reconcile.ring_confidence,
+            Workspace(spark, nights.files, frames, number), today, told, recent, settings.reconcile.ring_confidence,
         ).judge(
             base,
             nights.chain(base),

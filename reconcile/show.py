@@ -13,7 +13,7 @@ from rich.table import Table
 
 from reconcile.page.report_data import FINDINGS_MAX, Figures, Finding
 from reconcile.run.history import acknowledge
-from reconcile.run.history.history import RESULTS, Night, Nights, results_folder
+from reconcile.run.history.history import RESULTS, Run, RunHistory, results_folder
 from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import Files, LocalFiles, is_local, readable
 from ringfence_kafka.config.settings import Settings
@@ -84,8 +84,8 @@ def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> 
         return show(night, read(night.number, wanted), counts, wanted, acknowledge.when(files, night))
 
 
-def _night(files: Files, settings: Settings, wanted: Wanted) -> Night:
-    nights = Nights.load(files)
+def _night(files: Files, settings: Settings, wanted: Wanted) -> Run:
+    nights = RunHistory.load(files)
     nights.belong_to(settings.app.id)
     night = nights.last if wanted.run is None else nights.finished.get(wanted.run)
     if nights.last is None:
@@ -98,7 +98,7 @@ def _night(files: Files, settings: Settings, wanted: Wanted) -> Night:
     return night
 
 
-def _told(files: Files, night: Night, anomaly: str) -> tuple[Figures, dict[str, int]]:
+def _told(files: Files, night: Run, anomaly: str) -> tuple[Figures, dict[str, int]]:
     """The figures of a run, and how many there are of what is asked for, by address."""
     folder = results_folder(night.number)
     there = [each for each in files.names(RESULTS) if each.isdecimal()]
@@ -135,7 +135,7 @@ def _matching(figures: Figures, anomaly: str) -> Iterator[Shown]:
 
 
 def show(
-    night: Night, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted, acknowledged: str | None
+    night: Run, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted, acknowledged: str | None
 ) -> int:
     """Print them; returns the exit code, 0. ``acknowledged``: as :func:`reconcile.run.history.acknowledge.when` has it."""
     total = sum(counts.values())
@@ -168,7 +168,7 @@ def _named(anomaly: str) -> str:
     return f" {anomaly}" if anomaly else " anomalies"
 
 
-def _table(night: Night, found: Sequence[Shown]) -> Table:
+def _table(night: Run, found: Sequence[Shown]) -> Table:
     table = Table(
         "anomaly",
         "address",

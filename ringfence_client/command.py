@@ -20,7 +20,7 @@ from ringfence_client.handlers.handler import check
 from ringfence_client.web import web
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
-from ringfence_kafka.http.auth import Guard, guard_of
+from ringfence_kafka.http.auth import HttpAuth, http_auth
 from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -38,7 +38,7 @@ def run(
     failpoints.install_from_environment()
     found = settings.configured(address)
     call = load_handler(handler)
-    guard = guard_of(settings.app)
+    guard = http_auth(settings.app)
     listener = None if web_port == 0 else web.listen(settings.app.web_host, web_port)
     name = settings.app.web_name
     url = "" if listener is None else web.advertised(*listener.getsockname()[:2], name=name, guard=guard)
@@ -72,7 +72,9 @@ def _end_despite_handlers(consumer: GroupConsumer, error: RingfenceError | None 
     os._exit(error.exit_code if error is not None else 0)
 
 
-async def _consume(consumer: GroupConsumer, listener: socket.socket | None, guard: Guard, url: str) -> None:
+async def _consume(
+    consumer: GroupConsumer, listener: socket.socket | None, guard: HttpAuth, url: str
+) -> None:
     signals.when_told_to_end(consumer.stop)
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:

@@ -17,7 +17,7 @@ hops     ``03`` arrived:u32 source                version:u8 floor:u64 runs of o
 ======== ======================================== =====================================================
 
 The capacity is part of a ring record's key: after a change of size, slots of the old and of the new size
-must not overwrite each other under compaction. A hops record is what a lane remembers of one :class:`Way`; of several the last
+must not overwrite each other under compaction. A hops record is what a lane remembers of one :class:`Route`; of several the last
 counts. All integers are big-endian.
 """
 
@@ -80,7 +80,7 @@ class Slot(NamedTuple):
     origin: Origin
 
 
-class Way(NamedTuple):
+class Route(NamedTuple):
     """How records of a bridge's source come to a lane: those of one way stand in the order of their offsets, but for what is sent again."""
 
     source: Source
@@ -313,7 +313,7 @@ class Chunk:
             yield pack(KIND_RING, capacity, sequence_of(value) % capacity), value
 
 
-def hops_key(way: Way) -> bytes:
+def hops_key(way: Route) -> bytes:
     """Key of what is remembered of a way."""
     return _HOPS_KEY.pack(KIND_HOPS, way.arrived) + hop.encode_source(way.source)
 
@@ -335,7 +335,7 @@ def check_hops(key: bytes, value: bytes) -> None:
         raise FormatError(f"hops record of format {value[0]}; this version reads format {FORMAT_VERSION}")
 
 
-def decode_hops(key: bytes, value: bytes) -> tuple[Way, int, list[Run]]:
+def decode_hops(key: bytes, value: bytes) -> tuple[Route, int, list[Run]]:
     """Read a hops record: the way, its floor, and the runs of offsets above it.
 
     Raises:
@@ -351,7 +351,7 @@ def decode_hops(key: bytes, value: bytes) -> tuple[Way, int, list[Run]]:
     source = hop.decode_source(key[_HOPS_KEY.size :])
     if source is None:
         raise FormatError(f"hops record with key {key.hex()} is damaged: it names no source of a bridge")
-    return Way(source, arrived), floor, above
+    return Route(source, arrived), floor, above
 
 
 def encode_meta(meta: Meta) -> bytes:

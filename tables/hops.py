@@ -2,7 +2,7 @@
 
 HornetQ 37.3 keeps the IDs of bridged messages in a ring of their own. Here each record says besides what its bridge has confirmed:
 the target had acknowledged everything of the source partition below that offset when the record was sent. So of each
-:class:`tables.codec.Way` a floor and the few offsets above it say all, and nothing that others send can push them out. An offset is
+:class:`tables.codec.Route` a floor and the few offsets above it say all, and nothing that others send can push them out. An offset is
 known iff it lies below the floor of its own way, or came, by whatever way, and is still remembered.
 
 The floor is that of a way, not of a source: it speaks only of what stood in the same input partition before. What stands in another one
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Self
 from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.protocol.offset_ranges import Run
 from tables import codec
-from tables.codec import Way
+from tables.codec import Route
 
 OFFSETS_MAX: Final = 65_536
 """Of one way, whatever the capacity: at 10 bytes each they fit into a changelog record of 1 MiB."""
@@ -29,7 +29,7 @@ OFFSETS_MAX: Final = 65_536
 class Arrival(NamedTuple):
     """A record that came over a bridge."""
 
-    way: Way
+    way: Route
     offset: int
     """In its source."""
     confirmed: int
@@ -108,7 +108,7 @@ class Judged(NamedTuple):
 
     known: Sequence[bool]
     """One an arrival, in order."""
-    changed: Mapping[Way, Held]
+    changed: Mapping[Route, Held]
     """The ways that they came, as they are then."""
 
 
@@ -147,10 +147,10 @@ class HopMemory:
             self._sources.setdefault(way.source, {})[way.arrived] = held
 
     @property
-    def ways(self) -> dict[Way, Held]:
+    def ways(self) -> dict[Route, Held]:
         """What is remembered, by way."""
         return {
-            Way(source, arrived): held
+            Route(source, arrived): held
             for source, ways in self._sources.items()
             for arrived, held in ways.items()
         }
@@ -161,7 +161,7 @@ class HopMemory:
         Every one is noted, whatever is then said of its own ID: what a bridge sends again was judged before.
         """
         known: list[bool] = []
-        changed: dict[Way, Held] = {}
+        changed: dict[Route, Held] = {}
         if not self.capacity:
             return Judged([False for _ in arrivals], changed)
         sources: dict[Source, dict[int, Held]] = {}

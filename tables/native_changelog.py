@@ -16,7 +16,7 @@ import native
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import fetch_buffer
 from ringfence_kafka.aiokafka_patches.fetch_buffer import LargeBatch
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 
 log: Final = logging.getLogger("ringfence.table")
 
@@ -37,7 +37,7 @@ class _Unread:
 
     __slots__ = ("aborted", "begin", "end", "large", "more")
 
-    def __init__(self, parsed: TolerantRecords) -> None:
+    def __init__(self, parsed: LenientRecords) -> None:
         self.begin = self.end = parsed.next_fetch_offset
         self.aborted = list(parsed._aborted_transactions)  # noqa: SLF001
         self.more = True

@@ -31,7 +31,7 @@ def dead_below(meta: Meta, capacity: int) -> int:
     return max(meta.floor, meta.head - meta.capacity, meta.head - capacity, 0)
 
 
-class Gathering:
+class NativeRestore:
     """Of one restore."""
 
     def __init__(self, capacity: int, store: "Store", known: Meta | None) -> None:

@@ -10,7 +10,7 @@ from ringfence_kafka.concurrency.cooperative import Steps
 from ringfence_kafka.errors import ForeignChangelogError
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
-from tables.native_restore import Gathering
+from tables.native_restore import NativeRestore
 from tables.ring import STEP
 from tables.store import Store, StoredState, Writes
 
@@ -88,7 +88,7 @@ class Restore:
         resident: bool,
         check: Callable[[Meta], None] = lambda _: None,
         behind: bool = False,
-        gathering: Gathering | None = None,
+        gathering: NativeRestore | None = None,
         start: int = 0,
     ) -> None:
         """Without a store nothing is written: a look at the changelog, used to show rings.

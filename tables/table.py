@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import native
-from ringfence_kafka.concurrency.cooperative import Slices, emptying
+from ringfence_kafka.concurrency.cooperative import TimeSlices, emptying
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import PrerequisiteError, require
 from ringfence_kafka.process.failpoints import reach
@@ -25,7 +25,7 @@ from tables.codec import Chunk, FormatError, Meta, Origin, Slot
 from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
 from tables.index import StoredIndex
 from tables.native_index import NativeIndex
-from tables.native_restore import Gathering, IrregularError
+from tables.native_restore import IrregularError, NativeRestore
 from tables.resize import collect_garbage, following_ring, making_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
 from tables.ring import Checked, ResidentIndex, Ring
@@ -89,9 +89,9 @@ class TableOptions:
 class LaneTable:
     """Ring and store of one lane. Not safe for concurrent use: a lane is serial."""
 
-    def __init__(self, path: Path, options: TableOptions, slices: Slices | None = None) -> None:
+    def __init__(self, path: Path, options: TableOptions, slices: TimeSlices | None = None) -> None:
         """``path`` is the lane's RocksDB folder; ``slices`` are those of the process, for what takes long."""
-        self._slices = slices or Slices()
+        self._slices = slices or TimeSlices()
         self._path = path
         self._options = options
         most = options.resident_ids_max
@@ -323,13 +323,13 @@ class LaneTable:
             self.hops = HopMemory.restored(self._options.capacity, known)
         return restore
 
-    def _gathering(self, store: Store) -> Gathering | None:
+    def _gathering(self, store: Store) -> NativeRestore | None:
         """What restores the ring without an object an ID; None = Python does it."""
         options = self._options
         if native.core is None or not self._resident or not options.persistent or options.max_age_ms:
             return None
         state = store.state()
-        return Gathering(options.capacity, store, state.meta if state else None)
+        return NativeRestore(options.capacity, store, state.meta if state else None)
 
     async def _begin(self, store: Store, restore: Restore) -> None:
         """Take over what was restored, at the configured capacity."""

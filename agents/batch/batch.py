@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self
 
 from agents.batch import native_records
-from agents.batch.record import Content, Record
+from agents.batch.record import Record, RecordContent
 
-__all__ = ["BATCH_RECORDS_MAX", "Content", "FetchedBatch", "Record"]
+__all__ = ["BATCH_RECORDS_MAX", "FetchedBatch", "Record", "RecordContent"]
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""

@@ -9,7 +9,7 @@ MAIL_MAX: Final = 2
 """Batches; more wait in Faust's buffer and then in the broker."""
 
 
-class Mail:
+class Inbox:
     """Of one lane. A batch that goes on where one of its topic ends becomes one with it.
 
     So a lane that is behind catches up by larger transactions, and not by more of them: one costs the same for a record

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class Content(Protocol):
+class RecordContent(Protocol):
     """What IDs and groups are read of: a record, or a part of a transaction."""
 
     @property
@@ -23,7 +23,7 @@ class Content(Protocol):
         ...
 
 
-class Record(Content, Protocol):
+class Record(RecordContent, Protocol):
     """What the path reads of a consumed record (aiokafka's ConsumerRecord has it)."""
 
     @property

@@ -11,8 +11,8 @@ from agents.bridge.plan import Plan
 from agents.bridge.refused_records import At, Refused, RefusedError
 from agents.bridge.translation import Header, Traced
 from agents.bridge.window import Cycle, Place
-from agents.decision.ids_and_groups import Reader, is_envelope
-from agents.decision.partitioner import Home
+from agents.decision.ids_and_groups import IdReader, is_envelope
+from agents.decision.partitioner import Partitioner
 from ringfence_kafka import clock
 from ringfence_kafka.producer.transactional import Builder, NewBuilder
 from ringfence_kafka.protocol import wire_names
@@ -59,7 +59,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Load:
+class CycleBatches:
     """One cycle's batches, and what is counted of it, by source partition."""
 
     cycle: Cycle
@@ -73,12 +73,12 @@ class Load:
     reasons: list[str] = field(default_factory=list)
     """Of those."""
     too_large: bool = False
-    """A record is larger than a topic takes, by :attr:`Loader.target`, which may be out of date."""
+    """A record is larger than a topic takes, by :attr:`BatchBuilder.target`, which may be out of date."""
     stopped: dict[Place, RefusedError] = field(default_factory=dict)
     """Where a record came that nothing takes: it and what lies behind it is not in the batches."""
 
 
-class Loader:
+class BatchBuilder:
     """For one producer's life: it knows the target as it is."""
 
     def __init__(
@@ -103,16 +103,16 @@ class Loader:
         self._new = new_builder
         self._records_max = records_max
         self._refused = refused
-        self._home = Home(target.partitions, plan.address.partitioner)
-        self._reader = Reader(plan.address)
+        self._home = Partitioner(target.partitions, plan.address.partitioner)
+        self._reader = IdReader(plan.address)
         self._ids_count = plan.user_ids == "check"
         self._owner = None if plan.share is None else Owner(plan.share.members)
 
     def load(
         self, cycle: Cycle, read: Mapping[Place, Sequence[Record]], malformed: Mapping[tuple[int, int], str]
-    ) -> Load:
+    ) -> CycleBatches:
         """Everything that was read, translated, in order; of a partition with a record that fits nowhere what stands before that."""
-        found = Load(cycle)
+        found = CycleBatches(cycle)
         records: dict[Place, int] = {}
         open_batches: dict[int, Batch] = {}
         for place, all_read in read.items():
@@ -140,7 +140,7 @@ class Loader:
 
     def _fill(
         self,
-        found: Load,
+        found: CycleBatches,
         open_batches: dict[int, Batch],
         place: Place,
         translated: Sequence[Record],
@@ -230,7 +230,7 @@ class Loader:
 
     def _add(
         self,
-        found: Load,
+        found: CycleBatches,
         open_batches: dict[int, Batch],
         place: Place,
         record: Record,
@@ -276,7 +276,13 @@ class Loader:
         return hop
 
     def _quarantine(
-        self, found: Load, place: Place, record: Record, headers: list[Header], hop: bytes, reason: str
+        self,
+        found: CycleBatches,
+        place: Place,
+        record: Record,
+        headers: list[Header],
+        hop: bytes,
+        reason: str,
     ) -> Batch:
         """With what is wrong with it and where it stands; what does not fit even there is named by size and digest."""
         topic, bytes_max = self._plan.quarantine_topic, self.target.quarantine_bytes_max

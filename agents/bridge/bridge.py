@@ -15,8 +15,8 @@ from agents.bridge.member_admission import Permit
 from agents.bridge.offset_commits import Committer
 from agents.bridge.partitions import Partitions
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
-from agents.bridge.producer_session import LifeEndedError
-from agents.bridge.producer_sessions import Lives, OutdatedError
+from agents.bridge.producer_session import SessionEndedError
+from agents.bridge.producer_sessions import OutdatedError, ProducerSessions
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import SOURCE, BridgeState
 from agents.bridge.stop_signal import StoppingError, unless
@@ -74,7 +74,7 @@ class Bridge:
         """Of the group at the source; None until that is connected."""
         self._partitions: Partitions
         self._watch: TopicWatch
-        self._lives: Lives
+        self._lives: ProducerSessions
 
     def stop(self) -> None:
         """Ask :meth:`run` to end: nothing more is read, what is under way is drained, offsets are committed."""
@@ -140,7 +140,7 @@ class Bridge:
                 self.group_watch,
                 self._stood,
             )
-            self._lives = Lives(
+            self._lives = ProducerSessions(
                 self.plan,
                 self._instance,
                 self.state,
@@ -228,7 +228,7 @@ class Bridge:
             if life is not None:
                 await self._flow.drain(life)
                 if self.window.busy:
-                    life.end(LifeEndedError("partitions were given away while messages were under way"))
+                    life.end(SessionEndedError("partitions were given away while messages were under way"))
             await self._committer.commit(self._partitions.consumer)
         finally:
             self._flow.start_over()

@@ -6,15 +6,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from agents.bridge.batch_builder import Load, Loader, Target
+from agents.bridge.batch_builder import BatchBuilder, CycleBatches, Target
 from agents.bridge.plan import Plan
-from agents.bridge.producer_session import Life, LifeEndedError
+from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.refused_records import Refused, RefusedError
 from agents.bridge.source import DRAIN_LIMIT_S, RESPONSE_BYTES_MAX, Read
 from agents.bridge.state import REFUSED, BridgeState
 from agents.bridge.window import CYCLE_RECORDS_MAX, CYCLES_MAX, Cycle, Place, Window
 from ringfence_kafka import clock
-from ringfence_kafka.aiokafka_patches.adaptive_fetch import Portion
+from ringfence_kafka.aiokafka_patches.adaptive_fetch import FetchSize
 from ringfence_kafka.auth.client_options import REQUEST_TIMEOUT_MS
 from ringfence_kafka.concurrency.timeouts import set_within
 from ringfence_kafka.process.failpoints import reach
@@ -37,7 +37,7 @@ class Flow:
         self.refused = Refused()
         self.stopped: dict[Place, RefusedError] = {}
         """Partitions that wait before a record that nothing takes."""
-        self.portion = Portion(RESPONSE_BYTES_MAX, REQUEST_TIMEOUT_MS / 1000)
+        self.portion = FetchSize(RESPONSE_BYTES_MAX, REQUEST_TIMEOUT_MS / 1000)
         """What goes to the target at once."""
         self._record_bytes = 1.0
         """What one took there, of what was sent last."""
@@ -46,7 +46,7 @@ class Flow:
         self._plan = plan
         self._state = state
         self._ends = ends
-        self._loads: dict[Cycle, Load] = {}
+        self._loads: dict[Cycle, CycleBatches] = {}
         self._returned = 0
         """Messages that came back and are not told of yet."""
         self._tell_again = -math.inf
@@ -71,8 +71,8 @@ class Flow:
 
     async def send(
         self,
-        life: Life,
-        loader: Loader,
+        life: ProducerSession,
+        loader: BatchBuilder,
         wanted: Mapping[int, int],
         found: Read,
         look: Callable[[], Awaitable[Target]],
@@ -140,7 +140,7 @@ class Flow:
             await reach("after-send", self._plan.name)
         return sent
 
-    def _count(self, cycle: Cycle, load: Load) -> None:
+    def _count(self, cycle: Cycle, load: CycleBatches) -> None:
         for place, count in cycle.records.items():
             quarantined = load.quarantined.get(place.partition, 0)
             self._state.count(place.partition, "forwarded", count - quarantined)
@@ -192,7 +192,7 @@ class Flow:
             self.refused.clear()
         self.stopped.clear()
 
-    async def drain(self, life: Life) -> None:
+    async def drain(self, life: ProducerSession) -> None:
         """Wait for what is under way, within limits."""
         deadline = time.monotonic() + DRAIN_LIMIT_S
         while self.window.busy and not life.ended and time.monotonic() < deadline:
@@ -201,7 +201,7 @@ class Flow:
             if self.window.busy:
                 await set_within(life.moved, POLL_S)
 
-    def learn(self, error: LifeEndedError) -> bool:
+    def learn(self, error: SessionEndedError) -> bool:
         """Which record it is that the target does not take: by smaller batches, until it is alone. False: it is something else."""
         if error.late:
             self.portion.failed()

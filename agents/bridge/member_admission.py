@@ -8,8 +8,8 @@ from typing import Final
 
 from aiokafka.errors import KafkaError, UnknownMemberIdError
 
-from agents.bridge.member_maps import Adopt, Refuse, Run, Stand, Standing, decide, former
-from agents.bridge.offset_metadata import AT_REST, NOT_BEGUN, Map, Note, decode, encode
+from agents.bridge.member_maps import Adopt, MemberPosition, Refuse, Run, Standing, decide, former
+from agents.bridge.offset_metadata import AT_REST, NOT_BEGUN, Map, OffsetMetadata, decode, encode
 from agents.bridge.plan import Plan, Share
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, said
@@ -104,14 +104,14 @@ async def _standing(plan: Plan, group: str, topic_id: str, starts: Mapping[int, 
     }
 
 
-def stand(committed: Committed, topic_id: str, start: int) -> Stand:
+def stand(committed: Committed, topic_id: str, start: int) -> MemberPosition:
     """What a commit says of the topic that has this ID, and begins there: of one that was deleted it says the members alone."""
     note = decode(committed.note)
     if note is None:
-        return Stand(committed.offset, None, "")
+        return MemberPosition(committed.offset, None, "")
     if note.topic_id != topic_id:
-        return Stand(start, note.map, AT_REST)
-    return Stand(committed.offset, note.map, note.still)
+        return MemberPosition(start, note.map, AT_REST)
+    return MemberPosition(committed.offset, note.map, note.still)
 
 
 async def _adopt(
@@ -134,7 +134,7 @@ async def _adopt(
                 note = (
                     known
                     if known is not None and known.topic_id == topic_id
-                    else Note(topic_id, len(decision.offsets))
+                    else OffsetMetadata(topic_id, len(decision.offsets))
                 )
                 offsets[number] = Committed(offset, encode(replace(note, map=decision.map, still=NOT_BEGUN)))
             if offsets:

@@ -7,7 +7,7 @@ its own share.
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from agents.decision.group_cache import Memo
+from agents.decision.group_cache import GroupCache
 
 
 def owner(members: Iterable[str], group: bytes) -> str:
@@ -19,7 +19,7 @@ def _weight(member: bytes, group: bytes) -> bytes:
     return blake2b(b"%d/%b/%b" % (len(member), member, group), digest_size=8).digest()
 
 
-class Owner(Memo[str]):
+class Owner(GroupCache[str]):
     """The same, memoised: ``owner[group]``."""
 
     def __init__(self, members: Iterable[str]) -> None:

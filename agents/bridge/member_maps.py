@@ -12,7 +12,7 @@ from typing import NamedTuple
 from agents.bridge.offset_metadata import NOT_BEGUN, Map
 
 
-class Stand(NamedTuple):
+class MemberPosition(NamedTuple):
     """What the group of one member's bridge has committed of a source partition."""
 
     offset: int
@@ -22,7 +22,7 @@ class Stand(NamedTuple):
     """As in the note."""
 
 
-Standing = Mapping[int, Stand]
+Standing = Mapping[int, MemberPosition]
 """By source partition."""
 
 

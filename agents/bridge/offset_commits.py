@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka.errors import CommitFailedError, KafkaError
 
-from agents.bridge.offset_metadata import AT_REST, Note, encode
+from agents.bridge.offset_metadata import AT_REST, OffsetMetadata, encode
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import COMMIT, BridgeState
 from agents.bridge.window import Place, Window
@@ -88,7 +88,7 @@ class Committer:
             self._offsets = stood | {each: offsets[each.partition][0] for each in places}
             await reach("after-commit", self._state.name)
 
-    async def stand(self, consumer: SourceConsumer, number: int, offset: int, note: Note) -> None:
+    async def stand(self, consumer: SourceConsumer, number: int, offset: int, note: OffsetMetadata) -> None:
         """Note of a partition that is not open why it stands still; nothing else of it changes.
 
         Raises:
@@ -103,7 +103,7 @@ class Committer:
             if number in self._state.partitions:
                 self._state.partitions[number].dirty = dirty
 
-    def _note(self, number: int) -> Note:
+    def _note(self, number: int) -> OffsetMetadata:
         shown = self._state.partitions[number]
         fault = self._state.stops.get(number) or self._state.fault
         counted = {

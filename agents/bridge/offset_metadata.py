@@ -27,7 +27,7 @@ AT_REST: Final = "at rest"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class OffsetMetadata:
     """Of one source partition."""
 
     topic_id: str = ""
@@ -61,18 +61,18 @@ class Note:
     """Messages that had been at the target, or here: of those that were filtered, or forwarded all the same."""
 
 
-def encode(note: Note) -> str:
+def encode(note: OffsetMetadata) -> str:
     """As it is committed."""
     text = _dump(replace(note, error=note.error[:ERROR_CHARACTERS_MAX]))
     return text if len(text.encode()) <= BYTES_MAX else _dump(replace(note, error=note.error[:100]))
 
 
-def _dump(note: Note) -> str:
+def _dump(note: OffsetMetadata) -> str:
     given = {key: value for key, value in asdict(note).items() if value}
     return json.dumps({"v": 1, **given}, ensure_ascii=False, separators=(",", ":"))
 
 
-def decode(text: str) -> Note | None:
+def decode(text: str) -> OffsetMetadata | None:
     """None = it is not ours."""
     try:
         found: dict[str, Any] = json.loads(text)
@@ -80,7 +80,9 @@ def decode(text: str) -> Note | None:
             return None
         shared = found.pop("map", None)
         members = None if shared is None else Map(int(shared["number"]), tuple(map(str, shared["members"])))
-        kinds = {name: type(default) for name, default in asdict(Note()).items() if name != "map"}
-        return Note(**{name: kinds[name](each) for name, each in found.items() if name in kinds}, map=members)
+        kinds = {name: type(default) for name, default in asdict(OffsetMetadata()).items() if name != "map"}
+        return OffsetMetadata(
+            **{name: kinds[name](each) for name, each in found.items() if name in kinds}, map=members
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

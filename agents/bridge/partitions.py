@@ -10,7 +10,7 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from agents.bridge.offset_commits import Committer
-from agents.bridge.offset_metadata import Map, Note, decode
+from agents.bridge.offset_metadata import Map, OffsetMetadata, decode
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
 from agents.bridge.source import SourceConsumer
 from agents.bridge.start_offsets import Beginning, Missing, SourceLog, begin, lost_end, unknown_place
@@ -45,7 +45,7 @@ class _Look:
 
     found: Beginning
     committed: Committed | None
-    known: Note | None
+    known: OffsetMetadata | None
     """What is noted there."""
     log: SourceLog
 
@@ -234,7 +234,7 @@ class Partitions:
         self._state.first_topic_id = self._state.first_topic_id or present
         if present != self._state.first_topic_id:
             start = "earliest"  # it was created beneath us: all of it came after we began
-        others: list[Note] = []
+        others: list[OffsetMetadata] = []
         if committed is None and start == "latest":
             asked = await asyncio.gather(
                 *(self._cluster.noted(topic, each) for each in range(identity.partitions))

@@ -53,7 +53,7 @@ DENIED: Final = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
 """What of the target concerns all its messages, and of the quarantine only those that go there."""
 
 
-class LifeEndedError(Exception):
+class SessionEndedError(Exception):
     """A batch was not acknowledged."""
 
     def __init__(
@@ -73,7 +73,7 @@ class LifeEndedError(Exception):
         self.of_time = of_time
 
 
-class Life:
+class ProducerSession:
     """From a producer's start to its first failure."""
 
     def __init__(self, name: str, producer: IdempotentProducer) -> None:
@@ -82,7 +82,7 @@ class Life:
         self.moved = asyncio.Event()
         """Set when a batch was acknowledged, and when it ended."""
         self._name = name
-        self._ended: LifeEndedError | None = None
+        self._ended: SessionEndedError | None = None
         self._queues: dict[tuple[str, int], deque[Batch]] = {}
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
@@ -122,13 +122,13 @@ class Life:
                 of_time = isinstance(error, InvalidTimestampError)
                 reason = f"{batch.topic}/{batch.partition}: {said(error)}"
                 late = isinstance(error, (KafkaTimeoutError, RequestTimedOutError))
-                self.end(LifeEndedError(reason, refused, of_time=of_time, late=late))
+                self.end(SessionEndedError(reason, refused, of_time=of_time, late=late))
                 return
             queue.popleft()
             batch.cycle.pending -= 1
             self.moved.set()
 
-    def end(self, reason: LifeEndedError) -> None:
+    def end(self, reason: SessionEndedError) -> None:
         """Nothing more is handed over."""
         if self._ended is None:
             self._ended = reason
@@ -136,7 +136,7 @@ class Life:
 
     async def discard(self) -> None:
         """End it, whatever is under way. Never raises."""
-        self.end(LifeEndedError("discarded"))
+        self.end(SessionEndedError("discarded"))
         tasks = [each for each in self._tasks.values() if not each.done()]
         for each in tasks:
             each.cancel()

@@ -8,12 +8,12 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.bridge.batch_builder import Loader
+from agents.bridge.batch_builder import BatchBuilder
 from agents.bridge.flow import POLL_S, Flow
 from agents.bridge.offset_commits import Committer
 from agents.bridge.partitions import OUTDATED, UNLIKE, Partitions
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
-from agents.bridge.producer_session import Life, LifeEndedError
+from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.source import Read
 from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
 from agents.bridge.stop_signal import StoppingError, unless
@@ -36,7 +36,7 @@ class OutdatedError(RingfenceError):
     """What the bridge goes by is not true any more: it is asked for again, before anything is forwarded."""
 
 
-class Lives:
+class ProducerSessions:
     """For as long as the bridge is connected to its source."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Lives:
         stopping: asyncio.Event,
     ) -> None:
         """Nothing is connected yet."""
-        self.current: Life | None = None
+        self.current: ProducerSession | None = None
         self._plan = plan
         self._instance = instance
         self._state = state
@@ -76,7 +76,7 @@ class Lives:
                 return
             except (OutdatedError, StoppingError):
                 raise
-            except LifeEndedError as error:
+            except SessionEndedError as error:
                 at_once = self._flow.learn(error)
                 fault = "" if at_once else str(error)
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing was skipped
@@ -94,13 +94,13 @@ class Lives:
         target = await unless(self._stopping, look(self._plan))
         bytes_max = min(target.bytes_max, target.quarantine_bytes_max or target.bytes_max)
         producer = IdempotentProducer(self._plan.target, self._instance, bytes_max)
-        life = Life(self._plan.name, producer)
+        life = ProducerSession(self._plan.name, producer)
         try:
             await unless(self._stopping, producer.start())
             self.current, self._state.reached = life, True
             flow = self._flow
             flow.looked(target)
-            loader = Loader(self._plan, target, producer.builder, flow.records_max, flow.refused)
+            loader = BatchBuilder(self._plan, target, producer.builder, flow.records_max, flow.refused)
             looking = asyncio.create_task(self._look_again(loader))
             try:
                 await self._forward(life, loader, target.partitions)
@@ -112,7 +112,7 @@ class Lives:
             self.current = None
             await life.discard()
 
-    async def _look_again(self, loader: Loader) -> None:
+    async def _look_again(self, loader: BatchBuilder) -> None:
         """While partitions wait for the target to take a record: others go on meanwhile."""
         asked = time.monotonic()
         while True:
@@ -132,7 +132,7 @@ class Lives:
                 if self._window.places.get(place.partition) is place:
                     self._partitions.consumer.go_on(place.partition, place.next)
 
-    async def _forward(self, life: Life, loader: Loader, partitions: int) -> None:
+    async def _forward(self, life: ProducerSession, loader: BatchBuilder, partitions: int) -> None:
         began, flow, topic = time.monotonic(), self._flow, self._plan.target_topic
         while not self._stopping.is_set():
             life.check()
@@ -142,7 +142,7 @@ class Lives:
                 self._state.recover(TARGET)
             there = life.producer.partitions(topic)
             if there not in {0, partitions}:
-                raise LifeEndedError(f"{topic} has {there} partitions now, and had {partitions}")
+                raise SessionEndedError(f"{topic} has {there} partitions now, and had {partitions}")
             if self._committer.due or not self._window.busy:
                 await self._committer.commit(self._partitions.consumer)
             halted = self._partitions.handing_over or self._partitions.doubted or self._window.full

@@ -22,8 +22,8 @@ from agents.bridge.window import in_turn
 from ringfence_client.consumer.assignor import KeepingAssignor
 from ringfence_client.consumer.group_terms import Terms
 from ringfence_kafka.aiokafka_patches import internals
-from ringfence_kafka.aiokafka_patches.adaptive_fetch import FetchPortion
-from ringfence_kafka.aiokafka_patches.metadata_refresh import on_doubt
+from ringfence_kafka.aiokafka_patches.adaptive_fetch import AdaptiveFetch
+from ringfence_kafka.aiokafka_patches.metadata_refresh import refresh_metadata_on_doubt
 from ringfence_kafka.auth.client_options import client_options
 from ringfence_kafka.broker_limits import BRIDGE_SESSION_TIMEOUT_MS
 from ringfence_kafka.errors import said
@@ -107,9 +107,9 @@ class SourceConsumer:
                 KeepingAssignor(self._topic, lambda: self._had, stated=plan.terms, unlike=unlike)
             ],
         )
-        self.portion: Final = FetchPortion(self._consumer)
+        self.portion: Final = AdaptiveFetch(self._consumer)
         internals.never_create(self._consumer)
-        on_doubt(self._consumer, doubt)
+        refresh_metadata_on_doubt(self._consumer, doubt)
         self._revoked, self._assigned = revoked, assigned
 
     async def start(self) -> None:

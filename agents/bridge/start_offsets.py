@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agents.bridge.offset_metadata import Note
+from agents.bridge.offset_metadata import OffsetMetadata
 from agents.bridge.plan import Plan
 from agents.bridge.window import Place
 
@@ -29,7 +29,7 @@ class Beginning:
     """Where to go on, and what is to be said about it."""
 
     offset: int
-    note: Note
+    note: OffsetMetadata
     recreated: bool = False
     """What was committed is of a topic of that name that was deleted."""
     gap: int = 0
@@ -52,8 +52,8 @@ def begin(
     partition: int,
     log: SourceLog,
     committed: int | None,
-    known: Note | None,
-    others: Collection[Note],
+    known: OffsetMetadata | None,
+    others: Collection[OffsetMetadata],
     start: Literal["earliest", "latest"],
     missing: Missing | None = None,
 ) -> Beginning:
@@ -69,7 +69,7 @@ def begin(
         missing: The opening before this one, if it ended so: it has confirmed and sent more than is committed.
     """
     before = None if missing is None or missing.place.topic_id != log.topic_id else missing.place
-    fresh = Note(log.topic_id, log.partitions)
+    fresh = OffsetMetadata(log.topic_id, log.partitions)
     if committed is None and before is None:
         # Under 'latest' too a partition that was added since is forwarded from its beginning.
         added = any(each.topic_id == log.topic_id and 0 < each.partitions <= partition for each in others)

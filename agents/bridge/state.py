@@ -8,7 +8,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.bridge.offset_metadata import Note
+from agents.bridge.offset_metadata import OffsetMetadata
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.errors import RingfenceError, said, unforeseen
 
@@ -41,7 +41,7 @@ class Standing:
 class PartitionState:
     """One source partition that this process has."""
 
-    note: Note
+    note: OffsetMetadata
     """As it was found; what was counted since is added."""
     counts: Counter[str] = field(default_factory=Counter)
     """Since this process has it: forwarded, retried, filtered, returned, quarantined."""

@@ -7,11 +7,11 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from agents.batch.batch import Content, Record
+from agents.batch.batch import Record, RecordContent
 from agents.decision.envelope import shown
 from ringfence_kafka.protocol import hop, wire_names
 from ringfence_kafka.protocol.hop import Hop, Source
-from tables.codec import Way
+from tables.codec import Route
 from tables.hops import Arrival
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -21,7 +21,7 @@ class MalformedHopError(Exception):
     """Headers of a bridge that no bridge writes; the text is the reason in quarantine."""
 
 
-class Crossing(NamedTuple):
+class BridgeHeaders(NamedTuple):
     """A record's step over a bridge."""
 
     hop: Hop
@@ -40,12 +40,12 @@ class Crossing(NamedTuple):
 
 
 @functools.lru_cache(hop.SOURCES_REMEMBERED)
-def _way(source: Source, place: bytes) -> Way:
+def _way(source: Source, place: bytes) -> Route:
     """Of ``<topic>/<partition>`` of the input."""
-    return Way(source, int(place.rpartition(b"/")[2]))
+    return Route(source, int(place.rpartition(b"/")[2]))
 
 
-def read(record: Content) -> Crossing:
+def read(record: RecordContent) -> BridgeHeaders:
     """The step of a record that has :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`. Of repeated headers the last wins, as in Kafka.
 
     Raises:
@@ -69,7 +69,7 @@ def read(record: Content) -> Crossing:
     kept: Headers = ()
     if wire_names.HEADER_HOPS in headers:
         kept = ((wire_names.HEADER_HOPS, headers[wire_names.HEADER_HOPS]),)
-    return Crossing(found, b"\x00" + value, confirmed, ignored, kept)
+    return BridgeHeaders(found, b"\x00" + value, confirmed, ignored, kept)
 
 
 def _confirmed(headers: Mapping[str, bytes | None], offset: int) -> int:
@@ -93,7 +93,7 @@ def _quoted(value: bytes | None) -> str:
     return "null" if value is None else shown(value)
 
 
-def readable(record: Content) -> bool:
+def readable(record: RecordContent) -> bool:
     """Whether it came over a bridge, by headers that a bridge writes."""
     if not any(name == wire_names.HEADER_HOP for name, _ in record.headers):
         return False
@@ -106,7 +106,7 @@ def readable(record: Content) -> bool:
 
 def read_all(
     records: Sequence[Record], crossed: Iterable[int], refused: dict[int, str]
-) -> dict[int, Crossing]:
+) -> dict[int, BridgeHeaders]:
     """The steps of those records whose indexes are given, by offset.
 
     What is malformed is added to ``refused``: offset → reason.
@@ -125,7 +125,7 @@ def leads(
     records: Sequence[Record],
     ids: Sequence[bytes | None],
     crossed: Iterable[int],
-    crossings: Mapping[int, Crossing],
+    crossings: Mapping[int, BridgeHeaders],
 ) -> list[bytes | None]:
     """By what each record without a group finds its home: its ID where that counts, else its hop. So what is sent again meets it."""
     found = list(ids)

@@ -7,11 +7,11 @@ from itertools import compress
 
 from agents.batch.batch import FetchedBatch, Record
 from agents.decision import bridge_headers, forwarding, quarantine, verdicts
-from agents.decision.bridge_headers import Crossing
+from agents.decision.bridge_headers import BridgeHeaders
 from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import PARTS_MAX, Unit, Units
-from agents.decision.ids_and_groups import Reader
-from agents.decision.partitioner import Home
+from agents.decision.ids_and_groups import IdReader
+from agents.decision.partitioner import Partitioner
 from agents.decision.quarantine import Quarantined
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
@@ -41,7 +41,7 @@ class Outcome:
     quarantined: list[Quarantined] = field(default_factory=list)
     units: Mapping[int, Unit] = field(default_factory=dict)
     """Offset → what an envelope holds; of those at home here."""
-    crossings: Mapping[int, Crossing] = field(default_factory=dict)
+    crossings: Mapping[int, BridgeHeaders] = field(default_factory=dict)
     """Offset → the step over a bridge; of those at home here."""
     judged: Judged = NOTHING
     """What the hop memory says of them, and of those of the quarantined that are at home here."""
@@ -66,8 +66,8 @@ class Path:
         self._address = address
         self._partition = partition
         self._forward_topic = forward_topic
-        self._reader = Reader(address)
-        self._home = Home(partitions, address.partitioner)
+        self._reader = IdReader(address)
+        self._home = Partitioner(partitions, address.partitioner)
         self._divert = address.duplicates == "divert"
         self._arrive = forwarding.arrival(address.input_topic)
         self._units = Units(address, others)
@@ -163,7 +163,7 @@ class Path:
         envelopes: Sequence[int],
         units: dict[int, Unit],
         refused: dict[int, str],
-        crossings: Mapping[int, Crossing],
+        crossings: Mapping[int, BridgeHeaders],
     ) -> None:
         """Say by what an envelope finds its home: its key, whatever groups its address has; without one its first ID.
 

@@ -11,7 +11,7 @@ from agents.batch.batch import Record
 from agents.decision import envelope
 from agents.decision.envelope import MalformedEnvelopeError, Part
 from agents.decision.fast_envelope import Headers
-from agents.decision.ids_and_groups import Reader, last_header
+from agents.decision.ids_and_groups import IdReader, last_header
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 from tables.codec import foreign_id, of_address
@@ -48,7 +48,7 @@ class Units:
     def __init__(self, address: AddressSettings, others: Iterable[AddressSettings]) -> None:
         """``others``: the addresses that its envelopes may have parts for, beside its own."""
         self._own = address.name
-        self._readers = {each.name: Reader(each) for each in (address, *others)}
+        self._readers = {each.name: IdReader(each) for each in (address, *others)}
         self._plain = {
             each.name
             for each in (address, *others)

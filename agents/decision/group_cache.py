@@ -13,10 +13,10 @@ KEY_BYTES: Final = 120
 Found = TypeVar("Found")
 
 
-class Memo(dict[bytes, Found]):
+class GroupCache(dict[bytes, Found]):
     """``memo[key]``; bounded in bytes, for the process: keys are as long as producers like. Values are few, and shared."""
 
-    _living: ClassVar["weakref.WeakValueDictionary[int, Memo[Any]]"] = weakref.WeakValueDictionary()
+    _living: ClassVar["weakref.WeakValueDictionary[int, GroupCache[Any]]"] = weakref.WeakValueDictionary()
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from agents.batch.batch import Content
+from agents.batch.batch import RecordContent
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 from tables.codec import ID_BYTES_MAX, digest_id, encode_id
@@ -22,12 +22,12 @@ def last_header(headers: Headers, name: str) -> bytes | None:
     return found
 
 
-def is_envelope(record: Content) -> bool:
+def is_envelope(record: RecordContent) -> bool:
     """Whether its value lists the parts of a transaction."""
     return any(name == wire_names.HEADER_TRANSACTION for name, _ in record.headers)
 
 
-def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
+def duplicate_ids(records: Sequence[RecordContent], names: Sequence[str]) -> Found:
     """Return the duplicate IDs of messages, by their headers.
 
     The first of ``names`` that has a value counts. A null or empty value is not an ID: a producer whose field is unset
@@ -60,20 +60,20 @@ def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
     return ids, envelopes, crossed
 
 
-class Reader:
+class IdReader:
     """Reads IDs and groups as one address is configured."""
 
     def __init__(self, address: AddressSettings) -> None:
         self._names = address.duplicate_id_headers
         self._group_header = address.group_header
         self._default_group = address.default_group.encode()
-        self.ids: Callable[[Sequence[Content]], Found] = {
+        self.ids: Callable[[Sequence[RecordContent]], Found] = {
             "header": self._ids_from_header,
             "key": self._ids_from_key,
             "value": self._ids_from_value,
         }[address.duplicate_id_from]
 
-    def groups(self, records: Sequence[Content]) -> list[bytes | None]:
+    def groups(self, records: Sequence[RecordContent]) -> list[bytes | None]:
         """The group of each record; None = it has none.
 
         Qpid: a message without a group identifier, at a queue that groups by a header, is of the default group.
@@ -83,19 +83,19 @@ class Reader:
             return [record.key for record in records]
         return [last_header(record.headers, name) or self._default_group for record in records]
 
-    def _ids_from_header(self, records: Sequence[Content]) -> Found:
+    def _ids_from_header(self, records: Sequence[RecordContent]) -> Found:
         return duplicate_ids(records, self._names)
 
-    def _ids_from_key(self, records: Sequence[Content]) -> Found:
+    def _ids_from_key(self, records: Sequence[RecordContent]) -> Found:
         ids = [encode_id(record.key) if record.key else None for record in records]
         return ids, *_marked(records)
 
-    def _ids_from_value(self, records: Sequence[Content]) -> Found:
+    def _ids_from_value(self, records: Sequence[RecordContent]) -> Found:
         ids = [digest_id(record.value) if record.value else None for record in records]
         return ids, *_marked(records)
 
 
-def _marked(records: Sequence[Content]) -> tuple[list[int], list[int]]:
+def _marked(records: Sequence[RecordContent]) -> tuple[list[int], list[int]]:
     """The indexes of envelopes, and of what came over a bridge."""
     envelopes: list[int] = []
     crossed: list[int] = []

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from agents.decision.group_cache import Memo
+from agents.decision.group_cache import GroupCache
 
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
@@ -43,7 +43,7 @@ _HASHES: Final[dict[str, Callable[[bytes], int]]] = {
 }
 
 
-class Home(Memo[int]):
+class Partitioner(GroupCache[int]):
     """Partition of a key, memoised: ``home[key]``. Groups repeat, so the hash is rarely computed."""
 
     def __init__(self, partitions: int, partitioner: str = "murmur2") -> None:

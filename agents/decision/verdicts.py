@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 
 from agents.batch.batch import Record
-from agents.decision.bridge_headers import Crossing
+from agents.decision.bridge_headers import BridgeHeaders
 from agents.decision.envelope_parts import Unit
 from tables.hops import NOTHING, Judged
 from tables.ring import Checked, Verdict
@@ -12,7 +12,10 @@ from tables.table import LaneTable
 
 
 def arrived(
-    records: Sequence[Record], sources: Sequence[bytes], crossings: Mapping[int, Crossing], table: LaneTable
+    records: Sequence[Record],
+    sources: Sequence[bytes],
+    crossings: Mapping[int, BridgeHeaders],
+    table: LaneTable,
 ) -> tuple[Judged, set[int]]:
     """What came over bridges, of what is at home here: refused or not, it has come.
 
@@ -40,10 +43,10 @@ def judge(
     records: Sequence[Record],
     ids: Sequence[bytes | None],
     units: Mapping[int, Unit],
-    crossings: Mapping[int, Crossing],
+    crossings: Mapping[int, BridgeHeaders],
     resent: Collection[int],
     table: LaneTable,
-) -> tuple[Checked, dict[int, Crossing]]:
+) -> tuple[Checked, dict[int, BridgeHeaders]]:
     """Judge records that are at home here.
 
     Args:

@@ -12,7 +12,7 @@ WHOLE_TRIES: Final = 2
 """Nearly always something else has failed, and is well again soon."""
 
 
-class Divided:
+class BatchSplit:
     """Of one lane."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Final
 
 from agents.batch.batch import FetchedBatch
-from agents.batch.inbox import Mail
+from agents.batch.inbox import Inbox
 from agents.lane.assignment import Ownership
 from agents.lane.cursor import ClusterWentBackError, Cursor
 from agents.lane.failure_log import Failures
@@ -38,8 +38,8 @@ from agents.lane.state_folder import FolderUsableError
 from agents.lane.topic_facts import LaneRefusedError
 from agents.lane.transactions import Observe, Took, Transactions
 from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
-from ringfence_kafka.ownership.partition_state import NotOwnerError, Step
-from ringfence_kafka.ownership.partition_task import Tenant
+from ringfence_kafka.ownership.partition_state import Action, NotOwnerError
+from ringfence_kafka.ownership.partition_task import PartitionTask
 from ringfence_kafka.producer.transactional import FencedError
 from tables.store import StateFolderError
 
@@ -67,7 +67,7 @@ class LaneState(StrEnum):
     """The lane must not run until a person has acted; the reason says how. It asks at intervals whether somebody has."""
 
 
-class Lane(Tenant[Ownership, Opened]):
+class Lane(PartitionTask[Ownership, Opened]):
     """Runs one lane in a task of its own, so that Faust may cancel its actors at any await."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Lane(Tenant[Ownership, Opened]):
         self.transactions = Transactions(opening, self.counts, observe, took)
         self._opening = opening
         self._changed = changed
-        self._mail = Mail()
+        self._mail = Inbox()
         self._kept: FetchedBatch | None = None
         self._room = asyncio.Event()
         self._cursors: dict[str, Cursor] = {}
@@ -266,7 +266,7 @@ class Lane(Tenant[Ownership, Opened]):
             del batch  # while the next one is waited for nobody needs it
             self._tenure.succeeded()
             self._failures.succeeded()
-            if self._step() is Step.WORK:
+            if self._step() is Action.WORK:
                 self._set(LaneState.OPEN)
 
     def _set(self, state: LaneState, reason: str = "", *, folder_fault: bool = False) -> None:
@@ -311,7 +311,7 @@ class Lane(Tenant[Ownership, Opened]):
 
     async def _take(self) -> FetchedBatch | None:
         """The kept batch, else the next one; None when there is something else to do."""
-        while self._step() is Step.WORK:
+        while self._step() is Action.WORK:
             if self._kept is not None:
                 return self._kept
             self._kept = self._mail.take()

@@ -21,10 +21,10 @@ from agents.lane import journal
 from agents.lane.assignment import Ownership
 from agents.lane.changelog_recovery import Changelog, Lost, describe, describe_unusable, find_lost, write_back
 from agents.lane.cursor import Cursor
-from agents.lane.opening_limiter import Places
+from agents.lane.opening_limiter import OpeningLimiter
 from agents.lane.reread import read_again
 from agents.lane.state_folder import StateFolder, require_usable, usable
-from agents.lane.topic_facts import Facts, LaneRefusedError, ask
+from agents.lane.topic_facts import LaneRefusedError, TopicFacts, ask
 from agents.output.build import Emitter, Outputs
 from agents.output.native_build import NativePath
 from agents.rules.agreement import Agreement
@@ -43,7 +43,7 @@ from agents.topic_checks.topics import (
     count_faults,
 )
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.concurrency.cooperative import Slices
+from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.groups.committed_offsets import Committed
@@ -130,9 +130,9 @@ class Opening:
         *,
         doubtful: bool = False,
         denied: Callable[[], Sequence[str]] = tuple,
-        slices: Slices | None = None,
+        slices: TimeSlices | None = None,
         table: LaneTable | None = None,
-        places: Places | None = None,
+        places: OpeningLimiter | None = None,
         clients: ProducerClients | None = None,
         readers: Readers | None = None,
         agreement: Agreement | None = None,
@@ -185,7 +185,7 @@ class Opening:
         self.table = table or self._new_table(self._own_limits)
         self._kafka = settings.kafka
         self._cluster = cluster
-        self._places = places or Places()
+        self._places = places or OpeningLimiter()
         self._clients = clients
         self._readers = readers or settings.kafka
         self._transactional_id = wire_names.transactional_id(app_id, address.name, partition)
@@ -283,7 +283,9 @@ class Opening:
             facts.outputs,
         )
 
-    async def _restored_table(self, producer: TransactionalProducer, facts: Facts) -> tuple[int, Restored]:
+    async def _restored_table(
+        self, producer: TransactionalProducer, facts: TopicFacts
+    ) -> tuple[int, Restored]:
         """Open the table; if its folder cannot be written, and no other worker can take the lane, in memory."""
         folder = self._state_folder
         if folder is None:
@@ -305,12 +307,12 @@ class Opening:
             folder.on_disk(self.name)
         return found
 
-    async def _restored(self, producer: TransactionalProducer, facts: Facts) -> tuple[int, Restored]:
+    async def _restored(self, producer: TransactionalProducer, facts: TopicFacts) -> tuple[int, Restored]:
         bounds = await self._recovered_bounds(producer, facts)
         await reach("restoring", self.name)
         return await self._open_table(bounds)
 
-    async def _recovered_bounds(self, producer: TransactionalProducer, facts: Facts) -> ChangelogBounds:
+    async def _recovered_bounds(self, producer: TransactionalProducer, facts: TopicFacts) -> ChangelogBounds:
         """Return the bounds of the changelog, after RocksDB's IDs are back in one that was deleted."""
         bounds = await self._changelog_bounds(facts.delete_retention_s)
         topic_id = facts.topic_ids[self.changelog]
@@ -456,12 +458,12 @@ class Opening:
                     "the group does not confirm this worker's membership; a new assignment will come"
                 )
 
-    async def _facts(self) -> Facts:
+    async def _facts(self) -> TopicFacts:
         """What the cluster says of the lane's topics, asked for at each opening."""
         async with asyncio.timeout(QUESTION_LIMIT_S):
             return await ask(self._cluster, self.group_id, self.address, self._targets, self._denied)
 
-    async def _look_before(self, facts: Facts) -> None:
+    async def _look_before(self, facts: TopicFacts) -> None:
         """What has kept this lane from opening, asked again without a fence: whose lane it is, it would disturb.
 
         Raises:
@@ -485,7 +487,7 @@ class Opening:
             )
         return LaneRefusedError(str(error))
 
-    def _require_counts(self, facts: Facts, meta: Meta | None) -> None:
+    def _require_counts(self, facts: TopicFacts, meta: Meta | None) -> None:
         if meta is not None and (faults := count_faults(self.address, facts.counts, [meta], self._targets)):
             raise LaneRefusedError("; ".join(faults))
 
@@ -508,13 +510,13 @@ class Opening:
             )
             return ChangelogBounds(start, end, delete_retention_s)
 
-    async def _cursors(self, facts: Facts, lost: Lost | None = None) -> dict[str, Cursor]:
+    async def _cursors(self, facts: TopicFacts, lost: Lost | None = None) -> dict[str, Cursor]:
         """Return where the lane continues; ``lost``: its changelog was deleted, and RocksDB is as far as it was."""
         topics = (self.address.input_topic, self.forward_topic)
         found = await asyncio.gather(*(self._cursor(each, facts, lost) for each in topics))
         return dict(zip(topics, found, strict=True))
 
-    async def _cursor(self, topic: str, facts: Facts, lost: Lost | None) -> Cursor:
+    async def _cursor(self, topic: str, facts: TopicFacts, lost: Lost | None) -> Cursor:
         meta = self.table.meta if lost is None else lost.stored.meta
         async with asyncio.timeout(QUESTION_LIMIT_S):
             noted = await self._cluster.noted(topic, self.partition)
@@ -594,7 +596,7 @@ class Opening:
             f"messages at those offsets would count as processed: restore the topic, or {BEGIN_ANEW}"
         )
 
-    async def _next(self, topic: str, committed: int | None, facts: Facts, meta: Meta | None) -> int:
+    async def _next(self, topic: str, committed: int | None, facts: TopicFacts, meta: Meta | None) -> int:
         """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
         recorded = meta.next_offsets.get(topic) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):

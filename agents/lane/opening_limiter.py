@@ -20,7 +20,7 @@ HELD_MAX_S: Final = 2.0
 """For so long a place is held: many times what an opening takes that waits for nobody."""
 
 
-class Places:
+class OpeningLimiter:
     """Of one worker."""
 
     def __init__(

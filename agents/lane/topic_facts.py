@@ -26,7 +26,7 @@ class TopicMissingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TopicFacts:
     """Of topics that are there, and are as they must be."""
 
     topics: Mapping[str, TopicDescription]
@@ -48,7 +48,7 @@ async def ask(
     address: AddressSettings,
     targets: Sequence[AddressSettings],
     denied: Callable[[], Sequence[str]],
-) -> Facts:
+) -> TopicFacts:
     """Ask.
 
     Args:
@@ -88,4 +88,4 @@ async def ask(
         {each.name: max(AGED_MS_MIN, AGED_SHARE * each.retention_ms) for each in existing.values()},
     )
     changelog = existing[wire_names.changelog_topic(app_id, address.name)]
-    return Facts(existing, outputs, changelog.number("delete.retention.ms", _DAY_MS) / 1000, topic_ids)
+    return TopicFacts(existing, outputs, changelog.number("delete.retention.ms", _DAY_MS) / 1000, topic_ids)

@@ -21,7 +21,7 @@ from agents.batch.batch import FetchedBatch, Record
 from agents.decision.decide import Outcome
 from agents.decision.ids_and_groups import is_envelope
 from agents.lane.assignment import Ownership
-from agents.lane.batch_split import Divided
+from agents.lane.batch_split import BatchSplit
 from agents.lane.cursor import Cursor
 from agents.lane.forwarding_hint import ForwardingHint
 from agents.lane.open import QUESTION_LIMIT_S, Opened, Opening, TopicChangedError, require_sizes
@@ -82,7 +82,7 @@ class Transactions:
         self._marked: dict[tuple[str, int], float] = {}
         """Output partitions that this opening wrote to: when last, by the monotonic clock."""
         self._marked_by: Opened | None = None
-        self._divided = Divided()
+        self._divided = BatchSplit()
         self._unsaid = 0
         """Records that went to quarantine without a line."""
         self._say_refused_at = 0.0

@@ -12,7 +12,7 @@ from agents.batch.batch import Record
 from agents.decision.decide import Outcome
 from agents.decision.envelope_parts import Unit
 from agents.decision.forwarding import headers_on_the_way
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from agents.decision.quarantine import RESENT
 from ringfence_kafka.admin.topics import too_small
 from ringfence_kafka.config.settings import AddressSettings
@@ -145,7 +145,7 @@ class _Target:
     def __init__(self, address: AddressSettings, outputs: Outputs) -> None:
         self.topic = address.accepted_topic
         self.count = outputs.partitions[self.topic]
-        self.home = Home(self.count, address.partitioner)
+        self.home = Partitioner(self.count, address.partitioner)
 
 
 class Emitter:
@@ -170,7 +170,9 @@ class Emitter:
         self._home = self._targets[address.name].home
         self._duplicates_home = self._home
         if address.duplicates == "divert":
-            self._duplicates_home = Home(outputs.partitions[address.duplicates_topic], address.partitioner)
+            self._duplicates_home = Partitioner(
+                outputs.partitions[address.duplicates_topic], address.partitioner
+            )
         self._spread = 0
         """Counts batches: each topic takes it modulo its own count."""
 

@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from agents.rules.lane_rules import Rules, unlike_fault
 from agents.rules.member_statements import Statement, decode, own_statement, unlike_limits
 from ringfence_kafka import clock
-from ringfence_kafka.concurrency.coalesce import Together
+from ringfence_kafka.concurrency.coalesce import RequestCoalescer
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.groups.static_members import Member
 
@@ -50,7 +50,7 @@ class Agreement:
         """Address → when live workers last disagreed."""
         self._own = own_statement(settings)
         self._ask_members = ask_members
-        self._together: Together[None, Sequence[Statement] | None] = Together(self._answer)
+        self._together: RequestCoalescer[None, Sequence[Statement] | None] = RequestCoalescer(self._answer)
         """Many lanes open at one moment."""
         self.by_address: dict[str, list[str]] = {}
         """Address → each disagreement on a limit, as last asked. Addresses without one are absent."""

@@ -58,7 +58,7 @@ class _Seen(NamedTuple):
     committed: Mapping[Partition, int | None]
 
 
-class Lags:
+class LaneLags:
     """As the cluster said when it was asked last."""
 
     def __init__(self, cluster: Cluster) -> None:

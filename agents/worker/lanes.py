@@ -14,16 +14,16 @@ from agents.batch.batch import FetchedBatch
 from agents.lane.assignment import Ownership
 from agents.lane.lane import Lane, LaneState
 from agents.lane.open import QUESTION_LIMIT_S, Opening
-from agents.lane.opening_limiter import Places
+from agents.lane.opening_limiter import OpeningLimiter
 from agents.lane.state_folder import StateFolder
 from agents.lane.transactions import Took
 from agents.rules.agreement import Agreement
 from agents.topic_checks.addresses import AddressFaults, shown
-from agents.worker.lag import Lags, Partition
+from agents.worker.lag import LaneLags, Partition
 from agents.worker.read_errors import Unreadable
-from agents.worker.table_cache import KeptTables
+from agents.worker.table_cache import TableCache
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.concurrency.cooperative import Slices
+from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.groups.group_watch import GroupWatch
@@ -90,17 +90,17 @@ class Lanes:
         """Input and forward topics → the input topic, by which a lane is found."""
         self._lanes: dict[Partition, Lane] = {}
         """By input topic and partition."""
-        self.kept: KeptTables[Partition] = KeptTables()
+        self.kept: TableCache[Partition] = TableCache()
         self._halves: dict[Partition, str] = {}
         """Lanes of which the group gave us one half only, by input topic and partition: the half that is missing."""
         self.unassigned: list[str] = []
         """Lanes of our addresses that no worker has, one half at least, though the group has shared out."""
-        self.lags = Lags(cluster)
+        self.lags = LaneLags(cluster)
         self._explaining: asyncio.Task[None] | None = None
         """Says why."""
         self.refused_reads = Unreadable()
-        self._slices = Slices()
-        self._places = Places()
+        self._slices = TimeSlices()
+        self._places = OpeningLimiter()
         self._clients = ProducerClients(settings.kafka, CLIENTS_MAX)
         self._readers = Readers(settings.kafka)
         self._lock = asyncio.Lock()

@@ -12,7 +12,7 @@ KEPT_S: Final = 600.0
 Place = TypeVar("Place")
 
 
-class KeptTables(Generic[Place]):
+class TableCache(Generic[Place]):
     """Of one worker, by lane."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -20,7 +20,7 @@ from ringfence_kafka.aiokafka_patches import internals, lenient_records
 from ringfence_kafka.concurrency.timeouts import set_within
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
-from ringfence_kafka.http.auth import Guard, guard_of
+from ringfence_kafka.http.auth import HttpAuth, http_auth
 from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 
 log: Final = logging.getLogger("ringfence.bridge")
@@ -42,7 +42,7 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
     internals.create_no_topics()
     lenient_records.install()
     found = plans(settings, names)
-    guard = guard_of(settings.app)
+    guard = http_auth(settings.app)
     listener = None if web_port == 0 else listen(settings.app.web_host, web_port)
     name = settings.app.web_name
     url = "" if listener is None else advertised(*listener.getsockname()[:2], name=name, guard=guard)
@@ -56,7 +56,7 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
 
 
 async def _run(
-    found: Sequence[Plan], listener: socket.socket | None, guard: Guard, url: str, *, drain: bool
+    found: Sequence[Plan], listener: socket.socket | None, guard: HttpAuth, url: str, *, drain: bool
 ) -> None:
     instance = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     stopping = asyncio.Event()

@@ -9,12 +9,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from agents.bridge.bridge import Bridge
 from app.bridge.metrics import BridgeMetrics
-from ringfence_kafka.http.auth import OPEN, Guard
+from ringfence_kafka.http.auth import OPEN, HttpAuth
 
 
 @asynccontextmanager
 async def serving(
-    bridges: Sequence[Bridge], listener: socket.socket, guard: Guard = OPEN
+    bridges: Sequence[Bridge], listener: socket.socket, guard: HttpAuth = OPEN
 ) -> AsyncIterator[None]:
     """Answer on a socket that listens; ``bridges`` may still be empty, until it was looked around."""
     application = guard.application()

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from agents.lane.lane import LaneState
 from agents.worker.lanes import Lanes
 from app.worker.fetch.buffers import Buffers
-from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_interval import FetchInterval
 from ringfence_client.consumer.foreign_members import foreign_metric
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
@@ -54,7 +54,7 @@ class Metrics:
         if parts:
             self._sizes.setdefault(address, Counter()).update(parts)
 
-    def show(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, spacing: Spacing) -> Self:
+    def show(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, spacing: FetchInterval) -> Self:
         """What these lanes count, too, whether brokers answer, what is under way, and how often brokers are asked."""
         self._registry.register(_LaneCollector(lanes, watch, buffers, spacing))
         return self
@@ -91,7 +91,7 @@ class _SizesCollector(Collector):
 class _LaneCollector(Collector):
     """Counters survive a lane's departure: they only ever grow, as Prometheus expects."""
 
-    def __init__(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, spacing: Spacing) -> None:
+    def __init__(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, spacing: FetchInterval) -> None:
         self._spacing = spacing
         self._lanes = lanes
         self._watch = watch
@@ -122,7 +122,7 @@ class _LaneCollector(Collector):
         yield throttle_metric()
 
 
-def _pace(spacing: Spacing) -> Iterable[Metric]:
+def _pace(spacing: FetchInterval) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "ringfence_worker_latency_target_seconds",
         "app.latency_target_ms: half of the messages are to be there for readers within so long.",

@@ -27,13 +27,13 @@ from app.commands.topics import access_rights, topics
 from app.commands.topics.required_topics import Findings
 from app.worker import web
 from app.worker.fetch.buffers import COPIES, Buffers
-from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.fetch.startup_retry import connected
 from app.worker.fetch.transport import BatchTransport
 from app.worker.membership import static_membership, warm_up
 from app.worker.membership.assignor import LaneAssignor
 from app.worker.membership.group import GroupOwnership, join_again, member_id
-from app.worker.membership.orphan_lanes import Unassigned
+from app.worker.membership.orphan_lanes import OrphanLanes
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
@@ -41,7 +41,7 @@ from app.worker.progress import ProgressLine
 from ringfence_client.web.web import advertised
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.aiokafka_patches import internals
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.auth import client_properties
 from ringfence_kafka.auth.client_options import Tokens
 from ringfence_kafka.auth.tls import ssl_context
@@ -50,7 +50,7 @@ from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
 from ringfence_kafka.groups.group_watch import GroupWatch
-from ringfence_kafka.http.auth import guard_of
+from ringfence_kafka.http.auth import http_auth
 from ringfence_kafka.http.sockets import server_socket
 from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 from ringfence_kafka.producer import transaction_version
@@ -76,7 +76,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     lanes: Lanes
     cluster: Cluster
     watch: BrokerWatch
-    unassigned: Unassigned
+    unassigned: OrphanLanes
     group_watch: GroupWatch
     statement: Mapping[str, Any] = MappingProxyType({})
     """The rules that this worker states when it joins: see :mod:`agents.rules.member_statements`."""
@@ -143,7 +143,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         known: Faults of addresses that were found beforehand.
         denied: Of these, rights that are missing.
     """
-    guard = guard_of(settings.app)
+    guard = http_auth(settings.app)
     servers = ";".join(f"kafka://{server.strip()}" for server in settings.kafka.bootstrap_servers.split(","))
     app = RingfenceApp(
         settings.app.id,
@@ -180,8 +180,8 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
     app.transport.buffers = Buffers(settings.app.buffer_bytes_max)
-    TolerantRecords.record_bytes_max = max(RECORD_BYTES_MAX, settings.app.buffer_bytes_max // COPIES)
-    app.transport.spacing = Spacing(settings.app.latency_target_ms / 1000)
+    LenientRecords.record_bytes_max = max(RECORD_BYTES_MAX, settings.app.buffer_bytes_max // COPIES)
+    app.transport.spacing = FetchInterval(settings.app.latency_target_ms / 1000)
     app.transport.buffers.large = gc_settings.give_back_large
     app.transport.passed = client_properties.for_aiokafka(settings.kafka)
     faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
@@ -215,7 +215,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         app.lanes, app.cluster, app.assignor, topics, static_membership.group_instance(settings)
     )
     app.transport.replaced = lambda: app.end(static_membership.replaced(settings))
-    app.unassigned = Unassigned(
+    app.unassigned = OrphanLanes(
         app.cluster,
         static_membership.subscribed(settings),
         app.lanes.note_unassigned,

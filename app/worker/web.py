@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from agents.worker.lanes import Lanes
 from app.commands.status.page import HEADERS
 from app.worker.fetch.buffers import Buffers
-from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
@@ -34,7 +34,7 @@ def register(
     looks: Looks,
     instance: str,
     buffers: Buffers,
-    spacing: Spacing,
+    spacing: FetchInterval,
 ) -> None:
     """Add the pages to the app's web server; ``instance``: the worker's name."""
 

@@ -34,7 +34,7 @@ _ARTIFACT: Final = re.compile(r"(?:.*_)?(?P<name>[a-zA-Z][\w.-]*?)-\d[^/]*\.jar"
 _HASHED: Final = 16
 
 
-class QuickStart:
+class ClassArchive:
     """Of one set of packages, Spark and Java."""
 
     def __init__(
@@ -53,7 +53,7 @@ class QuickStart:
     @classmethod
     def of(
         cls, theirs: Mapping[str, str], packages: str, java: Path | None, environ: Mapping[str, str]
-    ) -> "QuickStart | None":
+    ) -> "ClassArchive | None":
         """Where it can be had; ``theirs`` is what somebody has set for all of this machine's Spark."""
         folder = Path(theirs.get("spark.jars.ivy", _IVY)).expanduser()
         plain = _PLAIN.fullmatch(str(folder)) and folder.is_absolute()

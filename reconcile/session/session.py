@@ -16,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
-from reconcile.session.class_archive import QuickStart
+from reconcile.session.class_archive import ClassArchive
 from reconcile.session.executor_watch import TIMEOUT_S, served
 from reconcile.session.jvm import Jvm, JvmError
 from reconcile.session.jvm_errors import not_started
@@ -202,7 +202,7 @@ def configured(
     submitted: bool,
     environ: Mapping[str, str],
     records: int,
-    quick: QuickStart | None = None,
+    quick: ClassArchive | None = None,
 ) -> SparkConf:
     """What Spark is told; under ``spark-submit`` the process is there, and so are its jars."""
     conf = SparkConf(loadDefaults=False)
@@ -249,12 +249,12 @@ def _packages(theirs: Mapping[str, str]) -> str:
     return ",".join(filter(None, (CONNECTOR, theirs.get("spark.jars.packages"))))
 
 
-def _quick(master: str, environ: Mapping[str, str]) -> QuickStart | None:
+def _quick(master: str, environ: Mapping[str, str]) -> ClassArchive | None:
     """Only where all of Spark runs in one JVM here."""
     if not re.fullmatch(r"local(\[[^]]*\])?", master):
         return None
     theirs = _defaults(environ)
-    return QuickStart.of(theirs, _packages(theirs), java.candidate(environ), environ)
+    return ClassArchive.of(theirs, _packages(theirs), java.candidate(environ), environ)
 
 
 def _defaults(environ: Mapping[str, str]) -> dict[str, str]:

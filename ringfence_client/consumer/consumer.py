@@ -21,7 +21,7 @@ from aiokafka.errors import (
 
 from ringfence_client.consumer import app_id_check, group_terms
 from ringfence_client.consumer.assignor import KeepingAssignor
-from ringfence_client.consumer.fetch_loop import POLL_MS, Intake
+from ringfence_client.consumer.fetch_loop import POLL_MS, FetchLoop
 from ringfence_client.consumer.foreign_members import watch_of
 from ringfence_client.consumer.partitions import HeldPartitions
 from ringfence_client.consumer.topic_watch import TopicWatch
@@ -37,11 +37,11 @@ from ringfence_client.partition.parked_reader import ParkedReader
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_client.progress.start_position import begin_at_end
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
 from ringfence_kafka.aiokafka_patches import internals
-from ringfence_kafka.aiokafka_patches.metadata_refresh import on_doubt
+from ringfence_kafka.aiokafka_patches.metadata_refresh import refresh_metadata_on_doubt
 from ringfence_kafka.auth.access_errors import nobody
 from ringfence_kafka.auth.client_options import client_options, refusal
 from ringfence_kafka.concurrency.timeouts import cancelled
@@ -102,7 +102,7 @@ class GroupConsumer:
         self._settings = settings
         self._topic = address.accepted_topic
         self.cluster = Cluster(settings.kafka, group)
-        self.memory = Memory(self.options.memory_max)
+        self.memory = MemoryBudget(self.options.memory_max)
         self.dispatcher = Dispatcher(
             handler,
             MessageFactory(address),
@@ -111,7 +111,7 @@ class GroupConsumer:
         self._parked = ParkedReader(settings.kafka, self.cluster, self.dispatcher.counts)
         self.held_partitions = HeldPartitions(self._topic, self.options, self.dispatcher, self._parked)
         self._web = web
-        self._intake = Intake(
+        self._intake = FetchLoop(
             self._topic, self.options, self.held_partitions, self.dispatcher, self._parked, self.memory
         )
         self._consumer: AIOKafkaConsumer
@@ -205,7 +205,7 @@ class GroupConsumer:
             self._watch.tell(progress.name, self._compare_with(progress))
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             internals.never_create(self._consumer)
-            on_doubt(self._consumer, self._doubt)
+            refresh_metadata_on_doubt(self._consumer, self._doubt)
             self.held_partitions.begin(self._consumer, opening)
             self._intake.begin(self._consumer)
             held = self.held_partitions

@@ -19,9 +19,9 @@ from ringfence_client.dispatch.dispatcher import Dispatcher
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition.parked_reader import ParkedReader
 from ringfence_client.partition.partition import HeldPartition
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka.aiokafka_patches import internals
-from ringfence_kafka.aiokafka_patches.adaptive_fetch import FetchPortion
+from ringfence_kafka.aiokafka_patches.adaptive_fetch import AdaptiveFetch
 from ringfence_kafka.errors import named
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -40,7 +40,7 @@ UNREADABLE_REST_S: Final = 5.0
 """A partition whose records cannot be read rests for so long: each look at it costs the others a moment."""
 
 
-class Intake:
+class FetchLoop:
     """Of one accepted topic."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Intake:
         held_partitions: HeldPartitions,
         dispatcher: Dispatcher,
         parked: ParkedReader,
-        memory: Memory,
+        memory: MemoryBudget,
     ) -> None:
         self.doubted = False
         """It is to be found out whether the topic is still the same: nothing is taken."""
@@ -63,7 +63,7 @@ class Intake:
         self._finished, self._moved = 0, 0.0
         """Messages that were finished, and when that changed last."""
         self._consumer: Any
-        self._fetches: FetchPortion
+        self._fetches: AdaptiveFetch
         self._unreadable: dict[int, tuple[HeldPartition, str]] = {}
         """By partition, who met records that cannot be read, and why."""
         self._rest_until: dict[int, float] = {}
@@ -81,7 +81,7 @@ class Intake:
     def begin(self, consumer: Any) -> None:
         """With aiokafka's consumer, which is not connected yet."""
         self._consumer = consumer
-        self._fetches = FetchPortion(consumer)
+        self._fetches = AdaptiveFetch(consumer)
 
     def doubt(self) -> None:
         """Take nothing until :attr:`doubted` is set back.

@@ -15,8 +15,8 @@ from aiokafka import TopicPartition
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import LostError
 from ringfence_kafka.errors import said
-from ringfence_kafka.ownership.partition_state import NotOwnerError, Step
-from ringfence_kafka.ownership.partition_task import Tenant
+from ringfence_kafka.ownership.partition_state import Action, NotOwnerError
+from ringfence_kafka.ownership.partition_task import PartitionTask
 
 if TYPE_CHECKING:
     from ringfence_client.consumer.partitions import HeldPartitions
@@ -39,7 +39,7 @@ class Assignment:
     """Of the consumer group."""
 
 
-class Claim(Tenant[Assignment, HeldPartition]):
+class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
     """On one partition."""
 
     def __init__(self, number: int, ours: "HeldPartitions") -> None:
@@ -60,7 +60,7 @@ class Claim(Tenant[Assignment, HeldPartition]):
 
     async def standing(self) -> None:
         """After that: until nothing of it is being opened any more."""
-        if self._doing is not None and self._doing[0] is not Step.DRAIN:
+        if self._doing is not None and self._doing[0] is not Action.DRAIN:
             await asyncio.wait([self._doing[2]])
 
     async def gone(self) -> None:

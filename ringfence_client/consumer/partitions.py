@@ -3,7 +3,7 @@
 Kafka's eager group protocol takes all partitions away at each change and gives most of them back a moment later. A lease
 outlives that: nothing new is handed out until the assignment is known, what runs goes on, and its acknowledgements count.
 What comes back goes on as if nothing had been; what does not is drained and released, and whoever got it waits for that.
-What is done about each is its :class:`ringfence_client.consumer.partition_task.Claim`'s.
+What is done about each is its :class:`ringfence_client.consumer.partition_task.ConsumerPartitionTask`'s.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-from ringfence_client.consumer.partition_task import Assignment, Claim
+from ringfence_client.consumer.partition_task import Assignment, ConsumerPartitionTask
 from ringfence_client.dispatch.dispatcher import Dispatcher
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition.lease_acquisition import LeaseAcquisition
@@ -47,7 +47,7 @@ class HeldPartitions:
         self.consumer: Any
         self.membership: internals.Membership
         self.acquisition: LeaseAcquisition
-        self._claims: dict[int, Claim] = {}
+        self._claims: dict[int, ConsumerPartitionTask] = {}
 
     def begin(self, consumer: Any, acquisition: LeaseAcquisition) -> None:
         """With aiokafka's consumer, which calls :meth:`revoked` and :meth:`given` from now on."""
@@ -92,7 +92,7 @@ class HeldPartitions:
         for number in self._claims.keys() - numbers:
             self._claims[number].revoked(for_good=True)
         for number in numbers:
-            self._claims.setdefault(number, Claim(number, self)).assigned(assignment)
+            self._claims.setdefault(number, ConsumerPartitionTask(number, self)).assigned(assignment)
 
     def compare(self, identity: TopicIdentity) -> None:
         """Which topic it is now: what is held of another one of that name is drained, and opened anew."""

@@ -14,9 +14,9 @@ from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
-from ringfence_client.dispatch.circuit_breaker import Breaker
+from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
 from ringfence_client.dispatch.failure_log import FailureLog, shortened
-from ringfence_client.dispatch.poison_messages import Suspects
+from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.turn import RestingTurns, Turn
 from ringfence_client.handlers import group_names
 from ringfence_client.handlers.handler import HandlerError, HandlerRuns
@@ -48,7 +48,7 @@ class Attempts:
         runs: HandlerRuns,
         factory: MessageFactory,
         policy: RetryPolicy,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         resting: RestingTurns,
         counts: Counter[str],
         cut_short: Callable[["asyncio.Task[None]", Turn, str], None],
@@ -84,7 +84,7 @@ class Attempts:
         self._limit = limit
         self._park = park
         self._failure_log = FailureLog()
-        self.suspects = Suspects(concurrency)
+        self.suspects = PoisonMessages(concurrency)
         self.preparing: Counter[HeldPartition] = Counter()
         """By partition, turns that wait for what an attempt needs and the partition itself must do."""
 

@@ -22,7 +22,7 @@ PROBE_MAX_S: Final = 5.0
 """Longest pause between two attempts while it is open."""
 
 
-class Breaker:
+class CircuitBreaker:
     """Slows all handlers down while everything fails.
 
     It opens when their usual failing share does not explain how many first attempts failed in a row: 25 if nearly everything succeeds,

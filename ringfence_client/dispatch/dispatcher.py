@@ -11,7 +11,7 @@ from collections import Counter, deque
 from typing import Final, cast
 
 from ringfence_client.dispatch.attempt import Attempts
-from ringfence_client.dispatch.circuit_breaker import Breaker
+from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
 from ringfence_client.dispatch.turn import RestingTurns, Turn
 from ringfence_client.handlers.handler import Handler, HandlerError, HandlerRuns
 from ringfence_client.handlers.message import MessageFactory
@@ -38,7 +38,7 @@ class Dispatcher:
         self._options = options
         self.concurrency = options.concurrency
         self.counts: Counter[str] = Counter()
-        self.breaker = Breaker(options.concurrency, enabled=options.breaker)
+        self.breaker = CircuitBreaker(options.concurrency, enabled=options.breaker)
         self.refused: HandlerError | None = None
         """Why the handler is none; what runs goes on, and nothing new is begun."""
         self.runs = HandlerRuns(handler, options.concurrency)

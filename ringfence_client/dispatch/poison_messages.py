@@ -23,7 +23,7 @@ class _Waiting(NamedTuple):
         return bool(self.turn.offsets) and not self.turn.held.draining and not self.turn.held.window.closed
 
 
-class Suspects:
+class PoisonMessages:
     """The suspects of one consumer. A last attempt begins beside no other suspect, so that nothing becomes a dead letter for another's sake.
 
     Also beside none of which fewer deaths are known: the first may have come before the attempt was written. Isolation ends after

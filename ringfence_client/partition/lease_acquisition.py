@@ -19,7 +19,7 @@ from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_client.progress.resume_offset import Log, Resumption, resume
 from ringfence_client.progress.topic_checks import small
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka import clock
 from ringfence_kafka.admin.cluster import Cluster
@@ -62,7 +62,7 @@ class LeaseAcquisition:
         progress: ProgressTopic,
         letters: DeadLetters,
         options: ConsumerOptions,
-        memory: Memory,
+        memory: MemoryBudget,
         group_watch: GroupWatch,
         *,
         web: str = "",

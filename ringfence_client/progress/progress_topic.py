@@ -20,7 +20,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer.transactional import Builder, NewBuilder
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers import log_reader
-from ringfence_kafka.readers.compacted_topic import LatestValues, Look
+from ringfence_kafka.readers.compacted_topic import CompactedTopic, LatestValue
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -59,12 +59,12 @@ class ProgressTopic:
         """Where a key's records are."""
         self._decoded: dict[bytes, tuple[bytes, Progress]] = {}
         """By key, the last large record that was read, and what it says: who waits for a lease looks ten times a second."""
-        self._latest: LatestValues
+        self._latest: CompactedTopic
 
     async def start(self) -> None:
         """Ask which topic it is, and how many partitions it has."""
         self._identity = await self._cluster.identity(self.name)
-        self._latest = LatestValues(
+        self._latest = CompactedTopic(
             self._kafka, self._cluster, self.name, self._identity.partitions, beside=progress_record.part_keys
         )
 
@@ -119,7 +119,7 @@ class ProgressTopic:
                 await asyncio.sleep(AGAIN_S)  # its holder writes, and the reading ended within a transaction
         raise AssertionError("the last try reads what is there")
 
-    def _decode(self, key: bytes, value: bytes, look: Look, *, lenient: bool) -> Progress:
+    def _decode(self, key: bytes, value: bytes, look: LatestValue, *, lenient: bool) -> Progress:
         if not look.beside and not lenient:
             self._decoded.pop(key, None)
             return progress_record.decode(value)
@@ -143,7 +143,7 @@ class ProgressTopic:
         self._decoded[key] = value, progress
         return progress
 
-    async def _elsewhere(self, key: bytes, home: int, look: Look) -> tuple[int, Look]:
+    async def _elsewhere(self, key: bytes, home: int, look: LatestValue) -> tuple[int, LatestValue]:
         """Where a key has records, whatever its hash says now, and the last of them. Few keys have none: it is not asked often."""
         partitions = (await self._cluster.identity(self.name)).partitions
         self._latest.resize(partitions)

@@ -13,7 +13,7 @@ APART_MAX: Final = 2_000
 """Messages that lie no further apart are read together."""
 
 
-async def groups_of(
+async def find_groups(
     kafka: KafkaSettings, topic: str, partition: int, offsets: Sequence[int]
 ) -> dict[int, bytes | None]:
     """The group of each of these messages, in rising order, of those that are there; None = it has none.
@@ -38,10 +38,10 @@ async def named(cluster: Cluster, held: HeldPartition, below: int) -> dict[int, 
 
     Raises:
         KafkaError: they cannot be read.
-        LogStalledError: as :func:`groups_of`.
+        LogStalledError: as :func:`find_groups`.
     """
     if not held.window.named(below):
         return {}
     start = await cluster.log_start(held.lease.topic, held.partition)
     offsets = [each for each in held.window.named(below) if each >= start]
-    return await groups_of(cluster.kafka, held.lease.topic, held.partition, offsets)
+    return await find_groups(cluster.kafka, held.lease.topic, held.partition, offsets)

@@ -20,7 +20,7 @@ START_S: Final = 0.2
 """How often it is looked whether the consumer has begun."""
 
 
-class Measuring:
+class LagMonitor:
     """Of one consumer, from its start to its end."""
 
     def __init__(self, consumer: GroupConsumer) -> None:

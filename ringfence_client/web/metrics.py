@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from ringfence_client.consumer.consumer import GroupConsumer
 from ringfence_client.consumer.foreign_members import foreign_metric
 from ringfence_client.partition.partition import HeldPartition
-from ringfence_client.web.lag_monitor import Measuring
+from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 
 _LABELS: Final = ("consumer_group", "address")
@@ -27,7 +27,7 @@ WAITING: Final = "waiting"
 class ConsumerMetrics:
     """The registry of one consumer."""
 
-    def __init__(self, consumer: GroupConsumer, measuring: Measuring) -> None:
+    def __init__(self, consumer: GroupConsumer, measuring: LagMonitor) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         seconds = Histogram(
@@ -46,7 +46,7 @@ class ConsumerMetrics:
 
 
 class _Collector(Collector):
-    def __init__(self, consumer: GroupConsumer, measuring: Measuring) -> None:
+    def __init__(self, consumer: GroupConsumer, measuring: LagMonitor) -> None:
         self._consumer = consumer
         self._measuring = measuring
         self._own = [consumer.group, consumer.address.name]

@@ -10,8 +10,8 @@ from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_client.partition.lease_acquisition import LeaseAcquisition
 from ringfence_client.progress.lease import LostError
 from ringfence_client.progress.progress_topic import ProgressTopic
-from ringfence_client.web.group_lookup import groups_of
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.web.group_lookup import find_groups
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -39,7 +39,7 @@ async def drop_below(
 
     async def drop(window: Window) -> None:
         noted = window.noted(below)
-        groups = await groups_of(settings.kafka, address.accepted_topic, partition, noted)
+        groups = await find_groups(settings.kafka, address.accepted_topic, partition, noted)
         for offset in {*again, *(each for each in noted if groups.get(each) == group)}:
             window.drop_unfetched(offset)
         window.purge(group, below)
@@ -86,7 +86,7 @@ async def _change(
     progress = ProgressTopic(settings.kafka, settings.app.id, cluster)
     await progress.start()
     options = ConsumerOptions()
-    memory = Memory(options.memory_max)
+    memory = MemoryBudget(options.memory_max)
     opening = LeaseAcquisition(
         settings.kafka,
         settings.app.id,

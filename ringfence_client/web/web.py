@@ -18,11 +18,11 @@ from ringfence_client.handlers import group_names
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import LostError
 from ringfence_client.web import group_lookup
-from ringfence_client.web.lag_monitor import Measuring
+from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
 from ringfence_kafka.errors import PrerequisiteError, named
-from ringfence_kafka.http.auth import OPEN, Guard
+from ringfence_kafka.http.auth import OPEN, HttpAuth
 from ringfence_kafka.http.sockets import server_socket
 from ringfence_kafka.protocol import offset_ranges
 from ringfence_kafka.readers.log_reader import LogStalledError
@@ -35,7 +35,7 @@ WRITE_LIMIT_S: Final = 20.0
 BURIED_CHECK_S: Final = 0.05
 
 
-def advertised(host: str, port: int, *, name: str = "", guard: Guard = OPEN) -> str:
+def advertised(host: str, port: int, *, name: str = "", guard: HttpAuth = OPEN) -> str:
     """Where others reach a server that listens here; ``name``: as they know this machine, if it says so itself by another name."""
     own = name or (socket.gethostname() if host in {"", "0.0.0.0", "::"} else host)  # noqa: S104
     return f"{guard.scheme}://{f'[{own}]' if ':' in own else own}:{port}"
@@ -57,11 +57,11 @@ def listen(host: str, port: int | None) -> socket.socket:
 
 @asynccontextmanager
 async def serving(
-    consumer: GroupConsumer, listener: socket.socket, guard: Guard = OPEN
+    consumer: GroupConsumer, listener: socket.socket, guard: HttpAuth = OPEN
 ) -> AsyncIterator[None]:
     """Answer on a socket that listens."""
     application = guard.application()
-    measuring = Measuring(consumer)
+    measuring = LagMonitor(consumer)
     pages = _Pages(consumer, measuring)
     application.add_routes(
         [
@@ -87,7 +87,7 @@ async def serving(
 
 
 class _Pages:
-    def __init__(self, consumer: GroupConsumer, measuring: Measuring) -> None:
+    def __init__(self, consumer: GroupConsumer, measuring: LagMonitor) -> None:
         self._consumer = consumer
         self._watch = measuring.watch
         self._metrics = ConsumerMetrics(consumer, measuring)

@@ -37,7 +37,7 @@ class Partition(Protocol):
         """So much of it."""
 
 
-class Memory:
+class MemoryBudget:
     """Of one process."""
 
     def __init__(self, bytes_max: int) -> None:

@@ -15,7 +15,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ringfence_client.window.memory_budget import GROUP_BYTES, MESSAGE_BYTES, WAITING_BYTES, Memory, size
+from ringfence_client.window.memory_budget import (
+    GROUP_BYTES,
+    MESSAGE_BYTES,
+    WAITING_BYTES,
+    MemoryBudget,
+    size,
+)
 
 _GONE: Final = -1
 _EVICTED_MAX: Final = 64
@@ -36,10 +42,10 @@ class _Share:
         """With so few left, the next parked ones are wanted."""
 
 
-class ResidentRecords:
+class RecordCache:
     """The records of one partition."""
 
-    def __init__(self, records_max: int, memory: Memory) -> None:
+    def __init__(self, records_max: int, memory: MemoryBudget) -> None:
         """``memory``: of the process; whoever is done with this gives back what it has of it with :meth:`close`."""
         self.parked: set[int] = set()
         """Offsets."""

@@ -12,8 +12,8 @@ from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.progress_record import HELD, Progress
 from ringfence_client.progress.watermark import Watermark
 from ringfence_client.window.ledger import GroupInfo, GroupLedger
-from ringfence_client.window.memory_budget import Memory
-from ringfence_client.window.record_cache import ResidentRecords
+from ringfence_client.window.memory_budget import MemoryBudget
+from ringfence_client.window.record_cache import RecordCache
 
 _Known = TypeVar("_Known")
 
@@ -40,7 +40,7 @@ class Window:
         self,
         progress: Progress,
         *,
-        memory: Memory,
+        memory: MemoryBudget,
         prefetch: int = 1,
         records_max: int = RECORDS_MAX,
     ) -> None:
@@ -71,7 +71,7 @@ class Window:
         """It belongs to somebody else; nothing of it counts any more."""
         self.gap_records = 0
         """Offsets that retention deleted before anybody opened it; nobody will be given their messages."""
-        self.resident = ResidentRecords(records_max, memory)
+        self.resident = RecordCache(records_max, memory)
         self._groups: dict[int, bytes | None] = {}
         self.redriven: dict[int, int] = dict(progress.redriven)
         """How often an offset was redriven."""

@@ -30,7 +30,7 @@ from ringfence_kafka.admin.topics import Described, TopicDescription
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.auth.access_errors import nobody
 from ringfence_kafka.auth.client_options import client_options, refusal
-from ringfence_kafka.concurrency.coalesce import Together
+from ringfence_kafka.concurrency.coalesce import RequestCoalescer
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError, named
 from ringfence_kafka.groups import committed_offsets, descriptions, foreign_members, members
@@ -56,8 +56,8 @@ class Cluster:
     def __init__(self, kafka: KafkaSettings, group_id: str) -> None:
         self.kafka = kafka
         self.group_id = group_id
-        self._committed = Together(self._ask_committed)
-        self._descriptions = Together(self._ask_descriptions)
+        self._committed = RequestCoalescer(self._ask_committed)
+        self._descriptions = RequestCoalescer(self._ask_descriptions)
         self._coordinator: int | None = None
         """The broker that coordinated the group when it was asked last."""
 
@@ -71,7 +71,7 @@ class Cluster:
         self._consumer = AIOKafkaConsumer(**options)
         self._offsets = Offsets(self._consumer._client)  # noqa: SLF001
         self._admin = AIOKafkaAdminClient(**options)
-        self._identities = Together(IdentityQuestions(self._admin).ask)
+        self._identities = RequestCoalescer(IdentityQuestions(self._admin).ask)
         for each in (self._consumer, self._admin):
             internals.never_create(each)
         try:

@@ -22,7 +22,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.offset import OffsetRequest
 
 from ringfence_kafka.auth.client_options import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
-from ringfence_kafka.concurrency.coalesce import StoppedError, Together
+from ringfence_kafka.concurrency.coalesce import RequestCoalescer, StoppedError
 
 FIRST: Final = -2
 """The oldest record that retention left."""
@@ -43,7 +43,7 @@ class Offsets:
     def __init__(self, client: Any) -> None:
         """``client``: aiokafka's, connected."""
         self._client = client
-        self._asked: dict[tuple[int, int], Together[TopicPartition, int]] = {}
+        self._asked: dict[tuple[int, int], RequestCoalescer[TopicPartition, int]] = {}
         self._stopped = False
 
     async def ask(self, tp: TopicPartition, which: int) -> int:
@@ -127,9 +127,9 @@ class Offsets:
         self._stopped = True
         await asyncio.gather(*(each.stop() for each in self._asked.values()))
 
-    def _together(self, node: int, which: int) -> Together[TopicPartition, int]:
+    def _together(self, node: int, which: int) -> RequestCoalescer[TopicPartition, int]:
         if (node, which) not in self._asked:
-            self._asked[node, which] = Together(partial(self._request, node, which))
+            self._asked[node, which] = RequestCoalescer(partial(self._request, node, which))
         return self._asked[node, which]
 
     async def _leader(self, tp: TopicPartition) -> int:

@@ -17,7 +17,7 @@ FAILED: Final = 4
 """By this it is divided after a request that nobody answered in time: the next one wants to be."""
 
 
-class Portion:
+class FetchSize:
     """A number of bytes that follows how long they take. Pure.
 
     What takes longer than a request may is lost, and would be lost again with each attempt, for ever.
@@ -46,7 +46,7 @@ class Portion:
         self.bytes = max(LEAST_BYTES, self.bytes // FAILED)
 
 
-class FetchPortion:
+class AdaptiveFetch:
     """Of what a consumer of aiokafka's asks for: by how long its fetches take. One batch of records comes in any case."""
 
     def __init__(self, consumer: Any) -> None:
@@ -54,7 +54,7 @@ class FetchPortion:
         self._consumer = consumer
         client = consumer._client  # noqa: SLF001
         self._partition_most: int = consumer._max_partition_fetch_bytes  # noqa: SLF001
-        self.portion = Portion(consumer._fetch_max_bytes, client._request_timeout_ms / 1000)  # noqa: SLF001
+        self.portion = FetchSize(consumer._fetch_max_bytes, client._request_timeout_ms / 1000)  # noqa: SLF001
         """Of all that one broker has."""
         self._send = client.send
         client.send = self._measured

@@ -8,7 +8,7 @@ from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
 from ringfence_kafka.aiokafka_patches.batch_parts import PART_BYTES, Cut, Oversized, RecordBytes
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.protocol.decompression import whole
 from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, batch_end, end_offset
 
@@ -16,11 +16,11 @@ Stretch = Callable[[bytes, bytes, int, int], Any]
 """The core's."""
 
 
-def readable(fetcher: Any, tp: TopicPartition) -> tuple[Any, TolerantRecords] | None:
+def readable(fetcher: Any, tp: TopicPartition) -> tuple[Any, LenientRecords] | None:
     """Aiokafka's result and its records, which may be read otherwise; None = nothing is there, or it is for aiokafka to read."""
     result = fetcher._records.get(tp)  # noqa: SLF001
     parsed = getattr(result, "_partition_records", None)
-    if type(result) is not FetchResult or not isinstance(parsed, TolerantRecords) or parsed.raw is False:
+    if type(result) is not FetchResult or not isinstance(parsed, LenientRecords) or parsed.raw is False:
         return None
     if not result.check_assignment(tp):
         drop(fetcher, tp)  # what aiokafka leaves of it cannot be read

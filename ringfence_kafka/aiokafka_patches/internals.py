@@ -28,7 +28,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 
 from ringfence_kafka.aiokafka_patches import batch_parts, rebootstrap, throttling
-from ringfence_kafka.concurrency.coalesce import Together
+from ringfence_kafka.concurrency.coalesce import RequestCoalescer
 
 log = logging.getLogger("ringfence.kafka")
 
@@ -136,7 +136,7 @@ class Membership:
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
-        self._asked: Together[int, bool] = Together(self._ask)
+        self._asked: RequestCoalescer[int, bool] = RequestCoalescer(self._ask)
 
     async def confirm(self, generation: int) -> bool:
         """Whether the consumer is a member of this generation: asked of the broker after the call.

@@ -26,10 +26,10 @@ NAME_SHOWN_MAX: Final = 100
 def install() -> None:
     """Have the consumers of this process read so. aiokafka has no other way in than the names in its module."""
     fetcher.MemoryRecords = PartedRecords
-    fetcher.PartitionRecords = TolerantRecords
+    fetcher.PartitionRecords = LenientRecords
 
 
-class TolerantRecords(PartitionRecords):  # type: ignore[misc]
+class LenientRecords(PartitionRecords):  # type: ignore[misc]
     """The records of a fetch, those included that aiokafka cannot read."""
 
     record_bytes_max = RECORD_BYTES_MAX

@@ -9,7 +9,7 @@ LOOK_AGAIN_S: Final = 0.1
 _NO_LEADER: Final = -1
 
 
-def on_doubt(consumer: Any, told: Callable[[], None] = lambda: None) -> None:
+def refresh_metadata_on_doubt(consumer: Any, told: Callable[[], None] = lambda: None) -> None:
     """Call ``told`` whenever a broker's answer makes a consumer ask for metadata anew: a topic may have been deleted, or has moved.
 
     It is called before anything that the broker answers later is taken. aiokafka itself only asks, and goes on.
@@ -17,10 +17,10 @@ def on_doubt(consumer: Any, told: Callable[[], None] = lambda: None) -> None:
     That a partition *still* has no leader is no doubt: its replicas are away, and others of the topic are not to wait for it. aiokafka then
     asks for metadata without a pause, until there is one; here it asks ten times a second.
     """
-    _Asking(consumer, told).begin()
+    _MetadataRefresh(consumer, told).begin()
 
 
-class _Asking:
+class _MetadataRefresh:
     """For metadata, by one consumer."""
 
     def __init__(self, consumer: Any, told: Callable[[], None]) -> None:

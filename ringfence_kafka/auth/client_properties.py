@@ -59,7 +59,7 @@ def for_java(kafka: KafkaSettings) -> dict[str, str]:
     return {name: value for name, value in kafka.properties.items() if name in JAVA_NAMES}
 
 
-def unheeded(kafka: KafkaSettings) -> list[str]:
+def ignored_properties(kafka: KafkaSettings) -> list[str]:
     """Those that workers' own client does not know."""
     return sorted(kafka.properties.keys() - AIOKAFKA.keys())
 

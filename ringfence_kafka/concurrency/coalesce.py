@@ -12,7 +12,7 @@ class StoppedError(Exception):
     """Nobody answers any more."""
 
 
-class Together(Generic[Q, A]):
+class RequestCoalescer(Generic[Q, A]):
     """Asks for many at once; one request at a time.
 
     A question that comes while a request is under way waits for the next one: each answer was asked for after its

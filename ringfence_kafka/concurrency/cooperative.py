@@ -26,7 +26,7 @@ def emptying(*collections: dict[Any, Any] | deque[Any]) -> Steps[None]:
             yield
 
 
-class Slices:
+class TimeSlices:
     """Of one event loop. Who waits for something else meanwhile keeps nobody from their slices.
 
     A slice is as long as what others did since the last one, within limits: of a busy loop the slices have about half. Where nobody waits

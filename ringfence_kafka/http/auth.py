@@ -26,7 +26,7 @@ _BEARER: Final = "Bearer "
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class HttpAuth:
     """Of a server."""
 
     token: str = ""
@@ -77,11 +77,11 @@ class Guard:
         return guard
 
 
-OPEN: Final = Guard()
+OPEN: Final = HttpAuth()
 """Whoever reaches it."""
 
 
-def guard_of(app: AppSettings) -> Guard:
+def http_auth(app: AppSettings) -> HttpAuth:
     """As ``[app]`` says; a certificate that does not hold now is told in the log.
 
     Raises:
@@ -90,7 +90,7 @@ def guard_of(app: AppSettings) -> Guard:
     token = os.environ[app.web_token_env] if app.web_token_env else ""
     names = frozenset(each for each in (app.web_host, app.web_name) if each)
     if not app.web_tls_certfile:
-        return Guard(token, names=names)
+        return HttpAuth(token, names=names)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(app.web_tls_certfile, app.web_tls_keyfile, _no_passphrase)
@@ -106,11 +106,11 @@ def guard_of(app: AppSettings) -> Guard:
             fault,
             app.web_tls_certfile,
         )
-    return Guard(token, context, names)
+    return HttpAuth(token, context, names)
 
 
 def session(app: AppSettings, limit_s: float) -> aiohttp.ClientSession:
-    """For who asks such a server. Raises as :func:`guard_of` does."""
+    """For who asks such a server. Raises as :func:`http_auth` does."""
     headers = {"Authorization": _BEARER + os.environ[app.web_token_env]} if app.web_token_env else {}
     try:
         context = ssl.create_default_context(cafile=app.web_tls_cafile or None)

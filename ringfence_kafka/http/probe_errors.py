@@ -16,7 +16,7 @@ _PROBE: Final = {"ready"}
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class ProbeError:
     """It was not heard, and something is known about why."""
 
     what: str
@@ -27,7 +27,9 @@ class Unheard:
         return f"{self.what}: {self.do}"
 
 
-async def get(session: aiohttp.ClientSession, app: AppSettings, url: str) -> dict[str, Any] | Unheard | None:
+async def get(
+    session: aiohttp.ClientSession, app: AppSettings, url: str
+) -> dict[str, Any] | ProbeError | None:
     """The document there; None = nobody answers, or with something else.
 
     Args:
@@ -47,18 +49,18 @@ async def get(session: aiohttp.ClientSession, app: AppSettings, url: str) -> dic
     return token(app) if document.keys() == _PROBE else document
 
 
-def token(app: AppSettings) -> Unheard:
+def token(app: AppSettings) -> ProbeError:
     """It wants another token than we have."""
     if app.web_token_env:
         what = f"it refuses the token in {app.web_token_env} (app.web_token_env)"
-        return Unheard(what, f"set {app.web_token_env} here to what it has there")
-    return Unheard(
+        return ProbeError(what, f"set {app.web_token_env} here to what it has there")
+    return ProbeError(
         "it asks for a token, and app.web_token_env is not set here",
         "set it to the name of the variable that has the same token as there",
     )
 
 
-def fault(app: AppSettings, error: BaseException) -> Unheard | None:
+def fault(app: AppSettings, error: BaseException) -> ProbeError | None:
     """What a failed connection says of TLS; None = nothing."""
     cause = error
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -71,32 +73,32 @@ def fault(app: AppSettings, error: BaseException) -> Unheard | None:
         return None
     reason = cause.reason or str(cause)
     if reason in _NO_TLS:
-        return Unheard(
+        return ProbeError(
             "it does not speak TLS there",
             "another program may listen at that address: look whether it runs with the same [app] as here",
         )
     reason = reason.replace("_", " ").lower()
-    return Unheard(f"TLS fails ({reason})", "look at app.web_tls_certfile there, and at its log")
+    return ProbeError(f"TLS fails ({reason})", "look at app.web_tls_certfile there, and at its log")
 
 
-def _certificate(app: AppSettings, error: ssl.SSLCertVerificationError) -> Unheard:
+def _certificate(app: AppSettings, error: ssl.SSLCertVerificationError) -> ProbeError:
     code, why = error.verify_code, error.verify_message or str(error)
     if code == certificate_validity.EXPIRED:
-        return Unheard(
+        return ProbeError(
             "its web certificate has expired",
             "renew app.web_tls_certfile there, and restart it: it reads the file once",
         )
     if code == certificate_validity.NOT_YET:
-        return Unheard(
+        return ProbeError(
             "its web certificate is not valid yet", "see that its clock and the one here are right"
         )
     if code in certificate_validity.OTHER_NAME:
-        return Unheard(
+        return ProbeError(
             f"its web certificate is for another name ({why.strip().rstrip('.')})",
             "set app.web_name there to a name that the certificate has, or have one made for that name",
         )
     known = repr(app.web_tls_cafile) if app.web_tls_cafile else "'' (the system's)"
-    return Unheard(
+    return ProbeError(
         f"its web certificate is not trusted ({why})",
         f"set app.web_tls_cafile here, now {known}, to the authority that signed it",
     )

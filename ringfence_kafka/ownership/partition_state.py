@@ -14,14 +14,14 @@ import math
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-Right = TypeVar("Right")
+AssignmentT = TypeVar("AssignmentT")
 
 
 class NotOwnerError(Exception):
     """The group does not confirm the right that a step needs: it will decide anew."""
 
 
-class Step(StrEnum):
+class Action(StrEnum):
     """What is to be done next."""
 
     OPEN = "open"
@@ -31,7 +31,7 @@ class Step(StrEnum):
     WORK = "work"
     """Take what came, and write."""
     REST = "rest"
-    """Wait until :attr:`Tenure.rests_until`: something was refused or away."""
+    """Wait until :attr:`PartitionState.rests_until`: something was refused or away."""
     STAND = "stand"
     """Begin nothing. What is open stays open until the group has decided."""
     DRAIN = "drain"
@@ -44,41 +44,41 @@ class Step(StrEnum):
     """Nothing is open, and nothing follows."""
 
 
-class Tenure(Generic[Right]):
+class PartitionState(Generic[AssignmentT]):
     """Of one partition, in one process."""
 
     def __init__(self) -> None:
-        self.right: Right | None = None
+        self.right: AssignmentT | None = None
         """Under which something may be begun now; None = none."""
         self.attempts = 0
         """That have failed since something succeeded, or the right is new."""
         self.rests_until = -math.inf
-        self._held_by: Right | None = None
+        self._held_by: AssignmentT | None = None
         """Under which what is open was confirmed last; None = nothing is open."""
-        self._way_out: Step | None = None
+        self._way_out: Action | None = None
         """How what is open is given up, whatever the group says; None = it is not."""
         self._ended = False
 
-    def step(self, now: float) -> Step:
+    def step(self, now: float) -> Action:
         """What is to be done at this time of a monotonic clock, in seconds."""
         if self._held_by is not None and (self._way_out is not None or self._ended):
-            return self._way_out or Step.DRAIN
+            return self._way_out or Action.DRAIN
         if self._ended:
-            return Step.END
+            return Action.END
         if self.right is None:
-            return Step.STAND
+            return Action.STAND
         if now < self.rests_until:
-            return Step.REST
+            return Action.REST
         if self._held_by is None:
-            return Step.OPEN
-        return Step.WORK if self._held_by is self.right else Step.REGAIN
+            return Action.OPEN
+        return Action.WORK if self._held_by is self.right else Action.REGAIN
 
     @property
-    def latest(self) -> Right | None:
+    def latest(self) -> AssignmentT | None:
         """The present right; where there is none, the one under which what is open was confirmed last."""
         return self._held_by if self.right is None else self.right
 
-    def assigned(self, right: Right) -> None:
+    def assigned(self, right: AssignmentT) -> None:
         """The group gives us the partition. What rests is tried at once."""
         self.right, self.attempts, self.rests_until, self._ended = right, 0, -math.inf, False
 
@@ -90,7 +90,7 @@ class Tenure(Generic[Right]):
         """It went to somebody else, or the process ends."""
         self.right, self._ended = None, True
 
-    def confirmed(self, right: Right) -> None:
+    def confirmed(self, right: AssignmentT) -> None:
         """Opened, or regained, under this right; it may be gone by now."""
         self._held_by = right
 
@@ -103,16 +103,16 @@ class Tenure(Generic[Right]):
         self.attempts += 1
         self.rests_until = until
         if not keeps and self._held_by is not None:
-            self._way_out = Step.DROP
+            self._way_out = Action.DROP
 
     def broke(self, until: float) -> None:
         """What is open is ours and not sound: it is drained and closed, and opened anew, not before then."""
         self.failed(until, keeps=True)
-        self._way_out = self._way_out or Step.DRAIN
+        self._way_out = self._way_out or Action.DRAIN
 
     def drained(self) -> None:
         """Nothing of it runs any more, or may: it cannot come back."""
-        self._way_out = Step.CLOSE
+        self._way_out = Action.CLOSE
 
     def given_up(self) -> None:
         """Nothing is open."""

@@ -7,24 +7,24 @@ from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
 from ringfence_kafka.concurrency.timeouts import cancelled, is_cancelled, set_within
-from ringfence_kafka.ownership.partition_state import Right, Step, Tenure
+from ringfence_kafka.ownership.partition_state import Action, AssignmentT, PartitionState
 
 Opened = TypeVar("Opened")
 
 
-class Tenant(ABC, Generic[Right, Opened]):
+class PartitionTask(ABC, Generic[AssignmentT, Opened]):
     """Of one partition. Whoever tells the tenure something calls :meth:`_disturb` after it."""
 
     def __init__(self, name: str) -> None:
         """``name``: of the task."""
-        self._tenure: Tenure[Right] = Tenure()
+        self._tenure: PartitionState[AssignmentT] = PartitionState()
         self._opened: Opened | None = None
         """What is open."""
         self._wake = asyncio.Event()
         self._standing = asyncio.Event()
         """Nothing is under way, nor will be until something is told."""
         self._standing.set()
-        self._doing: tuple[Step, Right | None, asyncio.Task[None]] | None = None
+        self._doing: tuple[Action, AssignmentT | None, asyncio.Task[None]] | None = None
         """What ends when something else is to be done, and the right that it was begun under."""
         self._task: asyncio.Task[None] | None = None
         self._task_name = name
@@ -32,14 +32,14 @@ class Tenant(ABC, Generic[Right, Opened]):
     # -- the steps ---------------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def _open(self, right: Right) -> Opened:
+    async def _open(self, right: AssignmentT) -> Opened:
         """Go through the order of opening."""
 
     @abstractmethod
-    async def _regain(self, right: Right, opened: Opened) -> None:
+    async def _regain(self, right: AssignmentT, opened: Opened) -> None:
         """Have it confirmed that what is open may go on."""
 
-    async def _work(self, right: Right, opened: Opened) -> None:  # noqa: ARG002 - others work, too
+    async def _work(self, right: AssignmentT, opened: Opened) -> None:  # noqa: ARG002 - others work, too
         """Until something else is to be done."""
         await self._told()
 
@@ -68,7 +68,7 @@ class Tenant(ABC, Generic[Right, Opened]):
         self._wake.set()
         if self._doing is not None:
             doing, right, task = self._doing
-            due = self._step() is doing and (doing is Step.DRAIN or right is self._tenure.right)
+            due = self._step() is doing and (doing is Action.DRAIN or right is self._tenure.right)
             if not due and not task.cancelling():  # it may be cleaning up
                 task.cancel()
 
@@ -76,13 +76,13 @@ class Tenant(ABC, Generic[Right, Opened]):
         self._wake.clear()
         await set_within(self._wake, limit_s)
 
-    def _step(self) -> Step:
+    def _step(self) -> Action:
         return self._tenure.step(time.monotonic())
 
     async def _run(self) -> None:
         """Step by step; nothing but cancellation leaves here."""
         try:
-            while (step := self._step()) is not Step.END:
+            while (step := self._step()) is not Action.END:
                 try:
                     await self._do(step)
                 except BaseException as error:
@@ -96,27 +96,27 @@ class Tenant(ABC, Generic[Right, Opened]):
                 await self._given_up(self._drop(self._opened))
             self._standing.set()
 
-    async def _do(self, step: Step) -> None:
+    async def _do(self, step: Action) -> None:
         right, opened = self._tenure.right, self._opened
-        if step is Step.STAND:
+        if step is Action.STAND:
             self._standing.set()
             await self._told()
-        elif step is Step.REST:
+        elif step is Action.REST:
             await self._told(max(0.0, self._tenure.rests_until - time.monotonic()))
-        elif step is Step.OPEN and right is not None:
+        elif step is Action.OPEN and right is not None:
             await self._while_due(step, self._begin(right))
         elif opened is None:
             raise AssertionError(f"{self._task_name}: {step}, and nothing is open")
-        elif step is Step.REGAIN and right is not None:
+        elif step is Action.REGAIN and right is not None:
             await self._while_due(step, self._go_on(right, opened))
-        elif step is Step.WORK and right is not None:
+        elif step is Action.WORK and right is not None:
             await self._work(right, opened)
-        elif step is Step.DRAIN:
+        elif step is Action.DRAIN:
             await self._while_due(step, self._drain_out(opened))
         else:
-            await self._given_up(self._close(opened) if step is Step.CLOSE else self._drop(opened))
+            await self._given_up(self._close(opened) if step is Action.CLOSE else self._drop(opened))
 
-    async def _while_due(self, step: Step, work: Coroutine[Any, Any, None]) -> None:
+    async def _while_due(self, step: Action, work: Coroutine[Any, Any, None]) -> None:
         """Do it as long as it is what is to be done. An opening is half-done then, but nothing of it that the next fence does not end."""
         task = asyncio.create_task(work)
         self._doing = (step, self._tenure.right, task)
@@ -129,11 +129,11 @@ class Tenant(ABC, Generic[Right, Opened]):
         if not (task.cancelled() and task.cancelling()):
             task.result()
 
-    async def _begin(self, right: Right) -> None:
+    async def _begin(self, right: AssignmentT) -> None:
         self._opened = await self._open(right)
         self._tenure.confirmed(right)
 
-    async def _go_on(self, right: Right, opened: Opened) -> None:
+    async def _go_on(self, right: AssignmentT, opened: Opened) -> None:
         await self._regain(right, opened)
         self._tenure.confirmed(right)
 

@@ -22,7 +22,7 @@ from ringfence_kafka import clock
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.auth.client_options import client_options
-from ringfence_kafka.concurrency.coalesce import StoppedError, Together
+from ringfence_kafka.concurrency.coalesce import RequestCoalescer, StoppedError
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.readers.log_reader import LogStalledError, require_moving
 
@@ -41,7 +41,7 @@ _RECORDS_MAX: Final = 20_000
 _FETCH_BYTES: Final = 4 * 2**20
 
 
-class Look(NamedTuple):
+class LatestValue(NamedTuple):
     """An answer."""
 
     value: bytes | None
@@ -50,7 +50,7 @@ class Look(NamedTuple):
     """By key."""
 
 
-class LatestValues:
+class CompactedTopic:
     """Of one topic; one reader for all of its partitions, made when it is first needed."""
 
     def __init__(
@@ -80,7 +80,7 @@ class LatestValues:
         self._beside = beside
         self._known: OrderedDict[int, _Known] = OrderedDict()
         """By partition, what was asked for last at the end. Not there: read anew."""
-        self._asked: dict[int, Together[bytes, Look]] = {}
+        self._asked: dict[int, RequestCoalescer[bytes, LatestValue]] = {}
         self._reader: _Reader | None = None
         self._starting = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
@@ -100,7 +100,7 @@ class LatestValues:
         found = await self.look_beside(partition, key)
         return found.value, found.asked_at
 
-    async def look_beside(self, partition: int, key: bytes) -> "Look":
+    async def look_beside(self, partition: int, key: bytes) -> "LatestValue":
         """As :meth:`look`, and with the values that belong to it, as they were at the same offset of the log.
 
         That offset may lie within a transaction that was committed later: a value may be older than those beside it.
@@ -108,7 +108,7 @@ class LatestValues:
         if self._stopped:
             raise StoppedError
         if partition not in self._asked:
-            self._asked[partition] = Together(partial(self._answer, partition))
+            self._asked[partition] = RequestCoalescer(partial(self._answer, partition))
         return await self._asked[partition].ask(key)
 
     def resize(self, partitions: int) -> None:
@@ -128,7 +128,7 @@ class LatestValues:
             await reader.stop()
         await asyncio.gather(*self._ending)
 
-    async def _answer(self, partition: int, keys: Collection[bytes]) -> Mapping[bytes, "Look"]:
+    async def _answer(self, partition: int, keys: Collection[bytes]) -> Mapping[bytes, "LatestValue"]:
         for _ in range(TRIES):
             start, end = await asyncio.gather(
                 self._cluster.log_start(self._topic, partition),
@@ -153,10 +153,12 @@ class LatestValues:
             "brokers disagree?"
         )
 
-    def _look(self, known: "_Known", key: bytes, asked_at: float) -> "Look":
+    def _look(self, known: "_Known", key: bytes, asked_at: float) -> "LatestValue":
         value = known.values.get(key)
         beside = () if value is None else self._beside(key, value)
-        return Look(value, asked_at, {each: known.values[each] for each in beside if each in known.values})
+        return LatestValue(
+            value, asked_at, {each: known.values[each] for each in beside if each in known.values}
+        )
 
     def _keep(self, partition: int, known: "_Known") -> None:
         self._known[partition] = known

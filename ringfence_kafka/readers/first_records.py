@@ -21,7 +21,7 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-async def first(
+async def first_records(
     kafka: KafkaSettings, spans: Mapping[Place, tuple[int, int]], *, committed: bool = True
 ) -> dict[Place, Any]:
     """The first record of each span; None = it has none, as of a span of markers alone. What cannot be told within the limit is absent.

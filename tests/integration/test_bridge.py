@@ -14,7 +14,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from agents.bridge.offset_metadata import Note, encode
+from agents.bridge.offset_metadata import OffsetMetadata, encode
 from agents.bridge.plan import plans
 from app.bridge import drains
 from app.embedded.broker import EmbeddedBroker
@@ -264,7 +264,9 @@ async def _commit_as_bridge(bootstrap: str, given: Set, partition: int, offset: 
     await admin.start()
     try:
         place = TopicPartition(given.topic, partition)
-        await committed_offsets.commit(admin, given.group, {place: Committed(offset, encode(Note()))})
+        await committed_offsets.commit(
+            admin, given.group, {place: Committed(offset, encode(OffsetMetadata()))}
+        )
     finally:
         await admin.close()
 

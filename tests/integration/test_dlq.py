@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from app.commands.consumers.forget import RedrivesPendingError, forget
 from app.commands.repair import dlq
-from app.commands.repair.redrive_log import RepairError, SettledPartition
+from app.commands.repair.redrive_log import RedrivePartition, RepairError
 from app.commands.repair.selection import Selection
 from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import wire_names
@@ -109,7 +109,7 @@ def test_done_once_more(
             raise RepairError("cut off")
 
         with monkeypatch.context() as patched:
-            patched.setattr(SettledPartition, "settle", die)
+            patched.setattr(RedrivePartition, "settle", die)
             with pytest.raises(RepairError):  # the consumer has it, and nobody wrote that it is settled
                 scene.redrive(Selection(at=[(0, letters[1].offset)]))
         wait_for(lambda: len(_handled(process)) == EACH + 1, process.log)

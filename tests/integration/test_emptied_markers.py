@@ -65,7 +65,7 @@ async def test_read_over(cleaning: EmbeddedBroker, monkeypatch: pytest.MonkeyPat
     assert (await _by_reader(settings, topic))[-1:] == ["last"]
     assert (await _by_consumer(cleaning.bootstrap_servers, topic))[-1:] == ["last"]
     monkeypatch.setattr(fetcher, "MemoryRecords", batch_parts.PartedRecords)
-    monkeypatch.setattr(fetcher, "PartitionRecords", lenient_records.TolerantRecords)
+    monkeypatch.setattr(fetcher, "PartitionRecords", lenient_records.LenientRecords)
     assert (await _by_reader(settings, topic))[-1:] == ["last"]
     if native.core is not None:
         left: list[TopicPartition] = []

@@ -17,7 +17,7 @@ from agents.topic_checks.addresses import EVERY, AddressFaults
 from agents.worker.lanes import Lanes
 from app.commands.topics import topics
 from app.worker.fetch.buffers import Buffers
-from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.metrics import Metrics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
@@ -86,7 +86,7 @@ class Scene:
         return {
             (sample.name, sample.labels.get("lane", sample.labels.get("address", ""))): sample.value
             for family in text_string_to_metric_families(
-                Metrics().show(self.lanes, watch, Buffers(2**27), Spacing(0.025)).text().decode()
+                Metrics().show(self.lanes, watch, Buffers(2**27), FetchInterval(0.025)).text().decode()
             )
             for sample in family.samples
             if family.type == "gauge"

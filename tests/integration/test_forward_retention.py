@@ -4,7 +4,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
 from tests.support.kafka import Sent
@@ -17,7 +17,7 @@ OFTEN = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": 
 
 async def test_backlog_from_long_ago(tmp_path: Path) -> None:
     """A backlog far older than retention is forwarded while its home lane is away: nothing of it is lost."""
-    homes = Home(2)
+    homes = Partitioner(2)
     (key,) = [each for each in (b"a", b"b", b"c", b"d") if homes[each] == 1][:1]
     records = [Sent(b"%d" % each, key, timestamp=LONG_AGO + each) for each in range(10)]
     (tmp_path / "broker").mkdir()

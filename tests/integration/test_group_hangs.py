@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ringfence_client import ConsumerOptions, GroupConsumer, Message
-from ringfence_client.dispatch.circuit_breaker import Breaker
+from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
 from ringfence_client.handlers.handler import HandlerError
 from ringfence_kafka.process.log_setup import TRACE
 from tests.support.browser import pages_of
@@ -19,7 +19,7 @@ from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
 from tests.support.leases import Outsider
 
-RUN = Breaker(1).run_needed
+RUN = CircuitBreaker(1).run_needed
 """First attempts that open a breaker which has seen nothing yet."""
 
 

@@ -8,8 +8,8 @@ from aiokafka.consumer.fetcher import PartitionRecords
 from confluent_kafka import Producer
 
 from ringfence_client import Message
-from ringfence_client.consumer.fetch_loop import Intake
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.consumer.fetch_loop import FetchLoop
+from ringfence_client.window.memory_budget import MemoryBudget
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming
 from tests.support.kafka import Sent
@@ -35,14 +35,14 @@ def _fill(bench: Bench, partitions: int, each: int, size: int = BYTES) -> None:
 def most(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The most that was there at once: what is kept, and what was fetched."""
     found = [0]
-    take = Intake._take
+    take = FetchLoop._take
 
-    def looking(intake: Intake, *arguments: object) -> None:
+    def looking(intake: FetchLoop, *arguments: object) -> None:
         take(intake, *arguments)  # type: ignore[arg-type]
-        memory: Memory = intake._memory
+        memory: MemoryBudget = intake._memory
         found[0] = max(found[0], memory.used + memory.fetched)
 
-    monkeypatch.setattr(Intake, "_take", looking)
+    monkeypatch.setattr(FetchLoop, "_take", looking)
     return found
 
 

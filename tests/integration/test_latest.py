@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.readers.compacted_topic import BYTES_MAX, LatestValues
+from ringfence_kafka.readers.compacted_topic import BYTES_MAX, CompactedTopic
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import until
@@ -27,17 +27,17 @@ async def _reading(
     partitions: int = 1,
     bytes_max: int = BYTES_MAX,
     beside: Callable[[bytes, bytes], Iterable[bytes]] = lambda *_: (),
-) -> AsyncIterator[LatestValues]:
+) -> AsyncIterator[CompactedTopic]:
     settings = KafkaSettings(bootstrap_servers=bootstrap)
     async with Cluster(settings, "latest") as cluster:
-        latest = LatestValues(settings, cluster, topic, partitions, bytes_max, beside)
+        latest = CompactedTopic(settings, cluster, topic, partitions, bytes_max, beside)
         try:
             yield latest
         finally:
             await latest.stop()
 
 
-async def _value(latest: LatestValues, partition: int, key: bytes) -> bytes | None:
+async def _value(latest: CompactedTopic, partition: int, key: bytes) -> bytes | None:
     value, _ = await latest.look(partition, key)
     return value
 
@@ -53,7 +53,7 @@ def _write(bootstrap: str, topic: str, *pairs: tuple[bytes, bytes | None], parti
     kafka.send_in_transaction(bootstrap, topic, records, commit=True, partition=partition)
 
 
-def _counted(latest: LatestValues) -> list[int]:
+def _counted(latest: CompactedTopic) -> list[int]:
     """Collects how many records each fetch brings."""
     found: list[int] = []
     connected = latest._connected

@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 
 import agents.worker.lanes
 from agents.lane.lane import Lane, LaneState
-from agents.lane.opening_limiter import Places
+from agents.lane.opening_limiter import OpeningLimiter
 from agents.worker.lanes import Lanes
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer.transactional import TransactionalProducer
@@ -31,7 +31,7 @@ async def _worker(
     monkeypatch.setattr(agents.worker.lanes, "CLIENTS_MAX", CLIENTS)
     async with bench(bootstrap, folder, partitions=LANES) as lanes:
         worker = Lanes(lanes.settings, lanes.cluster)
-        worker._places = Places(4, 4, held_max_s)
+        worker._places = OpeningLimiter(4, 4, held_max_s)
         try:
             yield lanes, worker
         finally:

@@ -23,7 +23,7 @@ from app.commands.topics import topics
 from app.worker import run
 from app.worker.fetch import buffers, transport
 from app.worker.fetch.buffers import Buffers
-from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.fetch.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
 from app.worker.membership.group import GroupOwnership
 from native.records import RawRecords
@@ -146,7 +146,7 @@ async def receiving(bootstrap: str, folder: Path, bytes_max: int = 0) -> AsyncIt
     app = run.create_app(settings)
     if bytes_max:
         app.transport.buffers = Buffers(bytes_max)
-        app.transport.spacing = Spacing(0.025)
+        app.transport.spacing = FetchInterval(0.025)
     received = Received(app, name)
     app.lanes.offer = received.offer  # type: ignore[method-assign]
     await app.start()

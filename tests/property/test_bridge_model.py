@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pytest
 
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from ringfence_kafka.protocol import hop
-from tables.codec import Way
+from tables.codec import Route
 from tables.hops import Arrival, HopMemory
 from tests.support.simulated_bridge import TOPIC_ID, Instance, Message, System, finish, run, serve
 
@@ -41,7 +41,7 @@ def _crossed(record: dict[str, Any], partition: int) -> Arrival:
     confirmed = hop.decode_offset(_headers(record)["_RF_BRIDGE_CONFIRMED"])
     assert confirmed is not None
     assert confirmed <= step.offset
-    return Arrival(Way(step.source, partition), step.offset, confirmed)
+    return Arrival(Route(step.source, partition), step.offset, confirmed)
 
 
 def _passes(memory: HopMemory, arrival: Arrival) -> bool:
@@ -72,7 +72,7 @@ def _passed_anywhere(system: System) -> list[hop.Hop]:
         else:
             record = inputs[number].popleft()
             arrival = _crossed(record, number)
-            home = Home(system.partitions)[record["key"] or hop.encode(_step_of(record))]
+            home = Partitioner(system.partitions)[record["key"] or hop.encode(_step_of(record))]
             if home != number:
                 detours[home].append((record, arrival))
                 continue
@@ -82,7 +82,7 @@ def _passed_anywhere(system: System) -> list[hop.Hop]:
 
 
 def _expected(system: System, number: int, partition: int) -> list[int]:
-    home = Home(system.partitions)
+    home = Partitioner(system.partitions)
     source = hop.Source("b", TOPIC_ID, number)
 
     def goes(each: Message) -> bool:
@@ -173,7 +173,7 @@ def test_taken_after_all() -> None:
     ]
     system.committed = {0: 0}
     asyncio.run(_taken_after_all(system))
-    home = Home(system.partitions)[b"g1"]
+    home = Partitioner(system.partitions)[b"g1"]
 
     assert [step.offset for step in _passed(system, home)] == [0, 2, 3, 1]
     assert _quarantined(system) == set()

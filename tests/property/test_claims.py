@@ -17,7 +17,7 @@ from ringfence_client.handlers.message import Message
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.progress.lease import Lease, LostError
 from ringfence_client.progress.progress_record import Progress
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from tests.support.lanes import until
@@ -73,7 +73,7 @@ class _Group:
         """What each opening finds missing."""
         self.confirms: list[Any] = []
         """What leases ask whose they are."""
-        self._memory = Memory(options.memory_max)
+        self._memory = MemoryBudget(options.memory_max)
         self._coordinator = SimpleNamespace(generation=0)
 
     def next_generation(self) -> None:

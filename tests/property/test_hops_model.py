@@ -20,7 +20,7 @@ from agents.decision.decide import Path
 from agents.decision.forwarding import headers_on_the_way
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.hop import Hop, Source, encode
-from tables.codec import Way
+from tables.codec import Route
 from tables.hops import Arrival, Held, HopMemory, changelog_records
 from tables.ring import Verdict
 from tables.table import LaneTable
@@ -323,7 +323,7 @@ def test_as_the_rule_says_where_there_is_less_room() -> None:
 
 
 ways = st.builds(
-    Way,
+    Route,
     st.builds(Source, st.sampled_from(["a", "b.c"]), st.sampled_from(TOPIC_IDS), st.integers(0, 2)),
     st.integers(0, 2),
 )
@@ -353,9 +353,9 @@ def test_written_down_and_read_again(batches: list[list[Arrival]], capacity: int
         kept.apply(judged)
         changelog |= dict(changelog_records(judged))
     assert _told(kept.ways) == {
-        Way(*way): (floor, sorted(above)) for way, (floor, above) in reference.ways.items()
+        Route(*way): (floor, sorted(above)) for way, (floor, above) in reference.ways.items()
     }
 
 
-def _told(ways: dict[Way, Held]) -> dict[Way, tuple[int, list[int]]]:
+def _told(ways: dict[Route, Held]) -> dict[Route, tuple[int, list[int]]]:
     return {way: (held.floor, list(held.above)) for way, held in ways.items()}

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ringfence_client.window.memory_budget import GROUP_BYTES, MESSAGE_BYTES, Memory, size
-from ringfence_client.window.record_cache import ResidentRecords
+from ringfence_client.window.memory_budget import GROUP_BYTES, MESSAGE_BYTES, MemoryBudget, size
+from ringfence_client.window.record_cache import RecordCache
 
 STEPS = 3_000
 
@@ -24,8 +24,8 @@ class Fetched(NamedTuple):
 class Model:
     """A partition, and what is known of it without it."""
 
-    def __init__(self, memory: Memory) -> None:
-        self.resident = ResidentRecords(10_000, memory)
+    def __init__(self, memory: MemoryBudget) -> None:
+        self.resident = RecordCache(10_000, memory)
         self.waiting: list[Fetched] = []
         self.next = 0
 
@@ -41,7 +41,7 @@ class Model:
 def test_books_and_bounds(seed: int) -> None:
     """Whatever happens, what is used is what is there; and it is not more than there is, but for a record or two of each partition."""
     chance = random.Random(seed)
-    memory = Memory(16 * 2**20)
+    memory = MemoryBudget(16 * 2**20)
     largest = 300_000
     models = [Model(memory) for _ in range(chance.choice([1, 3, 20]))]
     for step in range(STEPS):

@@ -14,7 +14,7 @@ from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import internals  # noqa: F401 - it has aiokafka read emptied markers
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from tests.support.raw import LOG_APPEND_TIME, TRANSACTIONAL, Stored, checked, emptied, marker, noted, stored
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
@@ -69,7 +69,7 @@ def _seen(record: Record) -> Seen:
 
 def by_aiokafka(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int) -> Read | None:
     """None = it cannot be read, or not as it is."""
-    records = TolerantRecords(
+    records = LenientRecords(
         TopicPartition("t", 0),
         PartedRecords(data),
         list(aborted),

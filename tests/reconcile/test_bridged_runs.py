@@ -18,7 +18,7 @@ from reconcile import job
 from reconcile.cluster.admin import TopicFacts
 from reconcile.cluster.survey import Survey
 from reconcile.run.history.cut import Position, topic_roles
-from reconcile.run.history.history import Nights
+from reconcile.run.history.history import RunHistory
 from reconcile.spark import topic_reader
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
@@ -121,9 +121,9 @@ class Job:
     def night(self, records: Sequence[Record]) -> dict[str, dict[str, int]]:
         """The anomalies of one, by address; zeros left out."""
         cluster = _at(self.settings, self.runs, records)
-        nights = Nights.load(LocalFiles(self.settings.reconcile.state_dir))
+        nights = RunHistory.load(LocalFiles(self.settings.reconcile.state_dir))
         nights.acknowledge()
-        nights = Nights.load(LocalFiles(self.settings.reconcile.state_dir))
+        nights = RunHistory.load(LocalFiles(self.settings.reconcile.state_dir))
         self._patch.setattr(topic_reader, "scan", cluster.scan(self._spark, self._folder))
         document = job.judge(self._spark, self.settings, nights, cluster.survey, None)
         return {

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import journal
 from reconcile.run.frames.frames import Frames
-from reconcile.run.frames.journal import Emptied, Told
+from reconcile.run.frames.journal import Emptied, RingHistory
 from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut
-from reconcile.run.history.history import Night, results_folder
+from reconcile.run.history.history import Run, results_folder
 from reconcile.run.measures import counts
 from reconcile.run.measures.counts import BACKLOG_READ_MAX
 from reconcile.spark.files import LocalFiles
@@ -25,9 +25,9 @@ def _cut(name: str, *, recreated: bool = False) -> AddressCut:
     return AddressCut(topic, TopicCut("forward", "id"), topic, topic, None, ())
 
 
-def _night(number: int, **topic_ids: str) -> Night:
+def _night(number: int, **topic_ids: str) -> Run:
     positions = {name: Position(each, (0,), (10,)) for name, each in topic_ids.items()}
-    return Night(number, None, "2026-11-20", "clean", positions, {}, {}, {}, {})
+    return Run(number, None, "2026-11-20", "clean", positions, {}, {}, {}, {})
 
 
 def test_resends_of_topics_that_still_are(spark: SparkSession, tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_what_the_journal_tells(spark: SparkSession) -> None:
     found = journal.told(spark.createDataFrame([(*each, None, False) for each in rows], EVENTS))
 
     assert {address: sorted(each) for address, each in found.items()} == {
-        0: [Told(0, 20, Emptied(7, 8)), Told(1, 400, None)],
-        2: [Told(0, 2, Emptied(0, 0))],
+        0: [RingHistory(0, 20, Emptied(7, 8)), RingHistory(1, 400, None)],
+        2: [RingHistory(0, 2, Emptied(0, 0))],
     }
     assert journal.told(None) == {}
 
@@ -91,7 +91,7 @@ def test_the_largest_ring() -> None:
     addresses = validate({"addresses": entries}).addresses
     night = _night(1)
     night.summary = {"addresses": {name: {"ring": {"capacity": 9}} for name in ("c", "off")}}
-    told = {1: [Told(0, 8, None), Told(1, 5, None)], 3: [Told(0, 8, None)]}
+    told = {1: [RingHistory(0, 8, None), RingHistory(1, 5, None)], 3: [RingHistory(0, 8, None)]}
 
     assert journal.capacities(addresses, told, [night, _night(2)]) == [7, 8, 9, 0]
     assert journal.capacities(addresses, {}, []) == [7, 7, 7, 0]

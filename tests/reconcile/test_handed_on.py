@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from reconcile.run.frames.frames import Frames
 from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
-from reconcile.run.history.history import Night, ids_folder, results_folder
+from reconcile.run.history.history import Run, ids_folder, results_folder
 from reconcile.run.history.id_store import address_folder
 from reconcile.run.history.renames import called, with_former
 from reconcile.run.history.rules import kept
@@ -45,7 +45,7 @@ class State:
         topics = [TopicCut(f"{name}-{n}", "id", [Span(0, 20, 20, 20, 20)]) for n in range(4)]
         return AddressCut(topics[0], topics[1], topics[2], topics[3], None, (0,))
 
-    def frames(self, base: Night | None = None) -> Frames:
+    def frames(self, base: Run | None = None) -> Frames:
         return Frames(self.spark, {}, self.addresses, self.cuts, self.files, base)
 
     def rows(self, schema: StructType, *rows: dict[str, Any], named: bool = True) -> DataFrame:
@@ -64,10 +64,10 @@ def state(spark: SparkSession, tmp_path: Any) -> State:
     return State(spark, str(tmp_path))
 
 
-def _night(number: int, **fields: Any) -> Night:
+def _night(number: int, **fields: Any) -> Run:
     positions = {f"{each}-0": Position("id", (0,), (20,)) for each in NAMES}
     fields = {"accepted": {}, "known": {}, "complete": {}, "summary": {}, **fields}
-    return Night(number, number - 1 or None, "2026-11-20", "clean", positions, **fields)
+    return Run(number, number - 1 or None, "2026-11-20", "clean", positions, **fields)
 
 
 def test_ids_by_address(state: State) -> None:

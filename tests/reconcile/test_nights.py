@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
 from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring
-from reconcile.run.history.history import Nights, results_folder
+from reconcile.run.history.history import RunHistory, results_folder
 from reconcile.run.verdict.judge import Judge
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
@@ -36,8 +36,8 @@ class Scheduler:
         self.document: dict[str, Any] = {}
 
     @property
-    def nights(self) -> Nights:
-        return Nights.load(LocalFiles(self.world.settings.reconcile.state_dir))
+    def nights(self) -> RunHistory:
+        return RunHistory.load(LocalFiles(self.world.settings.reconcile.state_dir))
 
     def night(self, **counts: int) -> dict[str, int]:
         """One night; the counts must be these. Returns its anomalies."""
@@ -189,7 +189,7 @@ def test_the_configuration_changes(broker: EmbeddedBroker, spark: SparkSession, 
     def night(*configured: str, **keys: Any) -> dict[str, Any]:
         entries = [{"name": each, "partitions": 2, **(keys if each == a else {})} for each in configured]
         settings = validate({**world.document, "addresses": entries})
-        nights = Nights.load(LocalFiles(settings.reconcile.state_dir))
+        nights = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
         found: dict[str, Any] = job.judge(spark, settings, nights, job.surveyed(settings), None)["addresses"]
         assert {each: {k: n for k, n in found[each]["anomalies"].items() if n} for each in found} == {
             each: {} for each in configured

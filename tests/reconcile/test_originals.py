@@ -118,8 +118,8 @@ def test_a_ring_that_was_opened_anew_is_empty(frames: Frames) -> None:
 
     assert offsets(_orphans(dropped, ids, frames.rules(), anew)) == [4]
     assert offsets(_orphans(dropped, ids, frames.rules(), resized)) == []
-    assert journal.told(anew) == {0: [journal.Told(0, 9, journal.Emptied(3, 2))]}
-    assert journal.told(resized) == {0: [journal.Told(0, 9, None)]}
+    assert journal.told(anew) == {0: [journal.RingHistory(0, 9, journal.Emptied(3, 2))]}
+    assert journal.told(resized) == {0: [journal.RingHistory(0, 9, None)]}
 
 
 def test_what_lanes_have_handed_on(frames: Frames) -> None:

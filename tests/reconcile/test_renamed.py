@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
-from reconcile.run.history.history import Nights
+from reconcile.run.history.history import RunHistory
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from tests.support import kafka
@@ -22,8 +22,8 @@ class Renaming:
         self.spark, self.world = spark, world
 
     @property
-    def nights(self) -> Nights:
-        return Nights.load(LocalFiles(self.world.settings.reconcile.state_dir))
+    def nights(self) -> RunHistory:
+        return RunHistory.load(LocalFiles(self.world.settings.reconcile.state_dir))
 
     def night(self, called: str) -> tuple[dict[str, Any], dict[str, int]]:
         """Of the address, what one run counts and finds."""

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
-from reconcile.run.history.history import Nights
+from reconcile.run.history.history import RunHistory
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import load
 from tests.support import kafka
@@ -83,7 +83,7 @@ def test_clean(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> N
         running.settled("transfers")
         running.settled("payments")
     settings = load(config)
-    nights = Nights.load(LocalFiles(str(tmp_path / "state")))
+    nights = RunHistory.load(LocalFiles(str(tmp_path / "state")))
     document = job.judge(spark, settings, nights, job.surveyed(settings), LocalFiles(str(tmp_path / "out")))
 
     rows = spark.read.parquet(str(tmp_path / "out" / "anomalies")).collect()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
-from reconcile.run.history.history import Nights
+from reconcile.run.history.history import RunHistory
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import load
 from tests.support import kafka, release_cluster, releases
@@ -80,9 +80,9 @@ def test_rolling_upgrade(version: str, spark: SparkSession, tmp_path: Path) -> N
 
         settings = load(config)
         shown = run_verb("reconcile", "show", "--json", "--config", str(config), check=False)
-        last = Nights.load(LocalFiles(settings.nights_dir)).last
+        last = RunHistory.load(LocalFiles(settings.nights_dir)).last
         run_verb("reconcile", "--acknowledge", "2", "--config", str(config))
-        nights = Nights.load(LocalFiles(settings.nights_dir))
+        nights = RunHistory.load(LocalFiles(settings.nights_dir))
         document = job.judge(spark, settings, nights, job.surveyed(settings), None)
 
     assert ended == [0] * len(ended)

@@ -8,7 +8,7 @@ from typing import Final
 
 from ringfence_kafka.protocol import wire_names
 from tables import codec
-from tables.codec import Meta, Slot, Way
+from tables.codec import Meta, Route, Slot
 from tables.hops import HopMemory
 from tables.table import LaneTable
 from tests.faults import checker
@@ -208,7 +208,7 @@ def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> I
         yield f"{told} holds the hops {written}, its lane knows {remembered}"
 
 
-def _remembered(hops: HopMemory) -> dict[Way, tuple[int, list[int]]]:
+def _remembered(hops: HopMemory) -> dict[Route, tuple[int, list[int]]]:
     """Of each way its floor and what lies above."""
     return {way: (held.floor, list(held.above)) for way, held in hops.ways.items()}
 

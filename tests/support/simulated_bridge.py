@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
-from agents.bridge.batch_builder import Loader, Target
+from agents.bridge.batch_builder import BatchBuilder, Target
 from agents.bridge.flow import Flow
 from agents.bridge.plan import Plan, plans
-from agents.bridge.producer_session import Life, LifeEndedError
+from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.source import Read
 from agents.bridge.state import BridgeState
 from ringfence_kafka.config.load import validate
@@ -91,8 +91,10 @@ class Instance:
     def begin(self) -> None:
         """A producer's next life."""
         self.producer = Producer()
-        self.life = Life(self.plan.name, cast("IdempotentProducer", self.producer))
-        self.loader = Loader(self.plan, self.system.target, Builder, self.flow.records_max, self.flow.refused)
+        self.life = ProducerSession(self.plan.name, cast("IdempotentProducer", self.producer))
+        self.loader = BatchBuilder(
+            self.plan, self.system.target, Builder, self.flow.records_max, self.flow.refused
+        )
 
     async def read(self, count: int) -> None:
         """One cycle, if the window lets."""
@@ -115,7 +117,7 @@ class Instance:
         await self.flow.settle()
         try:
             self.life.check()
-        except LifeEndedError as error:
+        except SessionEndedError as error:
             self.flow.learn(error)
             await self.end()
             self.flow.start_over()

@@ -21,7 +21,7 @@ from reconcile.page.report_data import (
     step_ms,
 )
 from reconcile.run.frames.distributions import STRAYS, without_strays
-from reconcile.run.history.history import Night
+from reconcile.run.history.history import Run
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import report_model
 from reconcile.run.outcome.terminal_report import show
@@ -119,8 +119,8 @@ def test_bytes_as_text() -> None:
     assert report_model.text("a\u202eb".encode()) == r"a\u202eb"
 
 
-def _night(**held: dict[int, int]) -> Night:
-    return Night(
+def _night(**held: dict[int, int]) -> Run:
+    return Run(
         1,
         None,
         "2026-11-20",
@@ -149,7 +149,7 @@ def test_days_of_evidence() -> None:
     settings = validate({"addresses": [{"name": "a"}]})
     noon = 1_795_262_400_000  # 21 November 2026
 
-    def days(first: int, *nights: Night) -> int:
+    def days(first: int, *nights: Run) -> int:
         found = Judgement(anomalies={"a": {}}, times={"a": (first, first + 1)})
         return report_model.rings(settings, found, {"a": nights}, "2026-11-21")["a"].days
 

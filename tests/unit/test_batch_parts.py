@@ -17,7 +17,7 @@ from app.worker.fetch.buffers import Buffers
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer, internals
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords, RecordBytes
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
 from tables import native_changelog
 from tests.support.malformed import Latin1, Raw, batch
@@ -161,7 +161,7 @@ async def test_a_record_that_is_larger_than_a_part(read: bool) -> None:
 
 async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read piece by piece: sizes and digests stand for it, and it is malformed. Those before and behind it come as ever."""
-    monkeypatch.setattr(TolerantRecords, "record_bytes_max", 3 * MIB)
+    monkeypatch.setattr(LenientRecords, "record_bytes_max", 3 * MIB)
     large = b"v" * 5 * MIB
     records = [
         Stored(700),
@@ -202,7 +202,7 @@ async def test_a_name_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_parts, "PART_BYTES", 300)
     name = Latin1("\u00e9")
     raws = [Raw(b"v" * 100, [("a", b"1"), (name, b"2")] if n in {7, 8} else [], 1) for n in range(12)]
-    records = TolerantRecords(
+    records = LenientRecords(
         TP, PartedRecords(bytes(batch(raws, 1).build())), [], 0, None, None, True, READ_COMMITTED
     )
     found = list(records)

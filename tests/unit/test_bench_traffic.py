@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from bench.traffic import Message, Plan, generate
 
 PLAN = Plan(messages=20_000, ring=100, groups=50)
@@ -53,7 +53,7 @@ def test_a_resend_is_the_original_again() -> None:
 
 def test_messages_go_to_their_home() -> None:
     """Nothing needs forwarding: the partition is the one that Ringfence computes from the key."""
-    home = Home(PLAN.partitions)
+    home = Partitioner(PLAN.partitions)
 
     assert all(home[each.key] == each.partition for each in generate(PLAN))
 
@@ -61,7 +61,7 @@ def test_messages_go_to_their_home() -> None:
 def test_with_the_other_partitioner_most_messages_are_not_at_home() -> None:
     """About three of four, so that forwarding is what is measured; and no lane gets more IDs than its ring holds."""
     plan = Plan(messages=20_000)
-    home = Home(plan.partitions, "crc32")
+    home = Partitioner(plan.partitions, "crc32")
     messages = list(generate(plan))
     away = sum(home[each.key] != each.partition for each in messages)
     lanes = Counter(home[key] for key, _ in {(each.key, each.id) for each in messages})

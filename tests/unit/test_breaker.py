@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from ringfence_client.dispatch.circuit_breaker import PROBE_FIRST_S, PROBE_MAX_S, RUN_MIN, Breaker
+from ringfence_client.dispatch.circuit_breaker import PROBE_FIRST_S, PROBE_MAX_S, RUN_MIN, CircuitBreaker
 
 
-def warmed(share: float, concurrency: int = 8, seed: int = 1) -> Breaker:
+def warmed(share: float, concurrency: int = 8, seed: int = 1) -> CircuitBreaker:
     """One that has seen 2,000 first attempts, of which this share failed."""
-    breaker, dice = Breaker(concurrency), random.Random(seed)
+    breaker, dice = CircuitBreaker(concurrency), random.Random(seed)
     for _ in range(2_000):
         if dice.random() < share:
             breaker.failed(first=True, reason="sick", now=0.0)
@@ -19,7 +19,7 @@ def warmed(share: float, concurrency: int = 8, seed: int = 1) -> Breaker:
     return breaker
 
 
-def opened(concurrency: int = 8, now: float = 0.0) -> Breaker:
+def opened(concurrency: int = 8, now: float = 0.0) -> CircuitBreaker:
     """One to which everything has failed, after a healthy time."""
     breaker = warmed(0.0, concurrency)
     openings = [breaker.failed(first=True, reason="down", now=now) for _ in range(RUN_MIN)]
@@ -62,7 +62,7 @@ def test_retries_do_not_open_it() -> None:
 
 def test_a_cold_start_needs_more() -> None:
     """Before anything is known, a few dozen poison messages are not an outage."""
-    breaker = Breaker(8)
+    breaker = CircuitBreaker(8)
     run = 0
     while not breaker.failed(first=True, reason="down", now=0.0):
         run += 1
@@ -72,7 +72,7 @@ def test_a_cold_start_needs_more() -> None:
 @pytest.mark.parametrize(("share", "openings_max"), [(0.001, 0), (0.05, 0), (0.1, 0), (0.5, 0), (0.9, 1)])
 def test_sick_messages_are_no_outage(share: float, openings_max: int) -> None:
     """Some of 44,000 messages always fail, and the breaker stays closed."""
-    breaker, dice, openings = Breaker(10), random.Random(7), 0
+    breaker, dice, openings = CircuitBreaker(10), random.Random(7), 0
     for _ in range(44_000):
         if dice.random() < share:
             openings += breaker.failed(first=True, reason="sick", now=0.0)
@@ -124,6 +124,6 @@ def test_one_handler() -> None:
 
 def test_switched_off() -> None:
     """Nothing opens it."""
-    breaker = Breaker(8, enabled=False)
+    breaker = CircuitBreaker(8, enabled=False)
     assert not any(breaker.failed(first=True, reason="down", now=0.0) for _ in range(1_000))
     assert not breaker.open

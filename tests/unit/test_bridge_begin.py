@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from agents.bridge.offset_metadata import BYTES_MAX, ERROR_CHARACTERS_MAX, Map, Note, decode, encode
+from agents.bridge.offset_metadata import BYTES_MAX, ERROR_CHARACTERS_MAX, Map, OffsetMetadata, decode, encode
 from agents.bridge.plan import plans
 from agents.bridge.start_offsets import Missing, SourceLog, begin, lost_end
 from agents.bridge.window import Place
 from ringfence_kafka.config.load import validate
 
 LOG = SourceLog("T" * 22, 2, start=10, stable=90, end=100)
-NOTE = Note(LOG.topic_id, 2, forwarded=7)
+NOTE = OffsetMetadata(LOG.topic_id, 2, forwarded=7)
 
 
 def test_goes_on() -> None:
@@ -26,12 +26,12 @@ def test_first_start(start: str, expected: int) -> None:
     """At the first record, or at what committed readers see last."""
     found = begin(0, LOG, None, None, [], "latest" if start == "latest" else "earliest")
 
-    assert (found.offset, found.note) == (expected, Note(LOG.topic_id, 2))
+    assert (found.offset, found.note) == (expected, OffsetMetadata(LOG.topic_id, 2))
 
 
 def test_partition_added() -> None:
     """One that was not there when the bridge began is forwarded from its beginning."""
-    before = Note(LOG.topic_id, 1)
+    before = OffsetMetadata(LOG.topic_id, 1)
 
     assert begin(1, LOG, None, None, [before], "latest").offset == 10
     assert begin(1, LOG, None, None, [NOTE], "latest").offset == 90
@@ -43,7 +43,7 @@ def test_recreated() -> None:
     found = begin(0, LOG, 50, replace(NOTE, topic_id="U" * 22, map=Map(1, ("a", "b"))), [], "latest")
 
     assert (found.offset, found.recreated) == (10, True)
-    assert found.note == Note(LOG.topic_id, 2, map=Map(1, ("a", "b")))
+    assert found.note == OffsetMetadata(LOG.topic_id, 2, map=Map(1, ("a", "b")))
 
 
 def test_gap() -> None:
@@ -134,12 +134,12 @@ def test_operator_commit() -> None:
     """An offset without a note is an offset all the same."""
     found = begin(0, LOG, 20, None, [], "earliest")
 
-    assert (found.offset, found.note) == (20, Note(LOG.topic_id, 2))
+    assert (found.offset, found.note) == (20, OffsetMetadata(LOG.topic_id, 2))
 
 
 def test_note_round_trip() -> None:
     """What is written is what is read."""
-    note = Note(
+    note = OffsetMetadata(
         "T" * 22,
         3,
         "host-1",
@@ -158,13 +158,15 @@ def test_note_round_trip() -> None:
     )
 
     assert decode(encode(note)) == note
-    assert decode(encode(Note())) == Note()
+    assert decode(encode(OffsetMetadata())) == OffsetMetadata()
 
 
 def test_note_fits() -> None:
     """Kafka refuses commits whose text is too long: an error is cut, whatever it holds."""
     text = encode(
-        Note("T" * 22, error="é\n" * 5_000, map=Map(1, tuple("m" * 50 + str(each) for each in range(40))))
+        OffsetMetadata(
+            "T" * 22, error="é\n" * 5_000, map=Map(1, tuple("m" * 50 + str(each) for each in range(40)))
+        )
     )
 
     assert len(text.encode()) <= BYTES_MAX

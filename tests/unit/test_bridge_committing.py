@@ -9,10 +9,10 @@ from aiokafka.errors import KafkaTimeoutError
 
 from agents.bridge.flow import Flow
 from agents.bridge.offset_commits import Committer
-from agents.bridge.offset_metadata import AT_REST, Note, decode
+from agents.bridge.offset_metadata import AT_REST, OffsetMetadata, decode
 from agents.bridge.partitions import Partitions
 from agents.bridge.plan import plans
-from agents.bridge.producer_sessions import Lives
+from agents.bridge.producer_sessions import ProducerSessions
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import REFUSED, TARGET, BridgeState, PartitionState
 from ringfence_kafka.config.load import validate
@@ -24,7 +24,7 @@ class _Consumer:
     """Keeps what it is given."""
 
     def __init__(self) -> None:
-        self.committed: dict[int, tuple[int, Note]] = {}
+        self.committed: dict[int, tuple[int, OffsetMetadata]] = {}
         self.fails = False
 
     async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
@@ -49,12 +49,12 @@ class _Bridge:
         self.flow = Flow(plan, self.state, None)
         self.committer = Committer(self.state, self.flow.window, "i", "")
         self.consumer = _Consumer()
-        self.lives = Lives(
+        self.lives = ProducerSessions(
             plan, "i", self.state, self.flow, self.committer, cast("Partitions", None), asyncio.Event()
         )
 
     def open(self, number: int, offset: int, sent: int = 0) -> None:
-        self.state.partitions[number] = PartitionState(Note(TOPIC_ID, 1))
+        self.state.partitions[number] = PartitionState(OffsetMetadata(TOPIC_ID, 1))
         self.flow.window.open(number, TOPIC_ID, offset, sent)
 
     async def commit(self, *, last: bool = False) -> None:

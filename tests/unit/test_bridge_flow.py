@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from agents.bridge.batch_builder import Batch, Load, Loader, Target
+from agents.bridge.batch_builder import Batch, BatchBuilder, CycleBatches, Target
 from agents.bridge.flow import Flow
 from agents.bridge.plan import plans
-from agents.bridge.producer_session import Life, LifeEndedError
+from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.refused_records import RefusedError
 from agents.bridge.source import Read
 from agents.bridge.state import BridgeState
@@ -33,9 +33,9 @@ class _Loader:
         self.read: list[list[int]] = []
         self._stops = stops
 
-    def load(self, cycle: Cycle, read: dict[Any, list[Any]], malformed: object) -> Load:
+    def load(self, cycle: Cycle, read: dict[Any, list[Any]], malformed: object) -> CycleBatches:
         self.read += [[each.offset for each in records] for records in read.values()]
-        load, cycle.pending = Load(cycle), 0
+        load, cycle.pending = CycleBatches(cycle), 0
         for place, end in cycle.ends.items():
             if self._stops is not None and self._stops < end:
                 load.stopped[place] = RefusedError(self._stops, "nothing takes it")
@@ -57,7 +57,9 @@ async def _not_asked() -> Target:
 
 async def _send(flow: Flow, loader: _Loader, reached: int) -> None:
     found = Read({0: [_Record(each) for each in range(reached)]}, {0: reached})
-    await flow.send(cast("Life", None), cast("Loader", loader), flow.wanted(), found, _not_asked)
+    await flow.send(
+        cast("ProducerSession", None), cast("BatchBuilder", loader), flow.wanted(), found, _not_asked
+    )
 
 
 def _at_ends(flow: Flow) -> list[bool]:
@@ -90,7 +92,7 @@ async def test_without_ends() -> None:
 def _refused(flow: Flow, count: int, topic: str = "t") -> bool:
     place = flow.window.places[0]
     batch = Batch(topic, 7, None, Cycle({place: 10}), (place, 4), count, topic != "t")
-    return flow.learn(LifeEndedError("no", batch))
+    return flow.learn(SessionEndedError("no", batch))
 
 
 async def test_refused_batch_is_halved_until_confirmed() -> None:
@@ -116,9 +118,9 @@ def test_refused_for_its_time() -> None:
     place = flow.window.places[0]
     batch = Batch("t", 7, None, Cycle({place: 10}), (place, 4), timestamp=2**52)
 
-    assert flow.learn(LifeEndedError("no", batch))
+    assert flow.learn(SessionEndedError("no", batch))
     assert flow.refused.times() == (-math.inf, math.inf)
-    assert flow.learn(LifeEndedError("no", batch, of_time=True))
+    assert flow.learn(SessionEndedError("no", batch, of_time=True))
     assert flow.refused.times()[1] == pytest.approx(2**52, abs=1_000)
     flow.looked(TARGET)
     assert flow.refused.times() == (-math.inf, math.inf)
@@ -129,7 +131,7 @@ def test_refused_by_the_quarantine() -> None:
     flow = _flow()
 
     assert _refused(flow, 1, "b.quarantine")
-    assert not flow.learn(LifeEndedError("away"))
+    assert not flow.learn(SessionEndedError("away"))
     assert (flow.records_max, flow.refused.by_target) == ({}, {})
     assert list(flow.refused.by_all.values()) == ["no"]
 
@@ -177,10 +179,14 @@ async def test_fewer_at_once_over_a_narrow_link() -> None:
         await _send(flow, _Loader(), end)
         await flow.settle()
     assert (flow.portion.bytes, flow.records_at_once()) == (flow.portion.most, CYCLE_RECORDS_MAX)
-    assert not flow.learn(LifeEndedError("no answer", late=True))
+    assert not flow.learn(SessionEndedError("no answer", late=True))
     assert flow.portion.bytes < flow.portion.most
     await flow.send(
-        cast("Life", _Life()), cast("Loader", _Large()), flow.wanted(), Read({0: []}, {0: 20}), _not_asked
+        cast("ProducerSession", _Life()),
+        cast("BatchBuilder", _Large()),
+        flow.wanted(),
+        Read({0: []}, {0: 20}),
+        _not_asked,
     )
     assert flow.records_at_once() == flow.portion.bytes // LARGE
 
@@ -196,7 +202,7 @@ class _Life:
 class _Large(_Loader):
     """Makes one batch of ten large records."""
 
-    def load(self, cycle: Cycle, read: dict[Any, list[Any]], malformed: object) -> Load:
+    def load(self, cycle: Cycle, read: dict[Any, list[Any]], malformed: object) -> CycleBatches:
         builder = SimpleNamespace(size=lambda: 10 * LARGE)
         place = next(iter(cycle.ends))
-        return Load(cycle, [Batch("t", 0, cast("Any", builder), cycle, (place, 0), 10)])
+        return CycleBatches(cycle, [Batch("t", 0, cast("Any", builder), cycle, (place, 0), 10)])

@@ -12,7 +12,7 @@ from aiokafka.errors import (
 )
 
 from agents.bridge.batch_builder import Batch
-from agents.bridge.producer_session import Life, LifeEndedError
+from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.window import Cycle, Place
 from ringfence_kafka.producer.idempotent import IdempotentProducer
 from tests.support.simulated_bridge import Producer
@@ -33,14 +33,14 @@ async def test_what_a_refusal_is_about(error: KafkaError, quarantine: bool, of_t
     place = Place(0, "A" * 22, 0, 0)
     batch = Batch("q" if quarantine else "t", 0, None, Cycle({place: 1}), (place, 0), quarantine=quarantine)
     producer = Producer()
-    life = Life("b", cast("IdempotentProducer", producer))
+    life = ProducerSession("b", cast("IdempotentProducer", producer))
     life.hand_over([batch])
     await asyncio.sleep(0)
     (sent,) = producer.outstanding
     sent.answer.set_exception(error)
     await life.moved.wait()
 
-    with pytest.raises(LifeEndedError) as caught:
+    with pytest.raises(SessionEndedError) as caught:
         life.check()
     assert (caught.value.refused is batch) == of_this_record
     await life.discard()

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka.errors import for_code
 
-from agents.bridge.batch_builder import Load, Loader, Target
+from agents.bridge.batch_builder import BatchBuilder, CycleBatches, Target
 from agents.bridge.member_hash import owner
 from agents.bridge.plan import Plan, plans
 from agents.bridge.producer_session import FOR_GOOD
 from agents.bridge.refused_records import Refused
 from agents.bridge.window import Window
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from ringfence_kafka import clock
 from ringfence_kafka.config.load import validate
 
@@ -74,19 +74,19 @@ def _load(
     refused: dict[int, str] | None = None,
     malformed: dict[tuple[int, int], str] | None = None,
     refused_by_all: dict[int, str] | None = None,
-) -> Load:
+) -> CycleBatches:
     window = Window(1_000)
     window.open(2, TOPIC_ID, 10)
     known = Refused(
         {(window.places[2], offset): why for offset, why in (refused or {}).items()},
         {(window.places[2], offset): why for offset, why in (refused_by_all or {}).items()},
     )
-    loader = Loader(plan, target, Builder, records_max or {}, known)
+    loader = BatchBuilder(plan, target, Builder, records_max or {}, known)
     cycle = window.begin({2: records[-1].offset + 1})
     return loader.load(cycle, {window.places[2]: records}, malformed or {})
 
 
-def _headers(load: Load) -> list[dict[str, bytes]]:
+def _headers(load: CycleBatches) -> list[dict[str, bytes]]:
     return [dict(each["headers"]) for batch in load.batches for each in batch.builder.records]
 
 
@@ -129,7 +129,7 @@ def test_home(keys: dict[str, Any], headers: Any, key: bytes | None, place: byte
     """By the group; without one by the ID, if that counts; else by the hop, which a resend has again."""
     (batch,) = _load(_plan(**keys), [Record(12, key, headers=headers)]).batches
 
-    assert batch.partition == Home(4)[place]
+    assert batch.partition == Partitioner(4)[place]
 
 
 def test_home_by_the_targets_rules() -> None:
@@ -138,7 +138,7 @@ def test_home_by_the_targets_rules() -> None:
     load = _load(
         plan, [Record(12, b"k", headers=(("X", b"g1"),)), Record(13, b"e", headers=(("_RF_TX", b"json/1"),))]
     )
-    home = Home(4, "crc32")
+    home = Partitioner(4, "crc32")
 
     assert {each.partition for each in load.batches} == {home[b"g1"], home[b"e"]}
 
@@ -165,7 +165,7 @@ def test_without_timestamps() -> None:
 
 def test_smaller_batches() -> None:
     """Where the target refused one, they are no larger than is asked for."""
-    partition = Home(4)[b"g"]
+    partition = Partitioner(4)[b"g"]
     load = _load(_plan(), [Record(each) for each in range(10, 15)], records_max={partition: 2})
 
     assert [(each.first[1], each.count) for each in load.batches] == [(10, 2), (12, 2), (14, 1)]
@@ -209,7 +209,7 @@ def test_no_quarantine() -> None:
     for partition in (1, 2):
         window.open(partition, TOPIC_ID, 10)
     first, second = window.places[1], window.places[2]
-    loader = Loader(_plan(), NO_QUARANTINE, Builder, {}, Refused())
+    loader = BatchBuilder(_plan(), NO_QUARANTINE, Builder, {}, Refused())
     load = loader.load(
         window.begin({1: 13, 2: 12}),
         {
@@ -302,7 +302,7 @@ def test_refused_for_their_time() -> None:
     target = Target(4, 500, compacted=False, quarantine_bytes_max=500)
     times = {12: 500, 13: 10**9, 14: 9, 15: 11, 16: 4_000}
     records = [Record(offset, timestamp=time) for offset, time in times.items()]
-    loader = Loader(plan, target, Builder, {}, refused)
+    loader = BatchBuilder(plan, target, Builder, {}, refused)
     load = loader.load(window.begin({2: 17}), {window.places[2]: records}, {})
 
     assert [each.first[1] for each in load.batches if each.quarantine] == [13, 14]

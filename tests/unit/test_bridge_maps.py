@@ -8,14 +8,14 @@ import pytest
 
 from agents.bridge.member_admission import stand
 from agents.bridge.member_hash import Owner, owner
-from agents.bridge.member_maps import Adopt, Refuse, Run, Stand, Standing, decide
-from agents.bridge.offset_metadata import AT_REST, NOT_BEGUN, Map, Note, encode
+from agents.bridge.member_maps import Adopt, MemberPosition, Refuse, Run, Standing, decide
+from agents.bridge.offset_metadata import AT_REST, NOT_BEGUN, Map, OffsetMetadata, encode
 from agents.decision import group_cache
-from agents.decision.group_cache import Memo
-from agents.decision.partitioner import Home
+from agents.decision.group_cache import GroupCache
+from agents.decision.partitioner import Partitioner
 from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.protocol.hop import Source
-from tables.codec import Way
+from tables.codec import Route
 from tables.hops import Arrival, HopMemory
 
 TWO = ("berlin", "paris")
@@ -24,7 +24,7 @@ ONE = Map(1, TWO)
 
 
 def _at(offset: int, shared: Map | None = ONE, still: str = AT_REST) -> Standing:
-    return {0: Stand(offset, shared, still)}
+    return {0: MemberPosition(offset, shared, still)}
 
 
 def test_first_start() -> None:
@@ -101,7 +101,7 @@ def test_stand_in_for_a_lost_member() -> None:
     source, topic = "eu.berlin.%s.orders", "A" * 22
     stands = {"berlin": _at(100), "paris": _at(40, still="")}
     memory = HopMemory(20_000)
-    own, lost = (Way(Source(source % each, topic, 0), 0) for each in TWO)
+    own, lost = (Route(Source(source % each, topic, 0), 0) for each in TWO)
     memory.apply(memory.check([Arrival(own, 101, 100)]))
     waiting = range(40, 100)
 
@@ -122,18 +122,18 @@ def test_died_at_one_offset() -> None:
 
 def test_source_recreated_and_members_changed() -> None:
     """Offsets of a topic that was deleted say nothing of the new one, which all begin at its start."""
-    old = Committed(1_000, encode(Note("T" * 22, 1, map=ONE, still=AT_REST)))
+    old = Committed(1_000, encode(OffsetMetadata("T" * 22, 1, map=ONE, still=AT_REST)))
     found = {each: {0: stand(old, "U" * 22, 3)} for each in TWO}
 
     assert decide(THREE, found, {0: 3}) == Adopt(Map(2, THREE), {0: 3})
-    assert stand(old, "T" * 22, 3) == Stand(1_000, ONE, AT_REST)
-    assert stand(Committed(7, ""), "T" * 22, 3) == Stand(7, None, "")
+    assert stand(old, "T" * 22, 3) == MemberPosition(1_000, ONE, AT_REST)
+    assert stand(Committed(7, ""), "T" * 22, 3) == MemberPosition(7, None, "")
 
 
 def test_partition_that_one_has_not_begun() -> None:
     """One has forwarded of a new partition, another has not: they stand apart."""
     found: dict[str, Standing] = {
-        "berlin": {0: Stand(9, ONE, AT_REST), 1: Stand(2, ONE, AT_REST)},
+        "berlin": {0: MemberPosition(9, ONE, AT_REST), 1: MemberPosition(2, ONE, AT_REST)},
         "paris": _at(9),
     }
 
@@ -154,8 +154,8 @@ def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long groups are, what is remembered of them and of homes stays within one limit, and every owner is right."""
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MIN", 0)
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 2 * 10 * (group_cache.KEY_BYTES + 1_000))
-    monkeypatch.setattr(Memo, "_living", weakref.WeakValueDictionary())
-    homes, found = Home(4), Owner(THREE)
+    monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())
+    homes, found = Partitioner(4), Owner(THREE)
     groups = [b"%1000d" % each for each in range(45)]
     sizes = []
     for each in groups:

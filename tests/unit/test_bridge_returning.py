@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.bridge.batch_builder import Load, Loader, Target
+from agents.bridge.batch_builder import BatchBuilder, CycleBatches, Target
 from agents.bridge.flow import TELL_S, Flow
 from agents.bridge.loop_filter import TURNS_MAX, Passing
 from agents.bridge.plan import Plan, plans
@@ -50,7 +50,7 @@ class Circle:
         """``ways``: from where to where, two letters each; ``sees``: the target tells the IDs of its topics."""
         self.lanes = {each: Lane() for each in ACCEPTED}
         self.accepted: Counter[str] = Counter()
-        self.loads: list[Load] = []
+        self.loads: list[CycleBatches] = []
         self._ends: Counter[str] = Counter()
         self._sees = sees
         self.ways = {way: _plan(*way, **{"returns": "drop", **keys}) for way in ways}
@@ -80,7 +80,7 @@ class Circle:
         window.open(0, ACCEPTED[way[0]], offset)
         record = Given(offset, out.key, list(out.headers.items()))
         topics = frozenset({hop_trace.topic(ACCEPTED[way[1]])} if self._sees else ())
-        loader = Loader(plan, Target(4, BYTES_MAX, False, BYTES_MAX, topics), Builder, {}, Refused())
+        loader = BatchBuilder(plan, Target(4, BYTES_MAX, False, BYTES_MAX, topics), Builder, {}, Refused())
         load = loader.load(window.begin({0: offset + 1}), {window.places[0]: [record]}, {})
         self.loads.append(load)
         return [
@@ -204,7 +204,7 @@ def test_told_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     flow = Flow(_plan("a", "b", returns="drop"), state, None)
 
     def settle(count: int) -> None:
-        flow._count(Cycle({}), Load(Cycle({}), returned={0: count}, returned_from=b"*aaa,*bbb"))
+        flow._count(Cycle({}), CycleBatches(Cycle({}), returned={0: count}, returned_from=b"*aaa,*bbb"))
 
     settle(3)
     settle(4)

@@ -11,7 +11,7 @@ from agents.bridge.window import Window
 from ringfence_kafka.config.load import load, validate
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.protocol import hop
-from tables.codec import Way
+from tables.codec import Route
 from tables.hops import Arrival, HopMemory
 
 PARIS = {"bootstrap_servers": "paris:9092"}
@@ -376,7 +376,7 @@ def test_window_under_way_is_told_apart() -> None:
     window.open(0, "A" * 22, 0)
     while not window.full and (wanted := window.wanted()):
         window.begin({number: begin + window.take for number, begin in wanted.items()}).pending = 1
-    way = Way(hop.Source(plan.name, "A" * 22, 0), 0)
+    way = Route(hop.Source(plan.name, "A" * 22, 0), 0)
     memory = HopMemory(plan.address.id_cache_size)
     sent = [Arrival(way, offset, 0) for offset in range(window.places[0].next)]
     memory.apply(memory.check(sent))

@@ -14,7 +14,7 @@ from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.protocol.fetch import FetchRequest
 
 from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
-from agents.batch.inbox import Mail
+from agents.batch.inbox import Inbox
 from app.worker.fetch.buffers import (
     COPIES,
     RECORD_BYTES,
@@ -167,7 +167,7 @@ def test_given_back_when_done() -> None:
 def test_given_back_when_dropped() -> None:
     """A rebalance drops what waits in Faust and in the mail, and tells nobody."""
     buffers = shared(1)
-    mail = Mail()
+    mail = Inbox()
     for begin in (0, 1):
         held = buffers.hold(tp(0), 100)
         parcel = Parcel(FetchedBatch("orders", 0, begin, begin + 1, [], 0, bytes=100, held=(held,)))
@@ -279,7 +279,7 @@ def test_bound_and_progress(seed: int) -> None:
 
 def test_joined_batches_have_a_size() -> None:
     """A transaction of five thousand messages of a megabyte each would be more than any worker has."""
-    mail = Mail()
+    mail = Inbox()
     large = JOINED_BYTES_MAX // 2 + 1
     for begin in (0, 1):
         assert mail.add(FetchedBatch("orders", 0, begin, begin + 1, [], 0, bytes=large))

@@ -17,10 +17,10 @@ from ringfence_client.handlers.handler import HandlerRuns
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import Lease
 from ringfence_client.progress.progress_record import Progress
-from ringfence_client.web.lag_monitor import Measuring
+from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_client.web.web import _Pages
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
 from tests.support.windows import Fetched
@@ -37,7 +37,7 @@ def _consumer() -> GroupConsumer:
     consumer.held_partitions.assigned = {0, 2}
     for number in (0, 1):
         lease = Lease("billing", "orders.accepted", number, "c1/1", token=3)
-        window = Window(Progress(5), memory=Memory(64 * 2**20))
+        window = Window(Progress(5), memory=MemoryBudget(64 * 2**20))
         writer: Any = SimpleNamespace(fault="", letters=SimpleNamespace(fault=""))
         unused: Any = None
         consumer.partitions[number] = HeldPartition(lease, window, writer, unused, unused)
@@ -68,7 +68,7 @@ def _samples(metrics: ConsumerMetrics) -> dict[tuple[str, ...], float]:
 def test_metrics() -> None:
     """Lag of what is held and what is waited for, age of the oldest head, leases by state, attempts by outcome."""
     consumer = _consumer()
-    measuring = Measuring(consumer)
+    measuring = LagMonitor(consumer)
     metrics = ConsumerMetrics(consumer, measuring)
     measuring.lags = {0: 4, 2: None}
     consumer.memory.fetched = 1_000
@@ -102,7 +102,7 @@ async def test_broker_away() -> None:
     """A consumer that has all its partitions is not ready while brokers do not answer; health and metrics say so."""
     consumer = _consumer()
     consumer.held_partitions.assigned = {0}
-    measuring = Measuring(consumer)
+    measuring = LagMonitor(consumer)
     pages = _Pages(consumer, measuring)
     request: Any = None
 
@@ -146,7 +146,7 @@ def test_prometheus_conventions() -> None:
         pytest.skip("no promtool on this machine: install the package prometheus")
     consumer = _consumer()
     done = subprocess.run(
-        [promtool, "check", "metrics"], input=ConsumerMetrics(consumer, Measuring(consumer)).text(), capture_output=True, check=False
+        [promtool, "check", "metrics"], input=ConsumerMetrics(consumer, LagMonitor(consumer)).text(), capture_output=True, check=False
     )  # fmt: skip
 
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.decision.bridge_headers import Crossing, Headers, MalformedHopError, read
+from agents.decision.bridge_headers import BridgeHeaders, Headers, MalformedHopError, read
 from ringfence_kafka.protocol.hop import Hop, Source, encode
-from tables.codec import Way
+from tables.codec import Route
 from tables.hops import Arrival
 
 VALUE = b"to-paris/AbC_-67890123456789012/3/41"
@@ -23,7 +23,7 @@ class Given:
     value: bytes | None = None
 
 
-def _read(*headers: tuple[str, bytes | None]) -> Crossing:
+def _read(*headers: tuple[str, bytes | None]) -> BridgeHeaders:
     return read(Given(headers))
 
 
@@ -34,12 +34,12 @@ def test_all_of_it() -> None:
         ("_RF_BRIDGE_DUPL_ID", VALUE),
     )  # fmt: skip
 
-    assert crossing == Crossing(HOP, b"\x00" + VALUE, 40, True, (("_RF_HOPS", b"berlin,paris"),))
+    assert crossing == BridgeHeaders(HOP, b"\x00" + VALUE, 40, True, (("_RF_HOPS", b"berlin,paris"),))
 
 
 def test_the_least() -> None:
     """Without more nothing is confirmed, IDs are checked, and nothing stays."""
-    assert _read(("_RF_BRIDGE_DUPL_ID", VALUE)) == Crossing(HOP, b"\x00" + VALUE, 0, False, ())
+    assert _read(("_RF_BRIDGE_DUPL_ID", VALUE)) == BridgeHeaders(HOP, b"\x00" + VALUE, 0, False, ())
 
 
 def test_of_repeated_headers_the_last() -> None:
@@ -51,7 +51,7 @@ def test_way() -> None:
     """It came into the partition that its source names, whichever lane it was forwarded to."""
     crossing = _read(("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", b"41"))
 
-    assert crossing.arrival(b"or/ders/12/7") == Arrival(Way(HOP.source, 12), 41, 41)
+    assert crossing.arrival(b"or/ders/12/7") == Arrival(Route(HOP.source, 12), 41, 41)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """How many records of a batch go into one transaction."""
 
 from agents.batch.batch import BATCH_RECORDS_MAX
-from agents.lane.batch_split import Divided
+from agents.lane.batch_split import BatchSplit
 
 
 def test_halved_until_it_goes_well() -> None:
     """Not at the first failure, which mostly is of something else; then less and less, down to one, and more again once that went well."""
-    divided = Divided()
+    divided = BatchSplit()
     assert not divided.failed(BATCH_RECORDS_MAX)
     assert divided.records_max == BATCH_RECORDS_MAX
     found = []
@@ -24,7 +24,7 @@ def test_halved_until_it_goes_well() -> None:
 
 def test_by_what_there_was() -> None:
     """A batch is seldom full: half of it is half of what it had."""
-    divided = Divided()
+    divided = BatchSplit()
     divided.failed(10)
     assert divided.failed(10)
     assert divided.records_max == 5

@@ -10,7 +10,7 @@ from ringfence_client.handlers.retries import Failures
 from ringfence_client.partition import topics
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.readers import log_reader
@@ -23,7 +23,7 @@ class _Partition:
     """Stands in for all that takes a partition for a moment."""
 
     def __init__(self, progress: Progress) -> None:
-        self.window = Window(progress, memory=Memory(2**20))
+        self.window = Window(progress, memory=MemoryBudget(2**20))
         self.written: Progress | None = None
         self.abandoned = False
 

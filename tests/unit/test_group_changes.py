@@ -10,7 +10,7 @@ from app.commands.groups import changes, consumer_api, show
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
 from tests.support.keyboard import Keyboard
@@ -125,7 +125,7 @@ def test_another_topic_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("owned", [False, True])
 def test_purged_up_to_an_offset(owned: bool) -> None:
     """Of what is fetched, too: what stands behind stays in its order, and whoever has the first message keeps it."""
-    window = Window(Progress(0), memory=Memory(2**20))
+    window = Window(Progress(0), memory=MemoryBudget(2**20))
     window.feed(of(GROUP, 0, 1, 2, 3, 4))
     lease: Any = SimpleNamespace(token=1, topic="t", partition=0, topic_id="i")
     nobody: Any = None

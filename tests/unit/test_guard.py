@@ -16,7 +16,7 @@ from app.worker import run
 from ringfence_client.web.web import advertised
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.http.auth import OPEN, Guard, guard_of, session
+from ringfence_kafka.http.auth import OPEN, HttpAuth, http_auth, session
 
 TOKEN = "let-me-see"  # noqa: S105 - a test's own
 
@@ -39,7 +39,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _served(guard: Guard) -> AsyncIterator[str]:
+async def _served(guard: HttpAuth) -> AsyncIterator[str]:
     async def page(request: web.Request) -> web.Response:
         return web.json_response({"page": request.path}, status=503 if request.path == "/health" else 200)
 
@@ -79,7 +79,7 @@ def test_a_worker_tells_its_name() -> None:
 
 async def test_without_the_token(files: dict[str, str]) -> None:
     """A probe learns whether it is well; everything else is refused, whatever stands where the token belongs."""
-    async with _served(Guard(TOKEN)) as url, aiohttp.ClientSession() as asking:
+    async with _served(HttpAuth(TOKEN)) as url, aiohttp.ClientSession() as asking:
         assert await _get(asking, f"{url}/live") == (200, {"page": "/live"})
         assert await _get(asking, f"{url}/health") == (503, {"ready": False})
         for given in ({}, {"Authorization": TOKEN}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "Bearer "},
@@ -102,7 +102,7 @@ async def test_without_the_token(files: dict[str, str]) -> None:
 async def test_tls_and_token(files: dict[str, str]) -> None:
     """Verbs get in by the same settings; who does not know the authority, or speaks no TLS, does not."""
     app = validate({"app": files}).app
-    async with _served(guard_of(app)) as url:
+    async with _served(http_auth(app)) as url:
         assert url.startswith("https://127.0.0.1:")
         async with session(app, 10) as asking:
             assert await _get(asking, f"{url}/groups") == (200, {"page": "/groups"})
@@ -114,7 +114,7 @@ async def test_tls_and_token(files: dict[str, str]) -> None:
 
 async def test_open_without_settings() -> None:
     """As before."""
-    assert guard_of(validate({}).app) == Guard(names=frozenset({"127.0.0.1"}))
+    assert http_auth(validate({}).app) == HttpAuth(names=frozenset({"127.0.0.1"}))
     async with _served(OPEN) as url, session(validate({}).app, 10) as asking:
         assert url.startswith("http://")
         assert await _get(asking, f"{url}/metrics") == (200, {"page": "/metrics"})
@@ -154,4 +154,4 @@ def test_files_that_hold_something_else(files: dict[str, str]) -> None:
     app = validate({"app": files | {"web_tls_keyfile": files["web_tls_cafile"]}}).app
 
     with pytest.raises(ConfigurationError, match=r"app\.web_tls_certfile = .* cannot be used"):
-        guard_of(app)
+        http_auth(app)

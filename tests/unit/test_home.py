@@ -8,8 +8,8 @@ from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 
 from agents.decision import group_cache
 from agents.decision import partitioner as home
-from agents.decision.group_cache import Memo
-from agents.decision.partitioner import Home, crc32, murmur2
+from agents.decision.group_cache import GroupCache
+from agents.decision.partitioner import Partitioner, crc32, murmur2
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_vectors_of_librdkafka(key: bytes) -> None:
     crc, murmur = LIBRDKAFKA_KEYS[key]
 
     for partitions in (7, 17):
-        assert Home(partitions, "crc32")[key] == crc % partitions
-        assert Home(partitions, "murmur2")[key] == murmur % partitions
+        assert Partitioner(partitions, "crc32")[key] == crc % partitions
+        assert Partitioner(partitions, "murmur2")[key] == murmur % partitions
 
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
@@ -80,7 +80,7 @@ def test_home(partitions: int, partitioner: str) -> None:
     """The home is the hash (murmur2: without its sign) modulo the partitions; asked again, it is the same."""
     source = random.Random(partitions)
     keys = [b"%d" % source.randint(0, 10**9) for _ in range(500)]
-    homes = Home(partitions, partitioner)
+    homes = Partitioner(partitions, partitioner)
     hashed: dict[str, Callable[[bytes], int]] = {
         "murmur2": lambda key: int(murmur2_of_aiokafka(key)) & 0x7FFFFFFF,
         "crc32": zlib.crc32,
@@ -95,21 +95,21 @@ def test_home(partitions: int, partitioner: str) -> None:
 def test_sign_of_the_hash() -> None:
     """A hash with its top bit set loses it under murmur2 and keeps it under crc32, as the clients do it."""
     assert murmur2(b"21") == 0xC5F2F8EC
-    assert Home(1_000_003)[b"21"] == 0x45F2F8EC % 1_000_003
-    assert Home(1_000_003, "crc32")[b"a"] == 0xE8B7BE43 % 1_000_003
+    assert Partitioner(1_000_003)[b"21"] == 0x45F2F8EC % 1_000_003
+    assert Partitioner(1_000_003, "crc32")[b"a"] == 0xE8B7BE43 % 1_000_003
 
 
 @pytest.mark.parametrize("partitions", [1, 4, 7, 100])
 def test_empty_key(partitions: int) -> None:
     """An empty key has one home: partition 0 under crc32, whose producers spread it, and its hash's under murmur2."""
-    assert Home(partitions, "crc32")[b""] == 0
-    assert Home(partitions, "murmur2")[b""] == 0x106E08D9 % partitions
+    assert Partitioner(partitions, "crc32")[b""] == 0
+    assert Partitioner(partitions, "murmur2")[b""] == 0x106E08D9 % partitions
 
 
 def test_default_partitioner() -> None:
     """Unless told otherwise the home is the Java client's; the two partitioners place keys differently."""
     keys = [b"%d" % each for each in range(100)]
-    default, java, other = Home(50), Home(50, "murmur2"), Home(50, "crc32")
+    default, java, other = Partitioner(50), Partitioner(50, "murmur2"), Partitioner(50, "crc32")
 
     assert [default[each] for each in keys] == [java[each] for each in keys]
     assert [default[each] for each in keys] != [other[each] for each in keys]
@@ -124,7 +124,7 @@ def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return murmur2(data)
 
     monkeypatch.setattr(home, "murmur2", counting)
-    homes = Home(4)
+    homes = Partitioner(4)
 
     for _ in range(3):
         homes[b"a"], homes[b"b"]
@@ -136,8 +136,8 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many groups there are, no more than the limit is remembered, and every home stays right."""
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MIN", 0)
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 10 * (group_cache.KEY_BYTES + 2))
-    monkeypatch.setattr(Memo, "_living", weakref.WeakValueDictionary())
-    homes = Home(7)
+    monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())
+    homes = Partitioner(7)
     keys = [b"%d" % each for each in range(95)]
     sizes = []
 
@@ -149,7 +149,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(sizes) == 10
     homes[b"x" * 10 * group_cache.KEY_BYTES]
     assert len(homes) == 1
-    other = Home(7)
+    other = Partitioner(7)
     for each in keys:
         assert len(homes) <= 5
         assert homes[each] == other[each]

@@ -8,11 +8,11 @@ from app.commands.rings.hop_memory import _memory, _unless
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol.hop import Source
 from tables import codec
-from tables.codec import Way
+from tables.codec import Route
 from tables.restore import Restore
 from tests.unit.test_restore import Record
 
-WAY = Way(Source("to-paris", "A" * 22, 3), 0)
+WAY = Route(Source("to-paris", "A" * 22, 3), 0)
 
 
 @pytest.mark.parametrize(

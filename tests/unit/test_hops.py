@@ -4,28 +4,28 @@ import pytest
 
 from ringfence_kafka.protocol.hop import Source
 from tables import codec
-from tables.codec import FormatError, Way
+from tables.codec import FormatError, Route
 from tables.hops import OFFSETS_MAX, Arrival, Held, HopMemory, Judged, changelog_records
 
 TOPIC_ID = "AbC_-67890123456789012"
 SOURCE = Source("to-paris", TOPIC_ID, 3)
-WAY = Way(SOURCE, 0)
-OTHER_WAY = Way(SOURCE, 1)
+WAY = Route(SOURCE, 0)
+OTHER_WAY = Route(SOURCE, 1)
 
 
-def _arrivals(*steps: tuple[int, int], way: Way = WAY) -> list[Arrival]:
+def _arrivals(*steps: tuple[int, int], way: Route = WAY) -> list[Arrival]:
     """Offset, and what was confirmed."""
     return [Arrival(way, *each) for each in steps]
 
 
-def _known(memory: HopMemory, *steps: tuple[int, int], way: Way = WAY) -> list[bool]:
+def _known(memory: HopMemory, *steps: tuple[int, int], way: Route = WAY) -> list[bool]:
     """In one batch, which is then committed."""
     judged = memory.check(_arrivals(*steps, way=way))
     memory.apply(judged)
     return list(judged.known)
 
 
-def _held(memory: HopMemory, way: Way = WAY) -> tuple[int, list[int]]:
+def _held(memory: HopMemory, way: Route = WAY) -> tuple[int, list[int]]:
     held = memory.ways[way]
     return held.floor, list(held.above)
 
@@ -93,7 +93,7 @@ def test_sources_apart(other: Source) -> None:
     memory = HopMemory(100)
     _known(memory, (6, 5))
 
-    assert _known(memory, (6, 0), (2, 0), way=Way(other, 0)) == [False, False]
+    assert _known(memory, (6, 0), (2, 0), way=Route(other, 0)) == [False, False]
 
 
 def test_check_changes_nothing() -> None:

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaConnectionError
 
 from agents.lane.cursor import Cursor
 from agents.lane.lane import Lane, LaneState
-from agents.worker.lag import Growth, Lags, Partition
+from agents.worker.lag import Growth, LaneLags, Partition
 
 INPUT, FORWARD = "orders", "app-orders-forward"
 
@@ -85,8 +85,8 @@ def _answers(count: int = 1) -> Answers:
     return answers
 
 
-async def _measure(answers: Answers, *lanes: Standing, halves: Collection[Partition] = ()) -> Lags:
-    lags = Lags(cast("Any", answers))
+async def _measure(answers: Answers, *lanes: Standing, halves: Collection[Partition] = ()) -> LaneLags:
+    lags = LaneLags(cast("Any", answers))
     await lags.measure({(INPUT, each.number): cast("Lane", each) for each in lanes}, halves)
     return lags
 

@@ -12,7 +12,7 @@ from agents.lane.lane import Lane
 from agents.lane.open import Opening
 from agents.worker import lanes as lanes_module
 from agents.worker.lanes import Lanes
-from agents.worker.table_cache import KEPT_S, KeptTables
+from agents.worker.table_cache import KEPT_S, TableCache
 from ringfence_kafka.config.load import validate
 from tables.table import LaneTable, Restored, TableOptions
 
@@ -27,7 +27,7 @@ def _lanes(tmp_path: Path) -> Lanes:
 async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
     """Those of lanes that left long ago: RocksDB is closed, memory is free. One that came back is not among them."""
     now = 1_000.0
-    kept: KeptTables[int] = KeptTables(lambda: now)
+    kept: TableCache[int] = TableCache(lambda: now)
     tables = [LaneTable(tmp_path / str(each), TableOptions(5, 5)) for each in range(3)]
     for number, each in enumerate(tables):
         each.ring.apply(each.ring.check([b"\0a", b"\0b"]))

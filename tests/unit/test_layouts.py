@@ -5,14 +5,14 @@ import json
 import pytest
 
 from reconcile.run.history.cut import Position
-from reconcile.run.history.history import FORMAT, Night
+from reconcile.run.history.history import FORMAT, Run
 from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_record import Progress, ProgressFormatError
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.protocol.hop import Source
 from tables import codec
-from tables.codec import FormatError, Meta, Origin, Way
+from tables.codec import FormatError, Meta, Origin, Route
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 META = {
@@ -58,7 +58,7 @@ def test_a_ring_record() -> None:
 
 def test_a_hops_record() -> None:
     """Key: kind, input partition, source. Value: version, floor, runs of offsets above it."""
-    way = Way(Source("b", TOPIC_ID, 7), 2)
+    way = Route(Source("b", TOPIC_ID, 7), 2)
     key = bytes.fromhex("03 00000002") + f"b/{TOPIC_ID}/7".encode()
 
     assert codec.hops_key(way) == key
@@ -89,7 +89,7 @@ def test_a_meta_record_that_lacks_something(key: str) -> None:
 
 def test_a_run() -> None:
     """JSON by the names of the fields; lanes are texts."""
-    night = Night.from_json(json.dumps(RUN), acknowledged=False)
+    night = Run.from_json(json.dumps(RUN), acknowledged=False)
 
     assert night.positions == {"orders": Position(TOPIC_ID, (1,), (9,))}
     assert (night.accepted, night.known, night.base) == ({"orders": {0: 4}}, {"orders": {0: 7}}, 1)
@@ -100,7 +100,7 @@ def test_a_run() -> None:
 def test_a_run_of_another_version(found: object) -> None:
     """It is refused with the way out, and not judged from."""
     with pytest.raises(ConfigurationError, match=r"name another reconcile.state_dir: the next run begins"):
-        Night.from_json(json.dumps(RUN | {"format": found}), acknowledged=False)
+        Run.from_json(json.dumps(RUN | {"format": found}), acknowledged=False)
 
 
 @pytest.mark.parametrize("key", sorted(RUN.keys() - {"format"}))
@@ -108,7 +108,7 @@ def test_a_run_that_lacks_something(key: str) -> None:
     """It counts as damaged."""
     lacking = {name: value for name, value in RUN.items() if name != key}
     with pytest.raises(ValueError, match=f"a run without {key}"):
-        Night.from_json(json.dumps(lacking), acknowledged=False)
+        Run.from_json(json.dumps(lacking), acknowledged=False)
 
 
 def test_a_progress_record() -> None:

@@ -12,7 +12,7 @@ from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition import lease_acquisition as module
 from ringfence_client.partition.lease_acquisition import LeaseAcquisition
 from ringfence_client.progress.progress_record import HELD, Progress
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka import clock
 from ringfence_kafka.config.settings import KafkaSettings
 
@@ -85,7 +85,7 @@ async def test_openings_that_fail_leave_nothing_behind(
         progress,
         letters,
         ConsumerOptions(),
-        Memory(2**26),
+        MemoryBudget(2**26),
         watch_of(cluster, TOPIC),
     )
     for number in range(100):

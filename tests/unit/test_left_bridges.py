@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from agents.bridge.offset_metadata import Note, encode
+from agents.bridge.offset_metadata import OffsetMetadata, encode
 from agents.bridge.plan import plans
 from app.commands.bridges import removed_bridges
 from app.commands.bridges.removed_bridges import Left
@@ -56,7 +56,7 @@ def test_names(group: str, left: bool) -> None:
 
 async def test_what_stands_beside_the_offset() -> None:
     """A group of somebody's that merely has such a name is none."""
-    committed = {0: Committed(5, encode(Note(forwarded=5))), 1: Committed(7, "somebody's")}
+    committed = {0: Committed(5, encode(OffsetMetadata(forwarded=5))), 1: Committed(7, "somebody's")}
 
     async def noted(_: str, partition: int) -> Committed | None:
         return committed.get(partition)
@@ -64,7 +64,7 @@ async def test_what_stands_beside_the_offset() -> None:
     cluster: Any = SimpleNamespace(noted=noted)
     found = await removed_bridges._notes(cluster, [("t", 0), ("t", 1), ("t", 2)])
 
-    assert found == {"t": {0: (5, Note(forwarded=5))}}
+    assert found == {"t": {0: (5, OffsetMetadata(forwarded=5))}}
 
 
 @pytest.mark.parametrize("reader", [None, "west"])

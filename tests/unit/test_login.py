@@ -13,14 +13,14 @@ import pytest
 from aiohttp import web
 
 from ringfence_kafka.http import login
-from ringfence_kafka.http.auth import Guard
+from ringfence_kafka.http.auth import HttpAuth
 
 TOKEN = "let-me-see"  # noqa: S105 - a test's own
 HTML = {"Accept": "text/html"}
 
 
 @asynccontextmanager
-async def _served(guard: Guard) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
+async def _served(guard: HttpAuth) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
     async def page(request: web.Request) -> web.Response:
         return web.json_response({"method": request.method})
 
@@ -46,7 +46,7 @@ async def _log_in(
 
 async def test_a_browser_is_shown_the_form_and_gets_in() -> None:
     """The cookie is kept from scripts and other sites, and does not hold the token; programs still send the token itself."""
-    async with _served(Guard(TOKEN)) as (base, asking):
+    async with _served(HttpAuth(TOKEN)) as (base, asking):
         async with asking.get(f"{base}/groups?name=a", headers=HTML) as answer:
             assert (answer.status, answer.content_type) == (401, "text/html")
             assert "action='/login?to=/groups%3Fname%3Da'" in await answer.text()
@@ -74,7 +74,7 @@ async def test_a_browser_is_shown_the_form_and_gets_in() -> None:
 )
 async def test_nobody_else_logs_a_browser_in(headers: dict[str, str]) -> None:
     """A page of another origin sends the right token: it is refused, and no cookie is set."""
-    async with _served(Guard(TOKEN)) as (base, asking):
+    async with _served(HttpAuth(TOKEN)) as (base, asking):
         answer = await _log_in(base, asking, **headers)
         assert answer.status == HTTPStatus.FORBIDDEN
         assert "Set-Cookie" not in answer.headers
@@ -92,14 +92,14 @@ async def test_malformed_headers_are_refused(
 ) -> None:
     """Each gets a plain refusal, and probes get their answer."""
     monkeypatch.setattr(login, "FAILED_S", 0.0)
-    async with _served(Guard(TOKEN)) as (base, asking):
+    async with _served(HttpAuth(TOKEN)) as (base, asking):
         for path in ("/login", "/logout", "/groups"):
             async with asking.post(f"{base}{path}", data=b"token=+AGQ-\xff", headers=headers) as answer:
                 assert answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}, path
         async with asking.get(f"{base}/live", headers=headers) as answer:
             assert answer.status == HTTPStatus.OK
     async with (
-        _served(Guard()) as (base, asking),
+        _served(HttpAuth()) as (base, asking),
         asking.post(f"{base}/groups", data=b"{}", headers=headers) as answer,
     ):
         assert answer.status == HTTPStatus.FORBIDDEN
@@ -108,7 +108,7 @@ async def test_malformed_headers_are_refused(
 async def test_wrong_tokens_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts wait for each other, and no more than a few wait."""
     monkeypatch.setattr(login, "FAILED_S", 0.1)
-    async with _served(Guard(TOKEN)) as (base, asking):
+    async with _served(HttpAuth(TOKEN)) as (base, asking):
         begun = time.monotonic()
         answers = await asyncio.gather(
             *(_log_in(base, asking, "wrong") for _ in range(3 * login.ATTEMPTS_MAX))
@@ -124,7 +124,7 @@ async def test_wrong_tokens_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 async def test_it_leads_nowhere_else(to: str) -> None:
     """After the form the browser goes on to a path of this server."""
-    async with _served(Guard(TOKEN)) as (base, asking):
+    async with _served(HttpAuth(TOKEN)) as (base, asking):
         assert (await _log_in(base, asking, to=to)).headers["Location"] == "/"
 
 
@@ -149,7 +149,7 @@ def test_sessions_end() -> None:
 
 async def test_without_a_token_changes_are_checked_all_the_same() -> None:
     """What a page of another origin may send is refused; what the command line sends is not. Reading is open."""
-    async with _served(Guard(names=frozenset({"orders.example"}))) as (base, asking):
+    async with _served(HttpAuth(names=frozenset({"orders.example"}))) as (base, asking):
         for headers in (
             {"Origin": "http://evil.example"},
             {"Host": "evil.example"},

@@ -7,7 +7,7 @@ import pytest
 
 from agents.batch import batch as batches
 from agents.batch.batch import FetchedBatch
-from agents.batch.inbox import MAIL_MAX, Mail
+from agents.batch.inbox import MAIL_MAX, Inbox
 
 INPUT, FORWARD = "orders", "app-orders-forward"
 
@@ -18,13 +18,13 @@ def batch(begin: int, end: int, topic: str = INPUT, seek: int = 1, **more: Any) 
     return FetchedBatch(topic, 0, begin, end, records, seek, **more)
 
 
-def taken(mail: Mail) -> list[FetchedBatch]:
+def taken(mail: Inbox) -> list[FetchedBatch]:
     return list(iter(mail.take, None))
 
 
 def test_what_goes_on_is_joined() -> None:
     """However many small batches wait, they are one, with everything that was known of them."""
-    mail = Mail()
+    mail = Inbox()
     for begin in range(0, 100, 5):
         assert mail.add(batch(begin, begin + 5, malformed={begin: f"{begin} is damaged"}))
 
@@ -43,7 +43,7 @@ def test_what_goes_on_is_joined() -> None:
 )
 def test_what_does_not_go_on_stays_apart(later: FetchedBatch) -> None:
     """The lane must see where a batch began, and after which rewind it was fetched."""
-    mail = Mail()
+    mail = Inbox()
 
     assert mail.add(batch(0, 10))
     assert mail.add(later)
@@ -52,7 +52,7 @@ def test_what_does_not_go_on_stays_apart(later: FetchedBatch) -> None:
 
 def test_markers_between_are_part_of_it() -> None:
     """A batch may end behind its last record, where markers stand; the next one goes on there."""
-    mail = Mail()
+    mail = Inbox()
     first = FetchedBatch(INPUT, 0, 0, 7, batch(0, 5).records, 1)
     mail.add(first)
     mail.add(batch(7, 9))
@@ -65,7 +65,7 @@ def test_markers_between_are_part_of_it() -> None:
 def test_no_batch_becomes_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction has a limit, also one of many small batches."""
     monkeypatch.setattr(batches, "BATCH_RECORDS_MAX", 12)
-    mail = Mail()
+    mail = Inbox()
     for begin in range(0, 20, 5):
         assert mail.add(batch(begin, begin + 5))
 
@@ -74,7 +74,7 @@ def test_no_batch_becomes_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_room_is_bounded() -> None:
     """What is not taken stays with Faust and the broker; where there is room again it is taken up."""
-    mail = Mail()
+    mail = Inbox()
     for number in range(MAIL_MAX):
         assert mail.add(batch(10 * number, 10 * number + 5))
 
@@ -88,7 +88,7 @@ def test_room_is_bounded() -> None:
 def test_nothing_is_lost_doubled_or_overtaken(seed: int) -> None:
     """Whatever comes when, each topic's records come out as they came in."""
     rng = random.Random(seed)
-    mail = Mail()
+    mail = Inbox()
     came: dict[str, list[Any]] = {INPUT: [], FORWARD: []}
     went: dict[str, list[Any]] = {INPUT: [], FORWARD: []}
     ends = dict.fromkeys(came, 0)

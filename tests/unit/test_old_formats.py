@@ -10,7 +10,7 @@ from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.protocol.record_batch import OldFormatError
 from tests.support.old_formats import Old, old
 from tests.support.raw import Stored, stored
@@ -28,7 +28,7 @@ def _everywhere(data: bytes) -> Any:
 
 def _leniently(data: bytes) -> Any:
     """Read as lanes and bridges do."""
-    return TolerantRecords(TP, PartedRecords(data), [], 0, None, None, True, READ_COMMITTED)
+    return LenientRecords(TP, PartedRecords(data), [], 0, None, None, True, READ_COMMITTED)
 
 
 READERS: Final = pytest.mark.parametrize("read", [_everywhere, _leniently])

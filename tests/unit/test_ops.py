@@ -11,10 +11,10 @@ import pytest
 from agents.worker.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
 from app.worker.fetch.buffers import Buffers
-from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.metrics import Metrics
 from ringfence_client import GroupConsumer
-from ringfence_client.web.lag_monitor import Measuring
+from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
@@ -84,11 +84,13 @@ def test_metrics_are_exposed() -> None:
     found = (
         exposed(
             Metrics()
-            .show(Lanes(settings, cluster), watch, Buffers(settings.app.buffer_bytes_max), Spacing(0.025))
+            .show(
+                Lanes(settings, cluster), watch, Buffers(settings.app.buffer_bytes_max), FetchInterval(0.025)
+            )
             .text()
             .decode()
         )
-        | exposed(ConsumerMetrics(consumer, Measuring(consumer)).text().decode())
+        | exposed(ConsumerMetrics(consumer, LagMonitor(consumer)).text().decode())
         | exposed(BridgeMetrics([]).text().decode())
     )
 

@@ -8,7 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 
-from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.fetch.fetch_scheduler import (
     FETCH_WAIT_MS,
     PARTIAL_WAIT_MS,
@@ -16,7 +16,7 @@ from app.worker.fetch.fetch_scheduler import (
     QUIET_WAIT_MS,
     SILENT_AFTER_S,
     SILENT_WAIT_MAX_MS,
-    Pace,
+    FetchScheduler,
 )
 
 NEAR, FAR = 1, 2
@@ -54,8 +54,8 @@ class Asked:
         )
         self.wanted: set[TopicPartition] = set()
         self.assigned: list[TopicPartition] = list(PARTITIONS)
-        self.spacing = Spacing(0.035)
-        self.pace = Pace(self.fetcher, self.wanted.__contains__, self.spacing, self.clock)
+        self.spacing = FetchInterval(0.035)
+        self.pace = FetchScheduler(self.fetcher, self.wanted.__contains__, self.spacing, self.clock)
 
     def read(self, **behind: bool) -> None:
         """By number of the partition."""

@@ -10,7 +10,7 @@ from ringfence_client.partition.parked_reader import GONE, ParkedReader
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import Lease
 from ringfence_client.progress.progress_record import Progress
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from tests.support.windows import of
 
@@ -21,7 +21,7 @@ async def test_a_record_that_is_gone_is_counted(monkeypatch: pytest.MonkeyPatch,
     counts: Counter[str] = Counter()
     unused: Any = None
     reader = ParkedReader(unused, unused, counts)
-    window = Window(Progress(5, again=(1,)), memory=Memory(2**20), records_max=2)
+    window = Window(Progress(5, again=(1,)), memory=MemoryBudget(2**20), records_max=2)
     window.feed(of(b"a", *range(5, 10)))
     writer = SimpleNamespace(note=lambda: None)
     held = HeldPartition(

@@ -9,7 +9,7 @@ import pytest
 from agents.batch.batch import FetchedBatch
 from agents.decision.decide import Outcome, Path
 from agents.decision.forwarding import MALFORMED, headers_on_the_way
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from ringfence_kafka.config.load import validate
 from tables.codec import Origin, Slot, encode_id, ring_value
 from tables.hops import Arrival, HopMemory, Judged
@@ -88,7 +88,7 @@ def _decide(
 
 def _keys(home: int, count: int, partitioner: str = "murmur2") -> list[bytes]:
     """Keys whose home is that lane."""
-    homes = Home(PARTITIONS, partitioner)
+    homes = Partitioner(PARTITIONS, partitioner)
     return [key for key in (b"key-%d" % each for each in range(1_000)) if homes[key] == home][:count]
 
 
@@ -112,7 +112,10 @@ def test_home_of_the_group(partitioner: str) -> None:
     """A group's home is where producers with that partitioner put it; what is elsewhere is forwarded there."""
     keys = [b"key-%d" % each for each in range(200)]
     records = [Given(each, key) for each, key in enumerate(keys)]
-    hashes = {"murmur2": Home(PARTITIONS), "crc32": {key: zlib.crc32(key) % PARTITIONS for key in keys}}
+    hashes = {
+        "murmur2": Partitioner(PARTITIONS),
+        "crc32": {key: zlib.crc32(key) % PARTITIONS for key in keys},
+    }
 
     outcome = _decide(_path(partitioner=partitioner), records)
 
@@ -138,7 +141,7 @@ def test_home_of_the_id(partitioner: str) -> None:
 def test_home_of_a_long_id() -> None:
     """The home of a long ID is its digest's: all lanes agree without keeping the bytes."""
     ids = [b"%d" % each * 300 for each in range(20)]
-    homes = Home(PARTITIONS)
+    homes = Partitioner(PARTITIONS)
     expected = [homes[encode_id(each)[1:]] for each in ids]
 
     for lane in range(PARTITIONS):
@@ -172,7 +175,7 @@ def test_neither_group_nor_id() -> None:
 @pytest.mark.parametrize("lane", range(PARTITIONS))
 def test_empty_group_and_empty_id(lane: int) -> None:
     """An empty group is a group like any other, with one home. An empty ID is none: without a group its message is at home where it is."""
-    home = Home(PARTITIONS)[b""]
+    home = Partitioner(PARTITIONS)[b""]
 
     outcome = _decide(_path(lane), [Given(0, b""), Given(1, headers=[_id(b"")])], partition=lane)
 
@@ -182,7 +185,7 @@ def test_empty_group_and_empty_id(lane: int) -> None:
 
 def test_home_of_a_group_header() -> None:
     """Where a header names the group, its home counts and not the key's; without it the default group's does."""
-    default_home = Home(PARTITIONS)[b"qpid.no-group"]
+    default_home = Partitioner(PARTITIONS)[b"qpid.no-group"]
     records = [
         Given(0, AWAY, [("g", HOME)]),
         Given(1, HOME, [("g", AWAY)]),

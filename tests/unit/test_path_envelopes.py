@@ -11,7 +11,7 @@ from aiokafka.record import MemoryRecords
 from agents.batch.batch import FetchedBatch
 from agents.decision import envelope_parts
 from agents.decision.decide import Outcome, Path
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from agents.output.build import Emitter, Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
 from tables.codec import encode_id, foreign_id
@@ -49,8 +49,10 @@ COUNTS = {
 }
 COUNTS["transfers.quarantine"] = 4
 
-AT_HOME, *OTHER_KEYS = [key for key in (b"key-%d" % each for each in range(200)) if Home(LANES)[key] == HERE]
-AWAY = next(key for key in (b"key-%d" % each for each in range(200)) if Home(LANES)[key] == 2)
+AT_HOME, *OTHER_KEYS = [
+    key for key in (b"key-%d" % each for each in range(200)) if Partitioner(LANES)[key] == HERE
+]
+AWAY = next(key for key in (b"key-%d" % each for each in range(200)) if Partitioner(LANES)[key] == 2)
 
 
 def part(
@@ -261,9 +263,9 @@ def test_parts_as_if_sent_alone() -> None:
     assert [each.headers.get("_RF_KEY", b"-") for each in out] == [b"-", b"-", b"-", b"n1", None]
     assert out[0].headers["type"] == b"d"
     assert all("_RF_TX" not in each.headers and "_AMQ_DUPL_ID" not in each.headers for each in out)
-    assert out[0].partition == Home(3)[b"acct-1"]
-    assert out[2].partition == Home(5, "crc32")[b"acct-2"]
-    assert out[3].partition == Home(2)[b"north"]
+    assert out[0].partition == Partitioner(3)[b"acct-1"]
+    assert out[2].partition == Partitioner(5, "crc32")[b"acct-2"]
+    assert out[3].partition == Partitioner(2)[b"north"]
 
 
 def test_ignored_whole() -> None:

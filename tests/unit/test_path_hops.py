@@ -6,12 +6,12 @@ import pytest
 
 from agents.decision.decide import Outcome, Path
 from agents.decision.forwarding import headers_on_the_way
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from agents.decision.quarantine import RESENT
 from agents.output.build import TooLargeError
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.hop import Hop, Source, encode
-from tables.codec import Way
+from tables.codec import Route
 from tables.ring import Verdict
 from tests.unit.test_path import Given
 from tests.unit.test_path_envelopes import (
@@ -143,14 +143,14 @@ def test_nothing_is_changed_before_the_commit() -> None:
 
 def _led(number: int, lane: int) -> int:
     """The number-th offset whose hop is at home in a lane."""
-    home = Home(LANES)
+    home = Partitioner(LANES)
     return [each for each in range(1_000) if home[_hop(each)] == lane][number]
 
 
 def test_home_by_the_hop() -> None:
     """Without a group, and without an ID that counts, the hop is what a resend has in common with it."""
     here, away = _led(0, HERE), _led(0, 2)
-    user_id = next(each for each in (b"%d" % each for each in range(100)) if Home(LANES)[each] == 3)
+    user_id = next(each for each in (b"%d" % each for each in range(100)) if Partitioner(LANES)[each] == 3)
     outcome = Lane().decide(
         crossed(0, here, 0, None), crossed(1, away, 0, None), crossed(2, here + 1_000, 0, AWAY),
         crossed(3, away, 0, None, user_id, IGNORE), crossed(4, here, 0, None, user_id),
@@ -172,7 +172,7 @@ def test_way_of_what_was_forwarded() -> None:
 
     # 20 came directly; 19 came by no way, and lies below what this way has confirmed by then.
     assert outcome.judged.known == [False, True, False, True]
-    assert set(outcome.judged.changed) == {Way(SOURCE, 3)}
+    assert set(outcome.judged.changed) == {Route(SOURCE, 3)}
 
 
 def test_hop_headers_stay_on_the_detour() -> None:
@@ -282,7 +282,7 @@ def test_envelope_whose_ids_are_ignored(parts: list[Any]) -> None:
 
 def test_envelope_without_a_key() -> None:
     """Its home is its first ID's where IDs count, else its hop's."""
-    home = Home(LANES)
+    home = Partitioner(LANES)
     identifier = next(each for each in (f"{each}" for each in range(100)) if home[each.encode()] == 3)
     step = _led(0, 2)
     envelopes = [
@@ -375,7 +375,7 @@ def test_refused_on_the_detour() -> None:
     forwarded = Given(0, AT_HOME, headers_on_the_way(came, b"transfers/3/0"))
 
     assert _refuse(lane, forwarded, crossed(1, 8), refused={0: LARGE}, topic=FORWARD) == [0, 1]
-    assert {way: list(held.above) for way, held in lane.table.hops.ways.items()} == {Way(SOURCE, 3): [7]}
+    assert {way: list(held.above) for way, held in lane.table.hops.ways.items()} == {Route(SOURCE, 3): [7]}
 
 
 def test_refused_with_detection_off() -> None:

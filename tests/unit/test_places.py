@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from agents.lane.opening_limiter import Places
+from agents.lane.opening_limiter import OpeningLimiter
 
 LIMIT_S = 60.0
 LONG_S = 60.0
@@ -15,12 +15,12 @@ SHORT_S = 0.02
 class Opening:
     """Somebody who opens for as long as the test wants."""
 
-    def __init__(self, places: Places, name: str) -> None:
+    def __init__(self, places: OpeningLimiter, name: str) -> None:
         self.inside = asyncio.Event()
         self._end = asyncio.Event()
         self.task = asyncio.create_task(self._run(places, name))
 
-    async def _run(self, places: Places, name: str) -> None:
+    async def _run(self, places: OpeningLimiter, name: str) -> None:
         async with places.place(name):
             self.inside.set()
             await self._end.wait()
@@ -47,7 +47,7 @@ def _inside(*openings: Opening) -> list[bool]:
 
 async def test_so_many_at_a_time() -> None:
     """Those beyond wait, and come in one by one, in turn."""
-    places = Places(2, 1, LONG_S)
+    places = OpeningLimiter(2, 1, LONG_S)
     openings = [Opening(places, str(number)) for number in range(4)]
     await _turns()
     first = _inside(*openings)
@@ -64,7 +64,7 @@ async def test_so_many_at_a_time() -> None:
 
 async def test_one_that_is_stuck_holds_up_nobody() -> None:
     """When its time is over the next one comes in. It goes on itself, and its place is given back once alone."""
-    places = Places(1, 1, SHORT_S)
+    places = OpeningLimiter(1, 1, SHORT_S)
     stuck = Opening(places, "stuck")
     await stuck.begun()
     places._held_max_s = LONG_S
@@ -87,7 +87,7 @@ async def test_one_that_is_stuck_holds_up_nobody() -> None:
 @pytest.mark.parametrize("how", ["failed", "cancelled", "cancelled while it waits"])
 async def test_places_come_back(how: str) -> None:
     """However an opening ends, and whoever gives up waiting for one: as many places are free as before."""
-    places = Places(1, 1, LONG_S)
+    places = OpeningLimiter(1, 1, LONG_S)
     if how == "failed":
         with pytest.raises(OSError, match="planted"):
             async with places.place("one"):
@@ -116,7 +116,7 @@ async def test_places_come_back(how: str) -> None:
 
 async def test_who_was_stuck_waits_elsewhere() -> None:
     """However many are stuck again and again, the others find their places free."""
-    places = Places(2, 1, SHORT_S)
+    places = OpeningLimiter(2, 1, SHORT_S)
     stuck = [Opening(places, f"stuck-{number}") for number in range(2)]
     await asyncio.gather(*(each.begun() for each in stuck))
     places._held_max_s = LONG_S
@@ -137,7 +137,7 @@ async def test_who_was_stuck_waits_elsewhere() -> None:
 
 async def test_who_is_done_in_time_is_one_of_all_again() -> None:
     """It was slow once, because its broker was away."""
-    places = Places(1, 1, SHORT_S)
+    places = OpeningLimiter(1, 1, SHORT_S)
     slow = Opening(places, "slow")
     await slow.begun()
     places._held_max_s = LONG_S
@@ -161,7 +161,7 @@ async def test_who_is_done_in_time_is_one_of_all_again() -> None:
 
 async def test_no_timer_is_left() -> None:
     """One that was done in time gives nothing back when its time would be over."""
-    places = Places(1, 1, SHORT_S)
+    places = OpeningLimiter(1, 1, SHORT_S)
     with contextlib.suppress(OSError):
         async with places.place("one"):
             raise OSError

@@ -8,7 +8,7 @@ import pytest
 from aiokafka.errors import RequestTimedOutError
 from aiokafka.protocol.fetch import FetchRequest
 
-from ringfence_kafka.aiokafka_patches.adaptive_fetch import LEAST_BYTES, FetchPortion, Portion
+from ringfence_kafka.aiokafka_patches.adaptive_fetch import LEAST_BYTES, AdaptiveFetch, FetchSize
 
 MOST = 2**24
 PARTITION_MOST = MOST // 8
@@ -21,7 +21,7 @@ def test_follows_the_link() -> None:
     rng = random.Random(SEED)
     for _ in range(200):
         width = 10 ** rng.uniform(4.5, 8)
-        portion = Portion(MOST, LIMIT_S)
+        portion = FetchSize(MOST, LIMIT_S)
         for _ in range(20):
             seconds = portion.bytes / width
             if seconds > LIMIT_S:
@@ -37,7 +37,7 @@ def test_follows_the_link() -> None:
 
 def test_little_says_nothing() -> None:
     """What is quick because it is small makes it no larger; else the next that is large would fail."""
-    portion = Portion(MOST, LIMIT_S)
+    portion = FetchSize(MOST, LIMIT_S)
     portion.failed()
     for _ in range(50):
         portion.took(portion.bytes // 2 - 1, 0.01)
@@ -65,7 +65,7 @@ def _consumer(answer: Any) -> Any:
 async def test_fetches_that_come_too_late() -> None:
     """The next asks for less, of all and of one partition; other requests say nothing of it."""
     consumer = _consumer(RequestTimedOutError())
-    fetches = FetchPortion(consumer)
+    fetches = AdaptiveFetch(consumer)
     for request, asked in ((object(), MOST), (FetchRequest(100, 1, MOST, 0, [], ""), MOST // 4)):
         with pytest.raises(RequestTimedOutError):
             await consumer._client.send(1, request)
@@ -80,7 +80,7 @@ async def test_fetches_that_are_quick() -> None:
     records: list[Any] = [(0, 0, 9, 9, [], b"x" * (MOST // 8)), (1, 0, 9, 9, [], None)]
     answer = SimpleNamespace(topics=[("t", records)])
     consumer = _consumer(answer)
-    portion = FetchPortion(consumer).portion
+    portion = AdaptiveFetch(consumer).portion
     portion.failed()
     request = FetchRequest(100, 1, MOST, 0, [], "")
     assert await consumer._client.send(1, request) is answer

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from agents.worker.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
 from app.worker.fetch.buffers import Buffers
-from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.metrics import Metrics
 from ringfence_client import GroupConsumer
-from ringfence_client.web.lag_monitor import Measuring
+from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
@@ -30,12 +30,12 @@ def _of_a_worker() -> bytes:
     cluster = Cluster(SETTINGS.kafka, SETTINGS.app.id)
     watch = BrokerWatch(cluster.ping, logging.getLogger("ringfence.test"), "")
     lanes, buffers = Lanes(SETTINGS, cluster), Buffers(SETTINGS.app.buffer_bytes_max)
-    return Metrics().show(lanes, watch, buffers, Spacing(0.025)).text()
+    return Metrics().show(lanes, watch, buffers, FetchInterval(0.025)).text()
 
 
 def _of_a_consumer() -> bytes:
     consumer = GroupConsumer(SETTINGS, SETTINGS.addresses[0], "billing", print)
-    return ConsumerMetrics(consumer, Measuring(consumer)).text()
+    return ConsumerMetrics(consumer, LagMonitor(consumer)).text()
 
 
 def _of_a_bridge() -> bytes:

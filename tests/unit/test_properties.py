@@ -75,7 +75,7 @@ def test_each_client_gets_what_it_knows() -> None:
     source = kafka_options(kafka)
     assert (source["kafka.receive.buffer.bytes"], source["kafka.request.timeout.ms"]) == ("65536", "7000")
     assert "kafka.socket.keepalive.enable" not in source
-    assert client_properties.unheeded(kafka) == [
+    assert client_properties.ignored_properties(kafka) == [
         "client.dns.lookup",
         "receive.buffer.bytes",
         "socket.keepalive.enable",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark import SparkConf
 
-from reconcile.session.class_archive import QuickStart
+from reconcile.session.class_archive import ClassArchive
 from reconcile.session.session import configured
 
 PACKAGES = "org.apache.spark:connector:4.0.0"
@@ -28,8 +28,8 @@ def ivy(tmp_path: Path) -> Path:
     return tmp_path / "ivy"
 
 
-def _quick(ivy: Path, packages: str = PACKAGES, **environ: str) -> QuickStart:
-    return QuickStart(ivy, packages, ivy.parent / "java", ivy.parent / "spark", environ)
+def _quick(ivy: Path, packages: str = PACKAGES, **environ: str) -> ClassArchive:
+    return ClassArchive(ivy, packages, ivy.parent / "java", ivy.parent / "spark", environ)
 
 
 def _session(ivy: Path) -> Any:
@@ -39,7 +39,7 @@ def _session(ivy: Path) -> Any:
     return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
 
 
-def _kept(ivy: Path) -> QuickStart:
+def _kept(ivy: Path) -> ClassArchive:
     found = _quick(ivy)
     if found.class_path is None:
         found.keep(_session(ivy), lambda: False)
@@ -146,9 +146,9 @@ def test_what_somebody_has_set_counts(tmp_path: Path) -> None:
         {"spark.driver.extraJavaOptions": "-Xss4m"}, {"spark.jars": "a.jar"}, {"spark.driver.extraClassPath": "/x"},
         {"spark.jars.ivy": "/my ivy"}, {"spark.jars.ivy": "/a:b"},
     ):  # fmt: skip
-        assert QuickStart.of(theirs, PACKAGES, java, {}) is None
-    assert QuickStart.of({}, PACKAGES, None, {}) is None
-    assert QuickStart.of({"spark.jars.ivy": str(tmp_path)}, PACKAGES, java, {}) is not None
+        assert ClassArchive.of(theirs, PACKAGES, java, {}) is None
+    assert ClassArchive.of({}, PACKAGES, None, {}) is None
+    assert ClassArchive.of({"spark.jars.ivy": str(tmp_path)}, PACKAGES, java, {}) is not None
 
 
 def test_what_spark_is_told(ivy: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from app.worker.fetch.buffers import (
 )
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES, PartedRecords
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from tests.support.malformed import Latin1, Raw, batch
 from tests.support.raw import Stored, marker, stored
 
@@ -48,7 +48,7 @@ class Fetched(Fetcher):  # type: ignore[misc]
 
     def answer(self, data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> None:
         """A fetch from the position on."""
-        records = TolerantRecords(
+        records = LenientRecords(
             TP, PartedRecords(data), list(aborted), self.position, None, None, True, READ_COMMITTED
         )
         self._records[TP] = FetchResult(TP, assignment=self.assignment, partition_records=records, backoff=0)

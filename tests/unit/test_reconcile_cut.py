@@ -4,7 +4,7 @@ import pytest
 
 from agents.lane.journal import RingEvent, opening_event
 from reconcile.run.history.cut import Lost, Position, Span, TopicState, cut_topic, journal_lost
-from reconcile.run.history.history import Night, Nights
+from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.id_store import expendable, heirs
 from reconcile.run.verdict.summary import address_counts, verdict
 from reconcile.spark.files import LocalFiles
@@ -92,7 +92,7 @@ def test_a_run_that_nobody_acknowledged_proves_what_was_there() -> None:
 
 def test_seen_since() -> None:
     """All runs after the one that this one goes on from, whatever came of them."""
-    nights = Nights(LocalFiles("."))
+    nights = RunHistory(LocalFiles("."))
     for number in (1, 2, 3):
         nights.finished[number] = _night(number, "2026-11-21", 5)
         nights.finished[number].positions = {"t": _last(number)}
@@ -102,8 +102,8 @@ def test_seen_since() -> None:
     assert nights.seen_since(nights.finished[3]) == {}
 
 
-def _night(number: int, date: str, accepted: int) -> Night:
-    return Night(number, number - 1 or None, date, "clean", {}, {"a": {0: accepted}}, {}, {}, {})
+def _night(number: int, date: str, accepted: int) -> Run:
+    return Run(number, number - 1 or None, date, "clean", {}, {"a": {0: accepted}}, {}, {}, {})
 
 
 def test_night_is_kept_as_it_was() -> None:
@@ -111,7 +111,7 @@ def test_night_is_kept_as_it_was() -> None:
     night = _night(3, "2026-11-21", 5)
     night.positions = {"t": Position("id", (0, 1), (5, 6))}
 
-    assert Night.from_json(night.to_json(), acknowledged=False) == night
+    assert Run.from_json(night.to_json(), acknowledged=False) == night
 
 
 def test_ids_are_kept_while_a_ring_may_know_them() -> None:

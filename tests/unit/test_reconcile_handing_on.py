@@ -12,7 +12,7 @@ from reconcile.cluster.survey import Survey
 from reconcile.run.frames.scope import begin
 from reconcile.run.history import id_store
 from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
-from reconcile.run.history.history import Night, Nights, ids_folder, results_folder
+from reconcile.run.history.history import Run, RunHistory, ids_folder, results_folder
 from reconcile.run.history.rules import doubts, kept
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import carry_over
@@ -38,12 +38,12 @@ def _cut(name: str, end: int = 10) -> AddressCut:
 
 def _handed_on(
     settings: Settings,
-    base: Night | None,
+    base: Run | None,
     cuts: dict[str, AddressCut],
     number: int,
     ids: int = 4,
     largest: int = 5,
-) -> Night:
+) -> Run:
     """The night that accepted so many IDs of each address, and was clean."""
     found = Judgement(
         accepted={each: {0: ids} for each in cuts},
@@ -72,14 +72,14 @@ def test_an_address_that_is_away_for_a_night() -> None:
     assert second.rules == first.rules
     assert list(second.accepted) == ["a"]
     assert (third.left, third.known["b"]) == ({"a": 3, "b": 3}, {0: 8})
-    assert Night.from_json(third.to_json(), acknowledged=False) == third
+    assert Run.from_json(third.to_json(), acknowledged=False) == third
 
 
 def test_nothing_has_moved(tmp_path: Path) -> None:
     """It is the last night once more only if it would judge the same addresses by the same rules."""
     settings = _settings("a", "b")
     cuts = {"a": _cut("a"), "b": _cut("b")}
-    nights = Nights(LocalFiles(str(tmp_path)), {1: _handed_on(settings, None, cuts, 1)})
+    nights = RunHistory(LocalFiles(str(tmp_path)), {1: _handed_on(settings, None, cuts, 1)})
 
     def again(settings: Settings, **cuts: AddressCut) -> bool:
         return (
@@ -94,7 +94,7 @@ def test_nothing_has_moved(tmp_path: Path) -> None:
 
 def test_nights_of_another_application(tmp_path: Path) -> None:
     """The default folder is the same for all."""
-    nights = Nights(LocalFiles(str(tmp_path)), {1: _handed_on(_settings("a"), None, {"a": _cut("a")}, 1)})
+    nights = RunHistory(LocalFiles(str(tmp_path)), {1: _handed_on(_settings("a"), None, {"a": _cut("a")}, 1)})
     nights.belong_to("app")
 
     with pytest.raises(ConfigurationError, match=r"runs of app\.id = 'app', and this is 'other': give each"):
@@ -134,7 +134,7 @@ def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
     """Nothing has moved, and retention took what the last night had judged: an empty night, and no GAP."""
     settings = _settings("a")
     (address,) = settings.addresses
-    nights = Nights(LocalFiles(str(tmp_path)))
+    nights = RunHistory(LocalFiles(str(tmp_path)))
     starts = dict.fromkeys(("a", "app-a-forward", "a.accepted", "a.quarantine"), 0)
 
     def survey() -> Survey:
@@ -161,7 +161,7 @@ def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
 def test_what_a_night_reads(tmp_path: Path) -> None:
     """Of logs that keep what was judged long ago only what came since, also where the consumers are behind; and the whole journal."""
     settings = _settings("a")
-    nights = Nights(LocalFiles(str(tmp_path)))
+    nights = RunHistory(LocalFiles(str(tmp_path)))
     topics = ("a", "app-a-forward", "a.accepted", "a.quarantine")
 
     def survey(end: int, committed: int) -> Survey:
@@ -220,7 +220,7 @@ def test_events_of_an_input_that_was_deleted() -> None:
 def test_ids_that_are_forgotten(tmp_path: Path) -> None:
     """By address; but not those that the last night needs when it is judged again."""
     files = LocalFiles(str(tmp_path))
-    nights, base = Nights(files), None
+    nights, base = RunHistory(files), None
     settings, cuts = _settings("a", "quiet"), {"a": _cut("a"), "quiet": _cut("quiet")}
     for number in (1, 2, 3):
         base = _handed_on(settings, base, cuts, number, ids=5)
@@ -241,7 +241,7 @@ def test_ids_that_are_forgotten(tmp_path: Path) -> None:
 
 def test_ids_of_a_ring_that_was_off_for_a_night(tmp_path: Path) -> None:
     """In the configuration: workers that were not restarted know them as before."""
-    nights = Nights(LocalFiles(str(tmp_path)))
+    nights = RunHistory(LocalFiles(str(tmp_path)))
     for number, day, size in ((1, "2026-11-01", 5), (2, "2026-11-20", 5), (3, TODAY, 0)):
         settings = _settings("a", id_cache_size=size)
         night = _handed_on(settings, nights.last, {"a": _cut("a")}, number, ids=2)

@@ -8,7 +8,7 @@ import pytest
 
 from reconcile.run.history import id_store, retained
 from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
-from reconcile.run.history.history import Night, Nights, file_of, ids_folder, results_folder
+from reconcile.run.history.history import Run, RunHistory, file_of, ids_folder, results_folder
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.errors import PrerequisiteError
 
@@ -25,10 +25,10 @@ def _cuts(*names: str, topic_id: str = "id") -> dict[str, AddressCut]:
 
 
 @pytest.fixture
-def nights(tmp_path: Path) -> Nights:
+def nights(tmp_path: Path) -> RunHistory:
     """Three; each saw IDs accepted at "a" and "b", and left something that waits."""
     files = LocalFiles(str(tmp_path))
-    made = Nights(files)
+    made = RunHistory(files)
     for number, day in enumerate(DAYS, 1):
         for folder in (
             *(f"{ids_folder(day, number)}/address={each}" for each in "ab"),
@@ -36,7 +36,7 @@ def nights(tmp_path: Path) -> Nights:
         ):
             for part in range(2):
                 files.write(f"{folder}/part-{part}.parquet", "rows")
-        night = Night(number, number - 1 or None, day, "clean", {}, {"a": {0: 5}, "b": {0: 5}}, {}, {}, {})
+        night = Run(number, number - 1 or None, day, "clean", {}, {"a": {0: 5}, "b": {0: 5}}, {}, {}, {})
         night.positions = {each: Position("id", (0,), (10,)) for each in "ab"}
         night.rules = {"a": {"id_cache_size": 5}, "b": {"id_cache_size": 5_000}}
         night.leaves = retained.of(files, day, number)
@@ -44,19 +44,19 @@ def nights(tmp_path: Path) -> Nights:
     return made
 
 
-def _refusal(nights: Nights, cuts: dict[str, AddressCut]) -> str:
-    kept = Nights.load(nights.files)
+def _refusal(nights: RunHistory, cuts: dict[str, AddressCut]) -> str:
+    kept = RunHistory.load(nights.files)
     with pytest.raises(PrerequisiteError) as raised:
         retained.refuse_missing(kept, kept.last, cuts)
     return str(raised.value)
 
 
-def _accepted(nights: Nights, cuts: dict[str, AddressCut]) -> None:
-    kept = Nights.load(nights.files)
+def _accepted(nights: RunHistory, cuts: dict[str, AddressCut]) -> None:
+    kept = RunHistory.load(nights.files)
     retained.refuse_missing(kept, kept.last, cuts)
 
 
-def test_a_folder_that_is_missing(nights: Nights, tmp_path: Path) -> None:
+def test_a_folder_that_is_missing(nights: RunHistory, tmp_path: Path) -> None:
     """It is named, with what would follow and the way out; other addresses do not need it."""
     folder = f"{ids_folder(DAYS[0], 1)}/address=a"
     _accepted(nights, _cuts("a", "b"))
@@ -74,7 +74,7 @@ def test_a_folder_that_is_missing(nights: Nights, tmp_path: Path) -> None:
     _accepted(nights, _cuts("a", topic_id="created again"))
 
 
-def test_a_file_of_a_folder_that_is_missing(nights: Nights, tmp_path: Path) -> None:
+def test_a_file_of_a_folder_that_is_missing(nights: RunHistory, tmp_path: Path) -> None:
     """Half of the IDs are not all of them."""
     (tmp_path / ids_folder(DAYS[0], 1) / "address=b" / "part-1.parquet").unlink()
     shutil.rmtree(tmp_path / ids_folder(DAYS[1], 2))
@@ -85,7 +85,7 @@ def test_a_file_of_a_folder_that_is_missing(nights: Nights, tmp_path: Path) -> N
     )
 
 
-def test_what_the_last_night_has_left(nights: Nights, tmp_path: Path) -> None:
+def test_what_the_last_night_has_left(nights: RunHistory, tmp_path: Path) -> None:
     """What waited is as good as lost without it; but that night can be judged again."""
     shutil.rmtree(tmp_path / results_folder(3))
 
@@ -96,7 +96,7 @@ def test_what_the_last_night_has_left(nights: Nights, tmp_path: Path) -> None:
     _accepted(nights, _cuts("a"))
 
 
-def test_a_night_that_is_missing(nights: Nights, tmp_path: Path) -> None:
+def test_a_night_that_is_missing(nights: RunHistory, tmp_path: Path) -> None:
     """With it go all that it went on from."""
     nights.files.remove(file_of(1))
 
@@ -104,7 +104,7 @@ def test_a_night_that_is_missing(nights: Nights, tmp_path: Path) -> None:
     assert said.startswith(f"{tmp_path}/nights/000001.json is missing, and run 2 went on from that run")
 
 
-def test_what_was_forgotten_is_not_missing(nights: Nights, tmp_path: Path) -> None:
+def test_what_was_forgotten_is_not_missing(nights: RunHistory, tmp_path: Path) -> None:
     """It is written down before it goes; another night in the place of a damaged one does not inherit that."""
     id_store.forget(nights, TODAY, 7)
 
@@ -115,7 +115,7 @@ def test_what_was_forgotten_is_not_missing(nights: Nights, tmp_path: Path) -> No
     assert "address=a has 0 of the 2" in _refusal(nights, _cuts("a", "b"))
 
 
-def test_an_address_that_has_another_name(nights: Nights, tmp_path: Path) -> None:
+def test_an_address_that_has_another_name(nights: RunHistory, tmp_path: Path) -> None:
     """What runs before left is in the folders of its former name."""
     shutil.rmtree(tmp_path / ids_folder(DAYS[1], 2) / "address=a")
     nights.former = {"new": "a"}

@@ -6,7 +6,7 @@ from typing import Any
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.history import id_store, renames
 from reconcile.run.history.cut import AddressCut, Span, TopicCut
-from reconcile.run.history.history import Night, Nights, ids_folder
+from reconcile.run.history.history import Run, RunHistory, ids_folder
 from reconcile.run.history.rules import doubts, kept
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
@@ -21,10 +21,10 @@ def _addresses(**inputs: str) -> tuple[AddressSettings, ...]:
     return validate({"addresses": entries}).addresses
 
 
-def _night(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Night:
+def _night(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Run:
     """It accepted so many IDs, and says everything that a night says of an address."""
     names = list(inputs)
-    return Night(
+    return Run(
         number, number - 1 or None, "2026-11-21", "clean", {}, lanes, lanes, dict.fromkeys(names, True),
         {"addresses": {name: {"input": 1, "ring": {"capacity": 9}} for name in names}},
         held=lanes, consumed=lanes, earliest=dict.fromkeys(names, 5),
@@ -91,7 +91,7 @@ def test_what_its_new_name_leaves_unknown() -> None:
 def test_nights_by_its_name(tmp_path: Path) -> None:
     """They are read as if it had always been called so; on the disk they stay as they are, and IDs lie where they were written."""
     lanes: dict[str, Any] = {"orders": {0: 4}}
-    nights = Nights(LocalFiles(str(tmp_path)), {n: _night(n, lanes, orders="in") for n in (1, 2)})
+    nights = RunHistory(LocalFiles(str(tmp_path)), {n: _night(n, lanes, orders="in") for n in (1, 2)})
     for night in nights.finished.values():
         (tmp_path / ids_folder(night.date, night.number) / "address=orders").mkdir(parents=True)
     assert id_store.count(nights, nights.settled_base()) == 8

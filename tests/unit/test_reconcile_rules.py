@@ -6,7 +6,7 @@ from typing import Any
 from reconcile.anomalies.names import Anomaly, Doubt
 from reconcile.run.history import rules
 from reconcile.run.history.cut import AddressCut, Lost, Recorded, Span, TopicCut
-from reconcile.run.history.history import Night
+from reconcile.run.history.history import Run
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 
@@ -16,18 +16,18 @@ def _address(**keys: Any) -> AddressSettings:
     return found
 
 
-def _night(number: int, accepted: dict[int, int], **keys: Any) -> Night:
-    night = Night(number, number - 1 or None, "2026-11-21", "clean", {}, {"a": accepted}, {}, {}, {})
+def _night(number: int, accepted: dict[int, int], **keys: Any) -> Run:
+    night = Run(number, number - 1 or None, "2026-11-21", "clean", {}, {"a": accepted}, {}, {}, {})
     night.rules = {"a": rules.kept(_address(**keys))}
-    return Night.from_json(night.to_json(), acknowledged=False)
+    return Run.from_json(night.to_json(), acknowledged=False)
 
 
 def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
     """Until the journal tells of it: lane 0 had IDs with another size, lane 1 had none; what was not kept says nothing."""
     small, large = _night(1, {0: 5}, id_cache_size=10), _night(2, {0: 5}, id_cache_size=20)
-    old = Night(1, None, "2026-11-21", "clean", {}, {"a": {0: 5}}, {}, {}, {})
+    old = Run(1, None, "2026-11-21", "clean", {}, {"a": {0: 5}}, {}, {}, {})
 
-    def promised(size: int, *chain: Night) -> dict[int, int]:
+    def promised(size: int, *chain: Run) -> dict[int, int]:
         (found,) = rules.promised([_address(id_cache_size=size)], {"a": _cut()}, chain)
         return found
 
@@ -86,7 +86,7 @@ def test_since_when_homes_are_where_they_are() -> None:
     first, second, third = (
         _night(n, {}, partitioner=each) for n, each in enumerate(("crc32", "crc32", "murmur2"), 1)
     )
-    old = Night(1, None, "2026-11-21", "clean", {}, {}, {}, {}, {})
+    old = Run(1, None, "2026-11-21", "clean", {}, {}, {}, {}, {})
     now = _address()
 
     assert rules.moved(now, [third, second, first], 4) == 3
@@ -119,7 +119,7 @@ def _cut(*gone: str, recreated: bool = False) -> AddressCut:
     return AddressCut(topics["input"], topics["forward"], topics["accepted"], TopicCut("q", "id"), None, ())
 
 
-def _doubted(now: AddressSettings, base: Night | None, cut: AddressCut) -> set[Anomaly]:
+def _doubted(now: AddressSettings, base: Run | None, cut: AddressCut) -> set[Anomaly]:
     return {name for each in rules.doubts([now], {"a": cut}, base) for name in each.anomalies}
 
 
@@ -168,7 +168,7 @@ def test_what_others_leave_unknown_of_transactions() -> None:
     """Rules of an address that parts are for, and a run in which the envelopes' own address was not configured."""
 
     def doubts(
-        base: Night, listed: tuple[str, ...] = ("payments",), **payments: Any
+        base: Run, listed: tuple[str, ...] = ("payments",), **payments: Any
     ) -> list[tuple[int, str, bool]]:
         entries = [
             {"name": "transfers", "transaction_addresses": [*listed]},
@@ -181,8 +181,8 @@ def test_what_others_leave_unknown_of_transactions() -> None:
 
     entries = [{"name": "transfers", "transaction_addresses": ["payments"]}, {"name": "payments"}]
     kept = {each.name: rules.kept(each) for each in validate({"addresses": entries}).addresses}
-    base = Night(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept)
-    away = Night(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept, left={"transfers": 1})
+    base = Run(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept)
+    away = Run(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept, left={"transfers": 1})
 
     assert doubts(base) == []
     assert doubts(base, group_header="account") == [

@@ -13,7 +13,7 @@ from app.commands.reconcile import reconcile
 from reconcile import job
 from reconcile.cluster.survey import Survey
 from reconcile.run.history import acknowledge
-from reconcile.run.history.history import Night, Nights
+from reconcile.run.history.history import Run, RunHistory
 from reconcile.spark.files import BusyError, LocalFiles, apart
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import KafkaSettings, Settings
@@ -29,10 +29,10 @@ def settings(tmp_path: Path) -> Settings:
     return validate({"addresses": [{"name": "orders"}], "reconcile": {"state_dir": str(tmp_path / "state")}})
 
 
-def _kept(settings: Settings, verdict: str) -> Nights:
-    nights = Nights(LocalFiles(settings.reconcile.state_dir))
+def _kept(settings: Settings, verdict: str) -> RunHistory:
+    nights = RunHistory(LocalFiles(settings.reconcile.state_dir))
     for number in (1, 2):
-        nights.commit(Night(number, None, "2026-11-20", verdict, {}, {}, {}, {}, {}, app=settings.app.id))
+        nights.commit(Run(number, None, "2026-11-20", verdict, {}, {}, {}, {}, {}, app=settings.app.id))
     return nights
 
 
@@ -77,7 +77,7 @@ def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.Capture
         "acknowledged run 2 (anomalies)",
         "nothing to acknowledge",
     ]
-    assert Nights.load(nights.files).finished[2].acknowledged
+    assert RunHistory.load(nights.files).finished[2].acknowledged
 
 
 @pytest.mark.parametrize("options", [{"as_json": True}, {"out": "out"}])

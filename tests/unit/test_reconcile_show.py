@@ -12,7 +12,7 @@ from app import cli
 from app.commands.reconcile import ANOMALIES
 from reconcile import show
 from reconcile.anomalies.names import Anomaly
-from reconcile.run.history.history import Night, Nights, results_folder
+from reconcile.run.history.history import Run, RunHistory, results_folder
 from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.process import command_line
@@ -25,8 +25,8 @@ def config(tmp_path: Path) -> str:
     state = tmp_path / "data" / "reconcile"
     files = LocalFiles(str(state))
     files.write(f"{results_folder(3)}/figures.json", figures.night().to_json())
-    night = Night(3, None, "2026-11-21", "anomalies", {}, {}, {}, {}, {}, app="shop")
-    Nights(files).commit(night)
+    night = Run(3, None, "2026-11-21", "anomalies", {}, {}, {}, {}, {}, app="shop")
+    RunHistory(files).commit(night)
     path = tmp_path / "ringfence.toml"
     path.write_text(f'[app]\nid = "shop"\ndata_dir = "{tmp_path / "data"}"\n[[addresses]]\nname = "orders"\n')
     return str(path)
@@ -111,8 +111,8 @@ def test_results_that_are_kept_no_more(
 ) -> None:
     """Nothing is damaged: keep_days are over."""
     state = tmp_path / "data" / "reconcile"
-    Nights(LocalFiles(str(state))).commit(
-        Night(2, None, "2026-11-01", "anomalies", {}, {}, {}, {}, {}, app="shop")
+    RunHistory(LocalFiles(str(state))).commit(
+        Run(2, None, "2026-11-01", "anomalies", {}, {}, {}, {}, {}, app="shop")
     )
 
     assert _run("show", "--config", config, "--run", "2") == 2
@@ -126,7 +126,7 @@ def test_results_that_are_kept_no_more(
 def test_when_it_was_acknowledged(tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Whether somebody has looked at it, and when."""
     before = _document(capsys, "--config", config)
-    Nights.load(LocalFiles(str(tmp_path / "data" / "reconcile"))).acknowledge()
+    RunHistory.load(LocalFiles(str(tmp_path / "data" / "reconcile"))).acknowledge()
     after = _document(capsys, "--config", config)
     _run("show", "--config", config)
     said = capsys.readouterr().out

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from reconcile.run.history import id_store
-from reconcile.run.history.history import Night, Nights, ids_folder, results_folder
+from reconcile.run.history.history import Run, RunHistory, ids_folder, results_folder
 from reconcile.spark.files import LocalFiles, readable
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 
-def _night(number: int) -> Night:
-    return Night(number, number - 1 or None, "2026-11-20", "clean", {}, {}, {}, {}, {})
+def _night(number: int) -> Run:
+    return Run(number, number - 1 or None, "2026-11-20", "clean", {}, {}, {}, {}, {})
 
 
 @pytest.mark.parametrize("text", ["", '{"format": 3, "num', "[]", "{}"])
@@ -23,27 +23,27 @@ def test_a_damaged_night_is_named(tmp_path: Path, text: str) -> None:
     files.write("nights/000001.json", text)
 
     with pytest.raises(PrerequisiteError, match=r"nights/000001\.json is damaged: restore it"):
-        Nights.load(files)
+        RunHistory.load(files)
 
 
 def test_a_night_in_the_place_of_a_damaged_one(tmp_path: Path) -> None:
     """That one was acknowledged, and its file removed, as the error has it: this one nobody has looked at."""
     files = LocalFiles(str(tmp_path))
-    nights = Nights(files)
+    nights = RunHistory(files)
     nights.commit(replace(_night(1), verdict="anomalies"))
     nights.acknowledge()
     files.remove("nights/000001.json")
-    again = Nights.load(files)
+    again = RunHistory.load(files)
     again.commit(replace(_night(1), verdict="anomalies"))
 
-    last = Nights.load(files).last
+    last = RunHistory.load(files).last
     assert last is not None
     assert not last.acknowledged
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     """What a crashed run has left is removed; anything else in the folders is nobody's business."""
-    nights = Nights(LocalFiles(str(tmp_path)), {1: _night(1)})
+    nights = RunHistory(LocalFiles(str(tmp_path)), {1: _night(1)})
     of_crash = ["results/000002", "accepted/date=2026-11-21/night=2"]
     others = ["results/lost+found", "results/000001", "accepted/date=2026-11-20/night=1", "accepted/x/y"]
     for each in (*of_crash, *others):
@@ -100,7 +100,7 @@ def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pyte
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
-    Nights(files).commit(_night(1))
+    RunHistory(files).commit(_night(1))
 
     valid = settled.index("nights/.000001.json.part")
     folders = {str(above) for each in parts for above in Path(each).parents}
@@ -110,9 +110,9 @@ def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pyte
 
 def test_nights_of_another_cluster(tmp_path: Path) -> None:
     """They are refused, with both names: what they tell of is not here, and it would all look deleted."""
-    nights = Nights(LocalFiles(str(tmp_path)))
+    nights = RunHistory(LocalFiles(str(tmp_path)))
     nights.commit(replace(_night(1), app="rf", cluster="first-cluster"))
-    kept = Nights.load(nights.files)
+    kept = RunHistory.load(nights.files)
 
     kept.belong_to("rf", "first-cluster")
     kept.belong_to("rf")

@@ -11,7 +11,7 @@ from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import CorruptRecordException
 
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from tests.support.malformed import GZIP, Latin1, Raw, batch
 
 TP: Final = TopicPartition("t", 0)
@@ -94,11 +94,11 @@ class Log:
         self.end += count
         self.batches.append((self.end, bytes(data)))
 
-    def fetch(self, begin: int) -> TolerantRecords:
+    def fetch(self, begin: int) -> LenientRecords:
         """What a broker answers: batches from that which holds ``begin``, and the aborted transactions of that stretch."""
         data = b"".join(each for end, each in self.batches if end > begin)
         aborted = [(producer, first) for producer, first, marker in self.aborted if marker >= begin]
-        return TolerantRecords(TP, PartedRecords(data), aborted, begin, None, None, False, READ_COMMITTED)
+        return LenientRecords(TP, PartedRecords(data), aborted, begin, None, None, False, READ_COMMITTED)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -129,7 +129,7 @@ def test_name_in_a_reason() -> None:
     """The reason fits into a header of the quarantine's record, and stands on one line of the log, whatever the name is."""
     names = [Latin1("é" * 200_000), Latin1("é\n2026 ERROR forged")]
     data = bytes(batch([Raw(b"v", [(each, b"")], 1) for each in names]).build())
-    records = TolerantRecords(TP, PartedRecords(data), [], 0, None, None, True, READ_COMMITTED)
+    records = LenientRecords(TP, PartedRecords(data), [], 0, None, None, True, READ_COMMITTED)
     read = [name for each in records for name, _ in each.headers]
 
     assert read == ["\\xe9" * 200_000, "\\xe9\n2026 ERROR forged"]
@@ -141,8 +141,8 @@ def test_before_what_is_damaged() -> None:
     """What can be read comes first; a fetch that begins with the damaged batch says that it is damaged."""
     good, bad = (bytes(batch([Raw(b"v", timestamp=1)]).build()) for _ in range(2))
     data = good + struct.pack(">q", 1) + bad[8:-1] + b"\x7f"
-    first = TolerantRecords(TP, PartedRecords(data), [], 0, None, None, True, READ_COMMITTED)
-    second = TolerantRecords(TP, PartedRecords(data[len(good) :]), [], 1, None, None, True, READ_COMMITTED)
+    first = LenientRecords(TP, PartedRecords(data), [], 0, None, None, True, READ_COMMITTED)
+    second = LenientRecords(TP, PartedRecords(data[len(good) :]), [], 1, None, None, True, READ_COMMITTED)
 
     assert [each.offset for each in first] == [0]
     assert first.next_fetch_offset == 1
@@ -150,5 +150,5 @@ def test_before_what_is_damaged() -> None:
         next(_values(second))
 
 
-def _values(records: TolerantRecords) -> Iterator[Any]:
+def _values(records: LenientRecords) -> Iterator[Any]:
     yield from records

@@ -9,13 +9,13 @@ from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.progress_record import Progress, decode, encode
 from ringfence_client.progress.resume_offset import Log, resume
 from ringfence_client.window import window as window_module
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from tests.support.windows import Fetched, of
 
 
 def _window(progress: Progress) -> Window:
-    return Window(progress, memory=Memory(64 * 2**20))
+    return Window(progress, memory=MemoryBudget(64 * 2**20))
 
 
 def _written(window: Window, **options: object) -> Progress:

@@ -12,7 +12,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFai
 from agents.decision.quarantine import RESENT
 from app.commands.repair import common, dlq, output
 from app.commands.repair.quarantine_redrive import InputTopic, Publisher, Quarantine, Redrive, find
-from app.commands.repair.rate_limit import Pace
+from app.commands.repair.rate_limit import RateLimit
 from app.commands.repair.refused_record import Digest, Place, Refused, place_of, read
 from app.commands.repair.result import Result, none_open
 from app.commands.repair.scan import Wanted
@@ -206,7 +206,7 @@ def test_what_is_refused(changes: dict[str, Any], complaint: str, forced: str) -
 async def test_a_dry_run_says_what_would_be_left() -> None:
     """What the input does not take by its size is left there too; values of what is left, which may be many, are not kept."""
     said: list[str] = []
-    run = Redrive(_publisher(), _publisher()._quarantine, None, Pace(None), said.append)  # type: ignore[arg-type]
+    run = Redrive(_publisher(), _publisher()._quarantine, None, RateLimit(None), said.append)  # type: ignore[arg-type]
     fits, large, again = _refused(value=b"v" * 500), _refused(value=b"v" * 1_000), _refused(redriven=3)
     await run.try_out(None, [fits, large, again])  # type: ignore[arg-type]
 
@@ -242,11 +242,11 @@ async def test_what_a_bridge_wrote_twice(bridged: bool) -> None:
         _refused(place=Place("q", 0, number), headers=() if hop is None else ((wire_names.HEADER_HOP, hop),))
         for number, hop in enumerate(hops)
     ]
-    run = Redrive(publisher, quarantine, None, Pace(None), lambda _: None)  # type: ignore[arg-type]
+    run = Redrive(publisher, quarantine, None, RateLimit(None), lambda _: None)  # type: ignore[arg-type]
     settled = _Settled()
     await run.act(settled, found[:3])  # type: ignore[arg-type]
     await run.act(settled, found[3:])  # type: ignore[arg-type]
-    tried = Redrive(publisher, quarantine, None, Pace(None), lambda _: None)  # type: ignore[arg-type]
+    tried = Redrive(publisher, quarantine, None, RateLimit(None), lambda _: None)  # type: ignore[arg-type]
     await tried.try_out(settled, found)  # type: ignore[arg-type]
 
     expected = 4 if bridged else 6
@@ -263,7 +263,7 @@ async def test_what_a_lane_refused_twice() -> None:
         )
         for number, hop in enumerate((1, 2, 1))
     ]
-    run = Redrive(publisher, publisher._quarantine, None, Pace(None), lambda _: None)  # type: ignore[arg-type]
+    run = Redrive(publisher, publisher._quarantine, None, RateLimit(None), lambda _: None)  # type: ignore[arg-type]
     settled = _Settled()
     await run.act(settled, found)  # type: ignore[arg-type]
 
@@ -318,13 +318,13 @@ async def test_pace() -> None:
     """No more records a second than that, however they are cut; without a rate there is no wait."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    pace = Pace(100)
+    pace = RateLimit(100)
     for _ in range(3):
         await pace.wait(10)
 
     assert loop.time() - begun >= 0.19  # the last ten need not be waited for
     assert pace.chunk == 20
-    assert (Pace(None).chunk, Pace(1).chunk) == (500, 1)
+    assert (RateLimit(None).chunk, RateLimit(1).chunk) == (500, 1)
 
 
 def test_offsets_in_a_line() -> None:
@@ -502,7 +502,7 @@ async def test_a_size_that_was_raised_during_the_run() -> None:
         for number, size in enumerate((1, 5_000, 20_000))
     ]
     publisher = _publisher()
-    run = Redrive(publisher, publisher._quarantine, None, Pace(None), lambda _: None, renewed)  # type: ignore[arg-type]
+    run = Redrive(publisher, publisher._quarantine, None, RateLimit(None), lambda _: None, renewed)  # type: ignore[arg-type]
     settled = _Settled()
     await run.act(settled, found[:1])  # type: ignore[arg-type]
     assert asked == []
@@ -510,7 +510,7 @@ async def test_a_size_that_was_raised_during_the_run() -> None:
     assert (settled.offsets, asked) == ([0, 1], [1])
     await run.act(settled, [found[2], found[2]])  # type: ignore[arg-type]
     assert asked == [1, 1], "a chunk asks once"
-    run = Redrive(publisher, publisher._quarantine, None, Pace(None), lambda _: None, renewed)  # type: ignore[arg-type]
+    run = Redrive(publisher, publisher._quarantine, None, RateLimit(None), lambda _: None, renewed)  # type: ignore[arg-type]
     await run.try_out(_Settled(), found)  # type: ignore[arg-type]
 
     assert (run.result.done, len(run.result.left)) == (2, 1)

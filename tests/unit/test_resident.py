@@ -4,8 +4,8 @@ import functools
 import random
 from typing import NamedTuple
 
-from ringfence_client.window.memory_budget import Memory
-from ringfence_client.window.record_cache import ResidentRecords
+from ringfence_client.window.memory_budget import MemoryBudget
+from ringfence_client.window.record_cache import RecordCache
 
 
 class Fetched(NamedTuple):
@@ -21,23 +21,23 @@ def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
     return [Fetched(each, group) for each in offsets]
 
 
-def _memory(bytes_max: int = 10_000_000) -> Memory:
+def _memory(bytes_max: int = 10_000_000) -> MemoryBudget:
     """Of which a lone partition may use so much."""
-    memory = Memory(bytes_max * 16 // 9)
+    memory = MemoryBudget(bytes_max * 16 // 9)
 
     assert memory.limit(0) in {bytes_max, bytes_max - 1}
 
     return memory
 
 
-def _kept(records_max: int, *records: Fetched, memory: Memory | None = None) -> ResidentRecords:
-    kept = ResidentRecords(records_max, memory or _memory())
+def _kept(records_max: int, *records: Fetched, memory: MemoryBudget | None = None) -> RecordCache:
+    kept = RecordCache(records_max, memory or _memory())
     for each in records:
         kept.add(each)
     return kept
 
 
-def _there(kept: ResidentRecords, offsets: range) -> list[int]:
+def _there(kept: RecordCache, offsets: range) -> list[int]:
     return [each for each in offsets if kept.record(each) is not None]
 
 
@@ -164,7 +164,7 @@ def test_dropped_while_parked() -> None:
 def test_any_order() -> None:
     """Whatever is finished when, and read again by whom: bounds hold, and each record can be had when it is its turn."""
     chance = random.Random(11)
-    kept = ResidentRecords(30, _memory())
+    kept = RecordCache(30, _memory())
     log = [Fetched(offset, chance.choice([b"a", b"b", b"c", b"d", None])) for offset in range(600)]
     waiting: dict[bytes | None, list[int]] = {}
     fetched = 0
@@ -201,8 +201,8 @@ def _value(size: int) -> bytes:
 
 def test_greedy_partition() -> None:
     """However much one partition has, another one gets its part, whoever came first."""
-    memory = Memory(160_000_000)
-    greedy, late = ResidentRecords(10_000, memory), ResidentRecords(10_000, memory)
+    memory = MemoryBudget(160_000_000)
+    greedy, late = RecordCache(10_000, memory), RecordCache(10_000, memory)
     for offset in range(3_000):
         greedy.add(Fetched(offset, b"%d" % (offset % 50), _value(100_000)))
     for offset in range(3_000):
@@ -214,8 +214,8 @@ def test_greedy_partition() -> None:
 
 def test_many_partitions_one_after_the_other() -> None:
     """As they come at a start: the first has not used up what is there before the last begins."""
-    memory = Memory(512 * 2**20)
-    partitions = [ResidentRecords(10_000, memory) for _ in range(200)]
+    memory = MemoryBudget(512 * 2**20)
+    partitions = [RecordCache(10_000, memory) for _ in range(200)]
     for kept in partitions:
         offset = 0
         while kept.takes(250):
@@ -230,8 +230,8 @@ def test_many_partitions_one_after_the_other() -> None:
 
 def test_lone_partition() -> None:
     """It may fill a good part of what there is, though there are others that have nothing."""
-    memory = Memory(512 * 2**20)
-    kept, *_ = [ResidentRecords(1_000_000, memory) for _ in range(100)]
+    memory = MemoryBudget(512 * 2**20)
+    kept, *_ = [RecordCache(1_000_000, memory) for _ in range(100)]
     offset = 0
     while kept.takes(250):
         kept.add(Fetched(offset, b"%d" % offset, _value(100_000)))
@@ -242,8 +242,8 @@ def test_lone_partition() -> None:
 
 def test_what_is_counted() -> None:
     """Keys, headers and what it costs to keep anything count as well as values; all is given back in the end."""
-    memory = Memory(2**30)
-    plain, headed = ResidentRecords(10, memory), ResidentRecords(10, memory)
+    memory = MemoryBudget(2**30)
+    plain, headed = RecordCache(10, memory), RecordCache(10, memory)
     plain.add(Fetched(0, b"key", b"value"))
     headed.add(Fetched(0, b"key" * 1_000, b"value", ((("name", b"x" * 500)), ("none", None))))
 
@@ -261,8 +261,8 @@ def test_what_is_counted() -> None:
 
 def test_no_room_for_anything() -> None:
     """Where nothing may be kept at all, what a handler waits for is, for as long as it has it."""
-    memory = Memory(16 * 2**20)
-    full, other = ResidentRecords(100, memory), ResidentRecords(100, memory)
+    memory = MemoryBudget(16 * 2**20)
+    full, other = RecordCache(100, memory), RecordCache(100, memory)
     for offset in range(3):
         full.unpark([], always=True)
         full.add(Fetched(offset, None, _value(6 * 2**20)))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.commands.repair.republished import Published
-from app.commands.repair.size_check import Input, Room, outputs
+from app.commands.repair.size_check import Input, SizeCheck, outputs
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate
 from tests.support import kafka
@@ -15,14 +15,14 @@ ORDERS, PAYMENTS = validate({"addresses": [{"name": "orders"}, {"name": "payment
 FORWARD = "app-orders-forward"
 
 
-def _room(sizes: dict[str, int | None], *, bridged: bool = False, end: int = 7, **address: Any) -> Room:
+def _room(sizes: dict[str, int | None], *, bridged: bool = False, end: int = 7, **address: Any) -> SizeCheck:
     """``sizes``: of a topic None = the cluster does not tell."""
     described = {
         name: TopicDescription(name, 4, None if size is None else {"max.message.bytes": str(size)})
         for name, size in sizes.items()
     }
     own = ORDERS.model_copy(update=address)
-    return Room("app", own, [PAYMENTS], Input("orders", 4, end), described, bridged=bridged)
+    return SizeCheck("app", own, [PAYMENTS], Input("orders", 4, end), described, bridged=bridged)
 
 
 def _published(size: int, partition: int = 3, **changes: Any) -> Published:

@@ -8,7 +8,7 @@ import pytest
 
 from agents.batch.batch import FetchedBatch
 from agents.decision import decide, envelope
-from agents.decision.partitioner import Home
+from agents.decision.partitioner import Partitioner
 from app.commands.send import json_lines, send
 from app.commands.send.json_lines import InputError, Line, parse
 from app.commands.send.send_record import Composer, Outgoing
@@ -210,7 +210,7 @@ def test_transaction_without_a_group(line: Any, home: bytes) -> None:
         {},
     )
 
-    assert (record.key, record.partition, record.has_id) == (None, Home(PARTITIONS)[home], True)
+    assert (record.key, record.partition, record.has_id) == (None, Partitioner(PARTITIONS)[home], True)
     assert (outcome.forwarded, outcome.quarantined, len(outcome.records)) == ([], [], 1)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.worker.membership.assignor import Joined, deal
-from app.worker.membership.lane_assignment import Shared, Unit, share, units_of
+from app.worker.membership.lane_assignment import AssignedLane, Unit, assign_lanes, units_of
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 
@@ -17,25 +17,25 @@ def _spread(values: Mapping[str, int]) -> int:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[dict[str, Unit], dict[str, set[Shared]]]:
+def worlds(draw: st.DrawFn) -> tuple[dict[str, Unit], dict[str, set[AssignedLane]]]:
     """Addresses and workers, each of which may have all; what they say they have may be of no unit, or another's too."""
     members = NAMES[: draw(st.integers(1, 6))]
     units = {
         f"u{number}": Unit(draw(st.integers(1, 7)), members) for number in range(draw(st.integers(1, 6)))
     }
-    lanes = st.builds(Shared, st.sampled_from([*units, "gone"]), st.integers(0, 8))
+    lanes = st.builds(AssignedLane, st.sampled_from([*units, "gone"]), st.integers(0, 8))
     return units, {each: draw(st.sets(lanes, max_size=20)) for each in members}
 
 
 @given(worlds())
-def test_all_is_given_once_and_evenly(world: tuple[dict[str, Unit], dict[str, set[Shared]]]) -> None:
+def test_all_is_given_once_and_evenly(world: tuple[dict[str, Unit], dict[str, set[AssignedLane]]]) -> None:
     """Each lane has one worker; nobody has two more than somebody else, of one address and of all."""
     units, held = world
-    shares = share(units, held)
+    shares = assign_lanes(units, held)
 
     given_ = sorted(each for those in shares.values() for each in those)
     assert given_ == sorted(
-        Shared(name, number) for name, unit in units.items() for number in range(unit.partitions)
+        AssignedLane(name, number) for name, unit in units.items() for number in range(unit.partitions)
     )
     assert _spread({member: len(those) for member, those in shares.items()}) <= 1
     for name in units:
@@ -43,25 +43,25 @@ def test_all_is_given_once_and_evenly(world: tuple[dict[str, Unit], dict[str, se
 
 
 @given(worlds())
-def test_what_is_even_stays(world: tuple[dict[str, Unit], dict[str, set[Shared]]]) -> None:
+def test_what_is_even_stays(world: tuple[dict[str, Unit], dict[str, set[AssignedLane]]]) -> None:
     """Shared out again, nothing moves, in whatever order the group names its members' lanes."""
     units, held = world
-    shares = share(units, held)
-    assert share(units, {member: set(those) for member, those in shares.items()}) == shares
+    shares = assign_lanes(units, held)
+    assert assign_lanes(units, {member: set(those) for member, those in shares.items()}) == shares
 
 
 @given(worlds())
 def test_who_leaves_moves_only_what_it_had_and_what_evens_out(
-    world: tuple[dict[str, Unit], dict[str, set[Shared]]],
+    world: tuple[dict[str, Unit], dict[str, set[AssignedLane]]],
 ) -> None:
     """Of one address, a worker that goes moves its own lanes alone."""
     units, held = world
     if len(held) == 1:
         return
     only = dict([next(iter(units.items()))])
-    shares = share(only, held)
+    shares = assign_lanes(only, held)
     (gone, _), *left = shares.items()
-    after = share(
+    after = assign_lanes(
         {name: Unit(unit.partitions, [member for member, _ in left]) for name, unit in only.items()},
         dict(left),
     )
@@ -71,14 +71,14 @@ def test_who_leaves_moves_only_what_it_had_and_what_evens_out(
 
 @given(worlds())
 def test_who_joins_takes_no_more_than_its_share(
-    world: tuple[dict[str, Unit], dict[str, set[Shared]]],
+    world: tuple[dict[str, Unit], dict[str, set[AssignedLane]]],
 ) -> None:
     """Of one address, lanes move to the newcomer and to nobody else."""
     units, held = world
     only = dict([next(iter(units.items()))])
-    shares = share(only, held)
+    shares = assign_lanes(only, held)
     grown = {name: Unit(unit.partitions, [*held, "new"]) for name, unit in only.items()}
-    after = share(grown, shares | {"new": []})
+    after = assign_lanes(grown, shares | {"new": []})
     for member in held:
         assert set(after[member]) <= set(shares[member])
 
@@ -86,15 +86,15 @@ def test_who_joins_takes_no_more_than_its_share(
 def test_addresses_of_few_partitions_are_spread() -> None:
     """Of twelve addresses with one partition each, each of three workers has four."""
     units = {f"u{number:02}": Unit(1, ["a", "b", "c"]) for number in range(12)}
-    shares = share(units, {"a": [], "b": [], "c": []})
+    shares = assign_lanes(units, {"a": [], "b": [], "c": []})
     assert [len(those) for those in shares.values()] == [4, 4, 4]
 
 
 def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
     """And nothing else moves."""
     units = {f"u{number:02}": Unit(1, ["a", "b"]) for number in range(12)}
-    before = share(units, {"a": [], "b": []})
-    after = share(
+    before = assign_lanes(units, {"a": [], "b": []})
+    after = assign_lanes(
         {name: Unit(1, ["a", "b", "c"]) for name in units},
         before | {"c": []},
     )

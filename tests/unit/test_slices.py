@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ringfence_kafka.concurrency.cooperative import Slices
+from ringfence_kafka.concurrency.cooperative import TimeSlices
 from tests.support.at_once import at_once
 
 
@@ -24,7 +24,7 @@ def _counting(steps: int, seen: list[str], name: str) -> Generator[None, None, s
 async def test_one_slice_a_turn_of_all_together() -> None:
     """However many there are, others on the loop have their turn between any two slices."""
     seen: list[str] = []
-    slices = Slices(0.0, 0.0)
+    slices = TimeSlices(0.0, 0.0)
     with_no_time = [_counting(3, seen, "a"), _counting(3, seen, "b")]
 
     async def others() -> None:
@@ -47,7 +47,7 @@ async def test_one_slice_a_turn_of_all_together() -> None:
 
 async def test_busy_loop_is_shared() -> None:
     """Where others take long between two slices, a slice is as long, up to its limit: an opening is not starved by lanes that work."""
-    slices = Slices(0.001, 0.02)
+    slices = TimeSlices(0.001, 0.02)
     seen: list[str] = []
 
     def measured() -> Generator[None, None, None]:
@@ -74,7 +74,7 @@ async def test_busy_loop_is_shared() -> None:
 
 async def test_rests() -> None:
     """Where nobody waits for it, it takes half of the time at most."""
-    slices = Slices(0.002, 0.002)
+    slices = TimeSlices(0.002, 0.002)
     worked = 0.0
 
     def measured() -> Generator[None, None, None]:
@@ -95,7 +95,7 @@ async def test_rests() -> None:
 async def test_cancelled_between_two_slices() -> None:
     """What the computation holds is let go at once, and the next has its turn."""
     seen: list[str] = []
-    slices = Slices()
+    slices = TimeSlices()
 
     def endless() -> Generator[None, None, None]:
         try:
@@ -119,7 +119,7 @@ async def test_failure_leaves_no_turn_behind() -> None:
         yield
         raise ValueError("no")
 
-    slices = Slices()
+    slices = TimeSlices()
     with pytest.raises(ValueError, match="no"):
         await slices.run(failing())
     assert await slices.run(_counting(1, [], "next")) == "next"

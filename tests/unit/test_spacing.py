@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from app.worker.fetch.fetch_interval import TOOK_FIRST_S, TOOK_MAX_S, TOOK_MIN_S, Spacing
+from app.worker.fetch.fetch_interval import TOOK_FIRST_S, TOOK_MAX_S, TOOK_MIN_S, FetchInterval
 
 
-def _settled(target_s: float, took_s: float, rounds: int = 500) -> Spacing:
-    spacing = Spacing(target_s)
+def _settled(target_s: float, took_s: float, rounds: int = 500) -> FetchInterval:
+    spacing = FetchInterval(target_s)
     for _ in range(rounds):
         spacing.took(took_s)
     return spacing
@@ -33,12 +33,16 @@ def test_the_more_there_is_to_do_the_less_often(took_s: float) -> None:
 
 def test_what_health_shows() -> None:
     """In milliseconds, as the target is set."""
-    assert Spacing(0.025).report() == {"latency_target_ms": 25.0, "batch_ms": 10.0, "fetch_wait_ms": 30.0}
+    assert FetchInterval(0.025).report() == {
+        "latency_target_ms": 25.0,
+        "batch_ms": 10.0,
+        "fetch_wait_ms": 30.0,
+    }
 
 
 def test_nothing_is_known_at_first() -> None:
     """A guess, that of a quiet machine."""
-    assert Spacing(0.1).took_s == TOOK_FIRST_S
+    assert FetchInterval(0.1).took_s == TOOK_FIRST_S
 
 
 def test_one_that_took_a_minute() -> None:
@@ -60,7 +64,7 @@ def test_it_follows() -> None:
         assert spacing.took_s == pytest.approx(took_s, rel=0.15)
 
 
-def _lanes(spacing: Spacing, lanes: int, seconds: float = 20.0, share: float = 0.0) -> float:
+def _lanes(spacing: FetchInterval, lanes: int, seconds: float = 20.0, share: float = 0.0) -> float:
     """So many that are fetched together, a CPU millisecond each, beside ``share`` of a core: what they use of one in the end."""
     cpu = now = 0.0
     looks = []
@@ -78,7 +82,7 @@ def _lanes(spacing: Spacing, lanes: int, seconds: float = 20.0, share: float = 0
 @pytest.mark.parametrize("lanes", [1, 4, 16, 64])
 def test_many_lanes_leave_half_of_a_core(lanes: int) -> None:
     """Few reach their target and use less; of many each has a batch so seldom that it is worth its transaction."""
-    spacing = Spacing(0.025)
+    spacing = FetchInterval(0.025)
     used = _lanes(spacing, lanes)
 
     assert used < 0.57
@@ -89,7 +93,7 @@ def test_many_lanes_leave_half_of_a_core(lanes: int) -> None:
 @pytest.mark.parametrize(("target_s", "busy"), [(0.005, 0.9), (0.016, 0.625), (0.02, 0.5), (1.0, 0.5)])
 def test_who_wants_haste_may_use_more(target_s: float, busy: float) -> None:
     """But never all: what answers its questions runs in the same process."""
-    spacing = Spacing(target_s)
+    spacing = FetchInterval(target_s)
     used = _lanes(spacing, 16)
 
     assert spacing.busy == pytest.approx(busy)
@@ -98,7 +102,7 @@ def test_who_wants_haste_may_use_more(target_s: float, busy: float) -> None:
 
 def test_busy_with_something_else() -> None:
     """What is to be done anyway is not done any sooner by waiting: it waits so long and no longer, and then no more."""
-    spacing = Spacing(0.025)
+    spacing = FetchInterval(0.025)
     _lanes(spacing, 4, share=0.6)
     most = spacing.wait_s
     _lanes(spacing, 4, seconds=3.0)

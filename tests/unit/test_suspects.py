@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from ringfence_client.dispatch import poison_messages
-from ringfence_client.dispatch.poison_messages import Suspects
+from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.turn import Turn
 
 
 class _Turn:
-    """A turn as :class:`Suspects` uses it."""
+    """A turn as :class:`PoisonMessages` uses it."""
 
     def __init__(self, number: int, held: Any) -> None:
         self.offsets = [number]
@@ -29,7 +29,7 @@ class _Scene:
     """A consumer with so many handlers, and turns that ask until they may begin."""
 
     def __init__(self, concurrency: int) -> None:
-        self.suspects = Suspects(concurrency)
+        self.suspects = PoisonMessages(concurrency)
         self.held = SimpleNamespace(draining=False, window=SimpleNamespace(closed=False))
         self.begun: list[int] = []
         self.turns: dict[int, _Turn] = {}

@@ -13,7 +13,7 @@ import pytest
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.protocol.hop import Source
 from tables import codec
-from tables.codec import Origin, Way
+from tables.codec import Origin, Route
 from tables.hops import Arrival, HopMemory
 from tables.restore import ChangelogBounds
 from tables.store import Store
@@ -22,7 +22,7 @@ from tests.support.served_log import serve
 from tests.unit.test_restore import Record
 
 TOPIC_ID = "AbC_-67890123456789012"
-WAY, OTHER_WAY = Way(Source("to-paris", TOPIC_ID, 3), 0), Way(Source("to-paris", TOPIC_ID, 3), 1)
+WAY, OTHER_WAY = Route(Source("to-paris", TOPIC_ID, 3), 0), Route(Source("to-paris", TOPIC_ID, 3), 1)
 DAY_S = 86_400.0
 
 

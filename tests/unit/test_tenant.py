@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from ringfence_kafka.concurrency.timeouts import set_within
-from ringfence_kafka.ownership.partition_task import Tenant
+from ringfence_kafka.ownership.partition_task import PartitionTask
 from tests.support.lanes import until
 
 LIMIT_S = 30.0
 
 
-class _Tenant(Tenant[object, str]):
+class _Tenant(PartitionTask[object, str]):
     """Writes down what it does; each step that is gated waits until it is let go."""
 
     def __init__(self) -> None:

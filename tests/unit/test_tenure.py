@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ringfence_kafka.ownership.partition_state import Step, Tenure
+from ringfence_kafka.ownership.partition_state import Action, PartitionState
 
 FIRST, SECOND = object(), object()
 LEASE_S = 3.0
@@ -16,7 +16,7 @@ LEASE_S = 3.0
 
 def test_from_the_first_assignment_to_the_end() -> None:
     """In order: open, work, stand over a rebalance, regain, work, end."""
-    tenure: Tenure[object] = Tenure()
+    tenure: PartitionState[object] = PartitionState()
     steps = [tenure.step(0)]
     tenure.assigned(FIRST)
     steps.append(tenure.step(0))
@@ -36,51 +36,51 @@ def test_from_the_first_assignment_to_the_end() -> None:
     steps.append(tenure.step(0))
 
     assert steps == [
-        Step.STAND, Step.OPEN, Step.WORK, Step.STAND, Step.REGAIN, Step.WORK, Step.DRAIN, Step.CLOSE, Step.END,
+        Action.STAND, Action.OPEN, Action.WORK, Action.STAND, Action.REGAIN, Action.WORK, Action.DRAIN, Action.CLOSE, Action.END,
     ]  # fmt: skip
 
 
 def test_right_that_went_while_it_was_asked_for() -> None:
     """What was confirmed under a right that is gone is confirmed again under the present one."""
-    tenure: Tenure[object] = Tenure()
+    tenure: PartitionState[object] = PartitionState()
     tenure.assigned(FIRST)
     tenure.revoked()
     tenure.confirmed(FIRST)
 
-    assert tenure.step(0) is Step.STAND
+    assert tenure.step(0) is Action.STAND
     tenure.assigned(SECOND)
-    assert tenure.step(0) is Step.REGAIN
+    assert tenure.step(0) is Action.REGAIN
 
 
 def test_failure_rests_then_opens_anew() -> None:
     """What failed is not gone on with; a new assignment is tried at once."""
-    tenure: Tenure[object] = Tenure()
+    tenure: PartitionState[object] = PartitionState()
     tenure.assigned(FIRST)
     tenure.confirmed(FIRST)
     tenure.failed(until=5)
 
-    assert tenure.step(0) is Step.DROP
+    assert tenure.step(0) is Action.DROP
     tenure.given_up()
-    assert (tenure.step(4.9), tenure.step(5), tenure.attempts) == (Step.REST, Step.OPEN, 1)
+    assert (tenure.step(4.9), tenure.step(5), tenure.attempts) == (Action.REST, Action.OPEN, 1)
     tenure.failed(until=9)
     tenure.assigned(SECOND)
-    assert (tenure.step(6), tenure.attempts) == (Step.OPEN, 0)
+    assert (tenure.step(6), tenure.attempts) == (Action.OPEN, 0)
 
 
 def test_unconfirmed_keeps_what_is_open() -> None:
     """The group does not say yet whether it is ours: what is open is asked about again, not opened again."""
-    tenure: Tenure[object] = Tenure()
+    tenure: PartitionState[object] = PartitionState()
     tenure.assigned(FIRST)
     tenure.confirmed(FIRST)
     tenure.revoked()
     tenure.assigned(SECOND)
     tenure.failed(until=1, keeps=True)
 
-    assert (tenure.step(0.5), tenure.step(1)) == (Step.REST, Step.REGAIN)
+    assert (tenure.step(0.5), tenure.step(1)) == (Action.REST, Action.REGAIN)
 
 
-def _held() -> Tenure[object]:
-    tenure: Tenure[object] = Tenure()
+def _held() -> PartitionState[object]:
+    tenure: PartitionState[object] = PartitionState()
     tenure.assigned(FIRST)
     tenure.confirmed(FIRST)
     return tenure
@@ -95,9 +95,9 @@ def test_comes_back_while_it_is_drained(again: bool) -> None:
     if again:
         tenure.revoked()
 
-    assert (tenure.step(0), tenure.right) == (Step.DRAIN, None)
+    assert (tenure.step(0), tenure.right) == (Action.DRAIN, None)
     tenure.assigned(SECOND)
-    assert tenure.step(0) is Step.REGAIN
+    assert tenure.step(0) is Action.REGAIN
 
 
 def test_comes_back_too_late() -> None:
@@ -108,9 +108,9 @@ def test_comes_back_too_late() -> None:
     tenure.drained()
     tenure.assigned(SECOND)
 
-    assert tenure.step(0) is Step.CLOSE
+    assert tenure.step(0) is Action.CLOSE
     tenure.given_up()
-    assert tenure.step(0) is Step.OPEN
+    assert tenure.step(0) is Action.OPEN
 
 
 @pytest.mark.parametrize("when", ["assigned", "revoked", "assigned again", "ended"])
@@ -132,7 +132,7 @@ def test_broken_never_goes_on(when: str) -> None:
     tenure.given_up()
     steps.append(tenure.step(0))
 
-    assert steps == [Step.DRAIN, Step.DRAIN, Step.CLOSE, Step.OPEN]
+    assert steps == [Action.DRAIN, Action.DRAIN, Action.CLOSE, Action.OPEN]
 
 
 @pytest.mark.parametrize("when", ["at work", "in a rebalance", "drained", "broken"])
@@ -150,22 +150,22 @@ def test_lost_is_dropped(when: str) -> None:
     tenure.given_up()
     steps += [tenure.step(0), tenure.step(5)]
 
-    assert steps[0] is Step.DROP
+    assert steps[0] is Action.DROP
     assert steps[1:] == {
-        "in a rebalance": [Step.STAND, Step.STAND],
-        "drained": [Step.END, Step.END],
-    }.get(when, [Step.REST, Step.OPEN])
+        "in a rebalance": [Action.STAND, Action.STAND],
+        "drained": [Action.END, Action.END],
+    }.get(when, [Action.REST, Action.OPEN])
 
 
 def test_failed_with_nothing_open() -> None:
     """There is nothing to be dropped, then or later."""
-    tenure: Tenure[object] = Tenure()
+    tenure: PartitionState[object] = PartitionState()
     tenure.assigned(FIRST)
     tenure.failed(until=1)
 
-    assert tenure.step(1) is Step.OPEN
+    assert tenure.step(1) is Action.OPEN
     tenure.confirmed(FIRST)
-    assert tenure.step(1) is Step.WORK
+    assert tenure.step(1) is Action.WORK
 
 
 def test_latest_right() -> None:
@@ -207,7 +207,7 @@ class _Cluster:
     """Record and the process that accepted it."""
     lease: _Lease = _Lease()
     processes: "list[_Process]" = field(default_factory=list)
-    steps: Counter[tuple[Step, Step]] = field(default_factory=Counter)
+    steps: Counter[tuple[Action, Action]] = field(default_factory=Counter)
     """How often one process did these after one another."""
 
 
@@ -216,41 +216,41 @@ class _Process(ABC):
     """What it knows was read behind its fence, or committed by itself."""
 
     number: int
-    tenure: Tenure[tuple[int, int]] = field(default_factory=Tenure)
+    tenure: PartitionState[tuple[int, int]] = field(default_factory=PartitionState)
     epoch: int = -1
     next: int = -1
-    last: Step = Step.END
+    last: Action = Action.END
 
-    def act(self, cluster: _Cluster, now: float) -> Step:
+    def act(self, cluster: _Cluster, now: float) -> Action:
         """One step; None of those that begin something without a right."""
         step = self.tenure.step(now)
         cluster.steps[self.last, step] += 1
         self.last = step
-        if step in {Step.OPEN, Step.REGAIN, Step.WORK}:
+        if step in {Action.OPEN, Action.REGAIN, Action.WORK}:
             assert self.tenure.right is not None
             self.begin(step, self.tenure.right, cluster, now)
-        elif step in {Step.DRAIN, Step.CLOSE, Step.DROP}:
+        elif step in {Action.DRAIN, Action.CLOSE, Action.DROP}:
             self.go(step, cluster, now)
         return step
 
     @abstractmethod
-    def begin(self, step: Step, right: tuple[int, int], cluster: _Cluster, now: float) -> None: ...
+    def begin(self, step: Action, right: tuple[int, int], cluster: _Cluster, now: float) -> None: ...
 
     @abstractmethod
-    def go(self, step: Step, cluster: _Cluster, now: float) -> None: ...
+    def go(self, step: Action, cluster: _Cluster, now: float) -> None: ...
 
 
 class _Lane(_Process):
     """As a lane is one."""
 
-    def begin(self, step: Step, right: tuple[int, int], cluster: _Cluster, now: float) -> None:
-        if step is not Step.WORK and right[0] != cluster.generation:
-            self.tenure.failed(now + 1, keeps=step is Step.REGAIN)
-        elif step is Step.OPEN:
+    def begin(self, step: Action, right: tuple[int, int], cluster: _Cluster, now: float) -> None:
+        if step is not Action.WORK and right[0] != cluster.generation:
+            self.tenure.failed(now + 1, keeps=step is Action.REGAIN)
+        elif step is Action.OPEN:
             cluster.epoch += 1
             self.epoch, self.next = cluster.epoch, len(cluster.accepted)
             self.tenure.confirmed(right)
-        elif step is Step.REGAIN:
+        elif step is Action.REGAIN:
             self.tenure.confirmed(right)
         elif self.epoch != cluster.epoch:
             self.tenure.failed(now + 1)  # fenced
@@ -259,8 +259,8 @@ class _Lane(_Process):
             self.next += 1
             self.tenure.succeeded()
 
-    def go(self, step: Step, cluster: _Cluster, now: float) -> None:
-        if step is Step.DRAIN:
+    def go(self, step: Action, cluster: _Cluster, now: float) -> None:
+        if step is Action.DRAIN:
             self.tenure.drained()
         else:
             self.tenure.given_up()
@@ -276,10 +276,10 @@ class _Consumer(_Process):
     seen: tuple[_Lease, float] = (_Lease(), -math.inf)
     closed: bool = False
 
-    def begin(self, step: Step, right: tuple[int, int], cluster: _Cluster, now: float) -> None:
-        if step is Step.OPEN:
+    def begin(self, step: Action, right: tuple[int, int], cluster: _Cluster, now: float) -> None:
+        if step is Action.OPEN:
             self._open(right, cluster, now)
-        elif step is Step.REGAIN:
+        elif step is Action.REGAIN:
             assert not self.closed
             if self._write(cluster, now):
                 self.tenure.confirmed(right)
@@ -290,15 +290,15 @@ class _Consumer(_Process):
         elif now < self.covered_until or self._write(cluster, now):
             self._run(cluster, now)
 
-    def go(self, step: Step, cluster: _Cluster, now: float) -> None:
-        if step is Step.DRAIN:
+    def go(self, step: Action, cluster: _Cluster, now: float) -> None:
+        if step is Action.DRAIN:
             if self.running is not None and cluster.chance.random() < 0.7:
                 return  # it takes its time
             if self.running is None or self._finish(cluster, now):
                 self.tenure.drained()
                 self.closed = True
             return
-        if step is Step.CLOSE:
+        if step is Action.CLOSE:
             self._write(cluster, now, released=True)
         self.running = None
         self.tenure.given_up()
@@ -385,7 +385,7 @@ def _compete(kind: type[_Process], seed: int) -> _Cluster:
     assert [record for record, _ in cluster.accepted] == list(range(len(cluster.accepted)))
     assert {process for _, process in cluster.accepted[-5:]} == {0}
     assert len(cluster.accepted) > before
-    assert [each.tenure.step(now) for each in processes[1:]] == [Step.END] * 2
+    assert [each.tenure.step(now) for each in processes[1:]] == [Action.END] * 2
     return cluster
 
 
@@ -417,19 +417,19 @@ def test_competing_consumers(seed: int) -> None:
 @pytest.mark.parametrize("kind", [_Lane, _Consumer])
 def test_histories_are_manifold(kind: type[_Process]) -> None:
     """What the histories above prove something about happens in them: steps of every kind, and each way back."""
-    seen: Counter[tuple[Step, Step]] = Counter()
+    seen: Counter[tuple[Action, Action]] = Counter()
     for seed in range(60):
         seen += _compete(kind, seed).steps
     wanted = {
-        (Step.STAND, Step.REGAIN),
-        (Step.CLOSE, Step.OPEN),
-        (Step.CLOSE, Step.END),
-        (Step.DROP, Step.STAND),
+        (Action.STAND, Action.REGAIN),
+        (Action.CLOSE, Action.OPEN),
+        (Action.CLOSE, Action.END),
+        (Action.DROP, Action.STAND),
     }
     if kind is _Lane:
-        wanted |= {(Step.DROP, Step.REST)}
+        wanted |= {(Action.DROP, Action.REST)}
     else:
-        wanted |= {(Step.DRAIN, Step.REGAIN), (Step.DRAIN, Step.DROP), (Step.WORK, Step.DRAIN)}
+        wanted |= {(Action.DRAIN, Action.REGAIN), (Action.DRAIN, Action.DROP), (Action.WORK, Action.DRAIN)}
 
-    assert {step for pair in seen for step in pair} == set(Step)
+    assert {step for pair in seen for step in pair} == set(Action)
     assert wanted <= seen.keys()

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from ringfence_kafka.concurrency.coalesce import StoppedError, Together
+from ringfence_kafka.concurrency.coalesce import RequestCoalescer, StoppedError
 
 
 class Oracle:
@@ -32,7 +32,7 @@ async def _turn() -> None:
 async def test_one_request_for_many() -> None:
     """What is asked in one turn is one request; what comes while it is under way is the next, also the same question."""
     oracle = Oracle()
-    together = Together(oracle)
+    together = RequestCoalescer(oracle)
     first = [asyncio.create_task(together.ask(each)) for each in ("a", "b", "a")]
     await _turn()
     second = [asyncio.create_task(together.ask(each)) for each in ("a", "c")]
@@ -48,7 +48,7 @@ async def test_error_of_one_question() -> None:
     """An answer that is an error is one question's; what the request itself raises is everybody's, and the next works."""
     oracle = Oracle()
     oracle.may.set()
-    together = Together(oracle)
+    together = RequestCoalescer(oracle)
     good, bad = await asyncio.gather(together.ask("a"), together.ask("bad"), return_exceptions=True)
 
     assert good == 1
@@ -63,7 +63,7 @@ async def test_error_of_one_question() -> None:
 async def test_cancelled_while_it_waits() -> None:
     """Who is cancelled takes nobody along, and is not asked for any more where its request has not begun."""
     oracle = Oracle()
-    together = Together(oracle)
+    together = RequestCoalescer(oracle)
     one, other = (asyncio.create_task(together.ask("a")) for _ in range(2))
     await _turn()
     late = asyncio.create_task(together.ask("late"))
@@ -81,7 +81,7 @@ async def test_cancelled_while_it_waits() -> None:
 
 async def test_stopped_before_it_began() -> None:
     """Whoever asks as it is stopped is told so too."""
-    together = Together(Oracle())
+    together = RequestCoalescer(Oracle())
     asked = asyncio.create_task(together.ask("a"))
     await asyncio.sleep(0)  # it has asked, and nothing has begun
     await together.stop()
@@ -93,7 +93,7 @@ async def test_stopped_before_it_began() -> None:
 async def test_stopped() -> None:
     """Nobody waits for ever: neither who is being answered, nor who comes next, nor who comes too late."""
     oracle = Oracle()
-    together = Together(oracle)
+    together = RequestCoalescer(oracle)
     waiting = [asyncio.create_task(together.ask("a"))]
     await _turn()
     waiting.append(asyncio.create_task(together.ask("b")))

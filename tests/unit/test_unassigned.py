@@ -8,7 +8,7 @@ import pytest
 from aiokafka.errors import GroupLoadInProgressError
 
 from agents.worker.lanes import Lanes
-from app.worker.membership.orphan_lanes import AGAIN_MOST_S, STANDS_S, Partition, Unassigned
+from app.worker.membership.orphan_lanes import AGAIN_MOST_S, STANDS_S, OrphanLanes, Partition
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
 
@@ -40,7 +40,7 @@ class World:
         self.told: list[Sequence[Partition]] = []
         self.joined: list[float] = []
         self.now = 1_000.0
-        self._looks = Unassigned(
+        self._looks = OrphanLanes(
             self.group,
             {"a", "b"},
             self.told.append,

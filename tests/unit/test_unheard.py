@@ -21,8 +21,8 @@ from ringfence_client.web.web import advertised
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.http import probe_errors
-from ringfence_kafka.http.auth import Guard, guard_of, session
-from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.http.auth import HttpAuth, http_auth, session
+from ringfence_kafka.http.probe_errors import ProbeError
 from tests.support.standing import STATUS, WORKER, with_lanes, with_share
 
 NOW = datetime.now(UTC)
@@ -52,7 +52,7 @@ class Site:
 
 
 @asynccontextmanager
-async def _served(guard: Guard) -> AsyncIterator[str]:
+async def _served(guard: HttpAuth) -> AsyncIterator[str]:
     async def page(_: web.Request) -> web.Response:
         return web.json_response({"groups": [], "instance": "w1", "ready": True})
 
@@ -84,10 +84,10 @@ async def _asked(app: AppSettings, url: str, path: str = "/health") -> Any:
 async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], what: str, do: str) -> None:
     """Which fault it is, and what helps against that one."""
     app = Site(tmp_path, name, **times).app()
-    async with _served(guard_of(app)) as url:
+    async with _served(http_auth(app)) as url:
         found = await _asked(app, url)
 
-        assert isinstance(found, Unheard)
+        assert isinstance(found, ProbeError)
         assert (what in found.what, do in found.do) == (True, True), found
         assert await show.ask(validate({"app": app.model_dump()}), url) == found
         assert f"cannot be asked at {url} ({found})" == await consumer_api.ask(app, url, "groups/skip", {})
@@ -96,7 +96,7 @@ async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], wh
 async def test_an_authority_that_is_not_known(tmp_path: Path) -> None:
     """Names the key of who asks."""
     site = Site(tmp_path)
-    async with _served(guard_of(site.app())) as url:
+    async with _served(http_auth(site.app())) as url:
         found = await _asked(site.app(web_tls_cafile=""), url)
 
     assert "is not trusted" in found.what
@@ -105,7 +105,7 @@ async def test_an_authority_that_is_not_known(tmp_path: Path) -> None:
 
 async def test_tls_where_none_is(tmp_path: Path) -> None:
     """Another program listens there."""
-    async with _served(Guard()) as url:
+    async with _served(HttpAuth()) as url:
         found = await _asked(Site(tmp_path).app(), url.replace("http:", "https:"))
 
     assert found.what == "it does not speak TLS there"
@@ -117,7 +117,7 @@ async def test_tokens(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     without = validate({}).app
     monkeypatch.setenv("RINGFENCE_WEB_TOKEN", OTHER)
     wrong = validate({"app": {"web_token_env": "RINGFENCE_WEB_TOKEN"}}).app
-    async with _served(Guard(TOKEN)) as url:
+    async with _served(HttpAuth(TOKEN)) as url:
         no_token, other = await _asked(without, url, path), await _asked(wrong, url, path)
         refused = await consumer_api.ask(wrong, url, "groups/skip", {})
         monkeypatch.setenv("RINGFENCE_WEB_TOKEN", TOKEN)
@@ -146,9 +146,9 @@ async def test_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
     """``status`` says what it was, of the worker and of lanes that wait."""
     app = Site(tmp_path, not_before=NOW - 9 * DAY, not_after=NOW - DAY).app()
-    async with _served(guard_of(app)) as url, session(app, 10) as asking:
+    async with _served(http_auth(app)) as url, session(app, 10) as asking:
         why = await lanes.ask(asking, app, url)
-    assert isinstance(why, Unheard)
+    assert isinstance(why, ProbeError)
     worker = replace(WORKER, ready=None, unheard=why)
     waiting = replace(with_lanes(state=UNKNOWN, lag=4, head_age_seconds=61.0), workers=[worker])
     lane, note = findings(waiting)
@@ -163,7 +163,7 @@ async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
 
 def test_consumers_that_are_not_heard() -> None:
     """Those of whom the same is true are told together; it is a note."""
-    why = Unheard("it asks for a token", "set it")
+    why = ProbeError("it asks for a token", "set it")
     (found,) = findings(with_share({"unheard": {"http://c1": why, "http://c2": why}}))
 
     assert (found.stands, found.do) == (False, "set it")
@@ -181,7 +181,7 @@ def test_its_own_certificate(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, times: dict[str, Any], said: str
 ) -> None:
     """Who serves one that has expired says it as it starts: it goes on, and is not heard."""
-    made: Callable[[], Guard] = lambda: guard_of(Site(tmp_path, **times).app())  # noqa: E731
+    made: Callable[[], HttpAuth] = lambda: http_auth(Site(tmp_path, **times).app())  # noqa: E731
     with caplog.at_level(logging.WARNING, logger="ringfence.web"):
         assert made().context is not None
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.decision.ids_and_groups import Reader, duplicate_ids, last_header
+from agents.decision.ids_and_groups import IdReader, duplicate_ids, last_header
 from ringfence_kafka.config.load import validate
 from tables.codec import digest_id, encode_id
 
@@ -29,9 +29,9 @@ def duplicate_id(headers: Headers, names: Sequence[str]) -> bytes | None:
     return found
 
 
-def _reader(**keys: Any) -> Reader:
+def _reader(**keys: Any) -> IdReader:
     """As an address is configured by these keys."""
-    return Reader(validate({"addresses": [{"name": "orders", **keys}]}).addresses[0])
+    return IdReader(validate({"addresses": [{"name": "orders", **keys}]}).addresses[0])
 
 
 # -- the ID from a header -------------------------------------------------------------------------------------------

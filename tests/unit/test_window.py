@@ -6,14 +6,14 @@ import pytest
 from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.window import window as window_module
-from ringfence_client.window.memory_budget import Memory
+from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import AHEAD, Window
 from tests.support.windows import Fetched, of
 
 
 def _window(progress: Progress, *, bytes_max: int = 64 * 2**20, **options: int) -> Window:
     """``bytes_max``: what it may use, being alone."""
-    return Window(progress, memory=Memory(bytes_max * 16 // 9), **options)
+    return Window(progress, memory=MemoryBudget(bytes_max * 16 // 9), **options)
 
 
 def _finish_next(window: Window) -> int | None:

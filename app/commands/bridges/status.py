@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.console import Console
 from rich.table import Table
 
-from agents.bridge.offset_metadata import Note, decode
+from agents.bridge.offset_metadata import OffsetMetadata, decode
 from agents.bridge.plan import Plan, plans
 from agents.bridge.start_offsets import lost_end
 from app.commands.bridges import removed_bridges
@@ -175,7 +175,7 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
     group = (await cluster.describe_groups([plan.group]))[plan.group]
     rows = []
     for number, found in zip(numbers, committed, strict=True):
-        note = Note() if found is None else decode(found.note) or Note()
+        note = OffsetMetadata() if found is None else decode(found.note) or OffsetMetadata()
         recreated = note.topic_id not in {"", present}
         confirmed = None if found is None else found.offset
         place = (topic, number)
@@ -218,7 +218,7 @@ def _row(
     number: int,
     confirmed: int | None,
     lag: int | None,
-    note: Note,
+    note: OffsetMetadata,
     group: GroupDescription,
     topic: str,
     *,

@@ -7,9 +7,9 @@ import click
 from aiokafka.errors import KafkaError
 
 from app.commands.consumers import show
-from app.commands.groups.lease_holders import Holders
+from app.commands.groups.lease_holders import LeaseHolders
 from app.commands.repair import common
-from app.commands.repair.redrive_log import SettledPartition
+from app.commands.repair.redrive_log import RedrivePartition
 from app.commands.repair.refused_record import Refused
 from app.commands.repair.scan import Act, Wanted, scan
 from app.commands.repair.selection import Selection
@@ -69,12 +69,12 @@ async def read(settings: Settings, group: str) -> Inventory:
 
 async def _letters(settings: Settings, address: AddressSettings, group: str, found: Inventory) -> None:
     """Add the dead letters at one address."""
-    holders = Holders(settings, address, lambda text: click.echo(text, err=True))
+    holders = LeaseHolders(settings, address, lambda text: click.echo(text, err=True))
     wanted = Wanted(Selection(consumer_group=group), lambda record: record.key)
     try:
         blocked = await holders.blocked(group)
 
-        async def count(_: SettledPartition, letters: Sequence[Refused]) -> None:
+        async def count(_: RedrivePartition, letters: Sequence[Refused]) -> None:
             found.dead_letters += len(letters)
             found.parked |= {
                 each.key for each in letters if each.accepted is not None and each.accepted[1:] in blocked

@@ -8,7 +8,7 @@ import aiohttp
 from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.http import probe_errors
 from ringfence_kafka.http.auth import session
-from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.http.probe_errors import ProbeError
 
 ANSWER_LIMIT_S: Final = 30.0
 """For a holder to write it down."""
@@ -28,5 +28,5 @@ async def ask(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> di
         return _silent(web, probe_errors.fault(app, error))
 
 
-def _silent(web: str, why: Unheard | None) -> str:
+def _silent(web: str, why: ProbeError | None) -> str:
     return f"does not answer at {web}" if why is None else f"cannot be asked at {web} ({why})"

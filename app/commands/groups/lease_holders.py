@@ -14,7 +14,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 
 
-class Told(NamedTuple):
+class ConsumerAnswer(NamedTuple):
     """What a holder says, or what was written without one."""
 
     done: Collection[int]
@@ -23,7 +23,7 @@ class Told(NamedTuple):
     """Why the others are left."""
 
 
-class Holders:
+class LeaseHolders:
     """Whoever has the partitions of an accepted topic for the consumer groups whose dead letters they are."""
 
     def __init__(self, settings: Settings, address: AddressSettings, say: Callable[[str], None]) -> None:
@@ -80,7 +80,7 @@ class Holders:
         letters: Mapping[int, int],
         what: str,
         change: Callable[[Window], Any],
-    ) -> Told:
+    ) -> ConsumerAnswer:
         """Have the holder of a partition do something about messages: offset → the number of the redrive.
 
         Where nobody holds it, ``change`` is done to what is due, by taking it for a moment.
@@ -107,7 +107,7 @@ class Holders:
         if await cluster.group_state() not in NO_MEMBERS:
             # It may have changed hands: whoever has it now is asked the next time.
             self._progresses[group] = await show.progresses(self._settings, self._address, cluster)
-            return Told(
+            return ConsumerAnswer(
                 (),
                 f"{group} holds {self._address.accepted_topic}/{partition}, and its consumer {refusal}: run this again in a moment, where "
                 "its web server can be reached; or stop the group's consumers first",
@@ -121,13 +121,15 @@ class Holders:
                 f"a consumer of {group} came while nobody was to hold {self._address.accepted_topic}/{partition}: run this again; what was "
                 "done stays so"
             ) from error
-        return Told(letters.keys())
+        return ConsumerAnswer(letters.keys())
 
 
-def _told(answer: Mapping[str, Any], letters: Mapping[int, int]) -> Told:
+def _told(answer: Mapping[str, Any], letters: Mapping[int, int]) -> ConsumerAnswer:
     if answer.get("full"):
         # Which of them, a repetition tells: those that wait already change nothing.
-        return Told((), "too many redriven messages wait there already: run this again later, or with --rate")
+        return ConsumerAnswer(
+            (), "too many redriven messages wait there already: run this again later, or with --rate"
+        )
     busy = set(answer.get("busy", ()))
     why = "its consumer is about to write it: run this again" if busy else ""
-    return Told(letters.keys() - busy, why)
+    return ConsumerAnswer(letters.keys() - busy, why)

@@ -26,7 +26,7 @@ from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.groups.trusted_offsets import own_commit
 from ringfence_kafka.http import probe_errors
 from ringfence_kafka.http.auth import session
-from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.process import terminal
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
@@ -74,7 +74,7 @@ class PartitionRow:
     web: str
     answered: bool
     """Whether the holder was asked: without it, nothing is known of what is acquired."""
-    unheard: Unheard | None = None
+    unheard: ProbeError | None = None
     """Why it was not, where that is known."""
 
 
@@ -174,7 +174,7 @@ async def _partition(
     held = None if known is None or known.released or idle else known.holder
     web = known.web if known is not None else ""
     live = await ask(settings, web) if held and web else None
-    silent = live if isinstance(live, Unheard) else None
+    silent = live if isinstance(live, ProbeError) else None
     answered = isinstance(live, list)
     for each in live if isinstance(live, list) else ():
         row = rows.get(each["group_hex"])
@@ -241,7 +241,7 @@ async def unfinished(
     return rows
 
 
-async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | Unheard | None:
+async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | ProbeError | None:
     """The holder's own list, or why it was not heard; None = it does not answer."""
     async with session(settings.app, ASK_LIMIT_S) as asking:
         answer = await probe_errors.get(asking, settings.app, f"{web}/groups")

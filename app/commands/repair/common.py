@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from app.commands.confirmation import confirmed
 from app.commands.repair import output
 from app.commands.repair.rate_limit import CHUNK_MAX
-from app.commands.repair.redrive_log import SettledPartition, SettledTopic
+from app.commands.repair.redrive_log import RedriveLog, RedrivePartition
 from app.commands.repair.refused_record import Place, Refused
 from app.commands.repair.result import NOTHING, Result, none_open
 from app.commands.repair.scan import Act, Wanted, scan
@@ -28,7 +28,7 @@ from ringfence_kafka.readers.read_counts import observed
 class Opened(NamedTuple):
     """A topic that is there."""
 
-    topic: SettledTopic
+    topic: RedriveLog
     cluster: Cluster
     partitions: int
 
@@ -45,7 +45,7 @@ async def opened(
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     async with Cluster(kafka, wire_names.repair_group(app_id)) as cluster:
-        topic = SettledTopic(kafka, app_id, cluster, name)
+        topic = RedriveLog(kafka, app_id, cluster, name)
         try:
             yield Opened(topic, cluster, await topic.open(writes))
         except (KafkaError, LogStalledError, TimeoutError) as error:
@@ -60,7 +60,7 @@ async def listed(found: Opened, wanted: Wanted, *, whole: bool = False) -> list[
     """All that is meant, and whether each is settled; the oldest first. Values, which may be large, only with ``whole``."""
     rows: list[tuple[Refused, bool]] = []
 
-    async def keep(partition: SettledPartition, those: Sequence[Refused]) -> None:
+    async def keep(partition: RedrivePartition, those: Sequence[Refused]) -> None:
         for each in those:
             kept = each if whole else replace(each, value=None)
             rows.append((kept, partition.is_settled(each.place.offset)))
@@ -146,7 +146,7 @@ async def drop(
     # What has come since is not what was asked about.
     meant = {each.place[1:] for each, _ in rows}
 
-    async def act(partition: SettledPartition, those: Sequence[Refused]) -> None:
+    async def act(partition: RedrivePartition, those: Sequence[Refused]) -> None:
         chosen = [each for each in those if each.place[1:] in meant]
         for begin in range(0, len(chosen), CHUNK_MAX):
             chunk = chosen[begin : begin + CHUNK_MAX]

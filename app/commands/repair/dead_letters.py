@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from app.commands.groups.lease_holders import Holders
-from app.commands.repair.rate_limit import Pace
-from app.commands.repair.redrive_log import RepairError, SettledPartition
+from app.commands.groups.lease_holders import LeaseHolders
+from app.commands.repair.rate_limit import RateLimit
+from app.commands.repair.redrive_log import RedrivePartition, RepairError
 from app.commands.repair.refused_record import Place, Refused
 from app.commands.repair.result import Result
 from ringfence_client.web.group_lookup import APART_MAX
@@ -25,8 +25,8 @@ class LetterRedrive:
         address: AddressSettings,
         kafka: KafkaSettings,
         cluster: Cluster,
-        holders: Holders,
-        pace: Pace,
+        holders: LeaseHolders,
+        pace: RateLimit,
         say: Callable[[str], None],
         *,
         most: int,
@@ -42,7 +42,7 @@ class LetterRedrive:
         self._force = force
         self.result = Result()
 
-    async def act(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
+    async def act(self, partition: RedrivePartition, found: Sequence[Refused]) -> None:
         """All of these, and write that they are settled."""
         for begin in range(0, len(found), self._pace.chunk):
             sound = await self._sound(found[begin : begin + self._pace.chunk])
@@ -64,7 +64,7 @@ class LetterRedrive:
                 self.result.done += len(done)
                 self._say(f"redriven  {partition}  {len(done)} up to offset {max(done)}")
 
-    async def try_out(self, _: SettledPartition, found: Sequence[Refused]) -> None:
+    async def try_out(self, _: RedrivePartition, found: Sequence[Refused]) -> None:
         """Say what would become of these."""
         for each in await self._sound(found):
             self.result.done += 1
@@ -77,7 +77,7 @@ class LetterRedrive:
         for each in letters:
             self.result.leave(each.refused, reason)
 
-    async def _sound(self, found: Sequence[Refused]) -> list["_Sound"]:
+    async def _sound(self, found: Sequence[Refused]) -> list["_Redrivable"]:
         """Those that may be redriven; the others are left, with why."""
         due = []
         for refused in found:
@@ -85,7 +85,7 @@ class LetterRedrive:
             if reason or refused.accepted is None:
                 self.result.leave(refused, reason)
             else:
-                due.append(_Sound(refused, refused.accepted))
+                due.append(_Redrivable(refused, refused.accepted))
         standing = await self._standing({each.place_accepted for each in due})
         sound = []
         for each in due:
@@ -135,7 +135,7 @@ class LetterRedrive:
         return found
 
 
-class _Sound(NamedTuple):
+class _Redrivable(NamedTuple):
     """A dead letter that says where its message is."""
 
     refused: Refused
@@ -146,8 +146,8 @@ class _Sound(NamedTuple):
         return self.refused.redriven
 
 
-def _by_holder(letters: Sequence[_Sound]) -> list[tuple[tuple[str, int], list[_Sound]]]:
-    def key(each: _Sound) -> tuple[str, int]:
+def _by_holder(letters: Sequence[_Redrivable]) -> list[tuple[tuple[str, int], list[_Redrivable]]]:
+    def key(each: _Redrivable) -> tuple[str, int]:
         return each.refused.consumer_group, each.place_accepted.partition
 
     return [(each, list(those)) for each, those in groupby(sorted(letters, key=key), key)]
@@ -177,7 +177,7 @@ def _difference(letter: Refused, message: Any | None) -> str:
 
 
 async def drop_blocked(
-    holders_: Holders, letters: Sequence[Refused], say: Callable[[str], None]
+    holders_: LeaseHolders, letters: Sequence[Refused], say: Callable[[str], None]
 ) -> list[tuple[Refused, str]]:
     """Have groups go on that wait behind these. Returns those of which that could not be done, with why."""
     left: list[tuple[Refused, str]] = []
@@ -187,7 +187,7 @@ async def drop_blocked(
         if place is None or not each.consumer_group:
             continue
         if place[1:] in await holders_.blocked(each.consumer_group):
-            waiting.append(_Sound(each, place))
+            waiting.append(_Redrivable(each, place))
     for (group, number), those in _by_holder(waiting):
         change = _unblocking([(each.refused.key, each.place_accepted.offset) for each in those])
         asked = {each.place_accepted.offset: each.redriven + 1 for each in those}

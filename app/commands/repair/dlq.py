@@ -7,10 +7,10 @@ from typing import Any, Final
 import click
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
-from app.commands.groups.lease_holders import Holders
+from app.commands.groups.lease_holders import LeaseHolders
 from app.commands.repair import common, output
 from app.commands.repair.dead_letters import LetterRedrive, drop_blocked
-from app.commands.repair.rate_limit import Pace
+from app.commands.repair.rate_limit import RateLimit
 from app.commands.repair.refused_record import Place, Refused
 from app.commands.repair.result import Result
 from app.commands.repair.scan import Act, Wanted
@@ -63,7 +63,7 @@ async def _waiting(
     settings: Settings, address: AddressSettings, rows: Sequence[tuple[Refused, bool]]
 ) -> dict[Place, bool | None]:
     """Of the open ones, whether their groups wait behind them: of several of one message behind the last. None = it cannot be told."""
-    holders = Holders(settings, address, _say_waiting)
+    holders = LeaseHolders(settings, address, _say_waiting)
     last: dict[tuple[str, Place], Place] = {}
     untold: dict[Place, bool | None] = {}
     refused: set[str] = set()
@@ -118,7 +118,7 @@ def redrive(
     address = settings.configured(name)
     wanted = Wanted(selection, _group_of, limit=limit)
     return asyncio.run(
-        _redrive(settings, address, wanted, Pace(rate), dry_run=dry_run, most=most, force=force)
+        _redrive(settings, address, wanted, RateLimit(rate), dry_run=dry_run, most=most, force=force)
     )
 
 
@@ -126,7 +126,7 @@ async def _redrive(
     settings: Settings,
     address: AddressSettings,
     wanted: Wanted,
-    pace: Pace,
+    pace: RateLimit,
     *,
     dry_run: bool,
     most: int,
@@ -137,7 +137,7 @@ async def _redrive(
     async with common.opened(settings.kafka, settings.app.id, topic, writes=writes) as opened:
         if opened.partitions:
             await _require_accepted(opened, address)
-        holders = Holders(settings, address, _say_waiting)
+        holders = LeaseHolders(settings, address, _say_waiting)
         run = LetterRedrive(
             address, settings.kafka, opened.cluster, holders, pace, output.say, most=most, force=force
         )
@@ -166,7 +166,7 @@ def drop(settings: Settings, name: str, selection: Selection, *, dry_run: bool, 
         async with common.opened(settings.kafka, settings.app.id, topic, writes=writes) as opened:
             if opened.partitions and not dry_run:
                 await _require_accepted(opened, address)
-            holders = Holders(settings, address, _say_waiting)
+            holders = LeaseHolders(settings, address, _say_waiting)
 
             async def before(those: Sequence[Refused]) -> list[tuple[Refused, str]]:
                 return await drop_blocked(holders, those, output.say)

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from agents.decision.ids_and_groups import Reader
+from agents.decision.ids_and_groups import IdReader
 from app.commands.repair import common, output
 from app.commands.repair.quarantine_redrive import InputTopic, Publisher, Quarantine, Redrive, find
-from app.commands.repair.rate_limit import Pace
+from app.commands.repair.rate_limit import RateLimit
 from app.commands.repair.refused_record import Refused
 from app.commands.repair.result import Result
 from app.commands.repair.scan import Act, Wanted
 from app.commands.repair.selection import Selection
-from app.commands.repair.size_check import Input, Room, outputs
+from app.commands.repair.size_check import Input, SizeCheck, outputs
 from ringfence_kafka.admin.topics import TopicDescription, missing, untold
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError
@@ -88,7 +88,7 @@ def redrive(
         settings.require_own_input(quarantine.address, "nothing was redriven")
     wanted = _wanted(settings, quarantine, selection, limit=limit)
     return asyncio.run(
-        _redrive(settings, quarantine, wanted, Pace(rate), dry_run=dry_run, most=most, force=force)
+        _redrive(settings, quarantine, wanted, RateLimit(rate), dry_run=dry_run, most=most, force=force)
     )
 
 
@@ -96,7 +96,7 @@ async def _redrive(
     settings: Settings,
     quarantine: Quarantine,
     wanted: Wanted,
-    pace: Pace,
+    pace: RateLimit,
     *,
     dry_run: bool,
     most: int,
@@ -113,7 +113,7 @@ async def _redrive(
             target = _target(quarantine, described)
             opened.topic.batch_bytes_max = target.message_bytes_max
             end = await _end(opened, target)
-            room = Room(
+            room = SizeCheck(
                 settings.app.id, quarantine.address, others, Input(target.name, target.partitions, end), described,
                 bridged=quarantine.bridged,
             )  # fmt: skip
@@ -184,7 +184,7 @@ def _tell_foreign(wanted: Wanted) -> None:
 
 
 def _group_of(quarantine: Quarantine) -> Any:
-    reader = Reader(quarantine.address)
+    reader = IdReader(quarantine.address)
 
     def group(record: Any) -> bytes | None:
         (found,) = reader.groups([record])

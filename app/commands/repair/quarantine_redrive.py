@@ -6,16 +6,16 @@ from typing import Any, Final, NamedTuple
 
 from agents.bridge.plan import Plan, plans
 from agents.decision import bridge_headers
-from agents.decision.ids_and_groups import Reader
-from agents.decision.partitioner import Home
+from agents.decision.ids_and_groups import IdReader
+from agents.decision.partitioner import Partitioner
 from agents.decision.quarantine import RESENT
 from app.commands.repair import output
-from app.commands.repair.rate_limit import Pace
-from app.commands.repair.redrive_log import SettledPartition
+from app.commands.repair.rate_limit import RateLimit
+from app.commands.repair.redrive_log import RedrivePartition
 from app.commands.repair.refused_record import Place, Refused, place_of
 from app.commands.repair.republished import Batches, Published, alone, as_read
 from app.commands.repair.result import Result
-from app.commands.repair.size_check import Room
+from app.commands.repair.size_check import SizeCheck
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
@@ -83,13 +83,19 @@ class Publisher:
     """Says what becomes of each record. Pure but for what is not whole: that is looked for in the input."""
 
     def __init__(
-        self, quarantine: Quarantine, target: InputTopic, most: int, *, force: bool, room: Room | None = None
+        self,
+        quarantine: Quarantine,
+        target: InputTopic,
+        most: int,
+        *,
+        force: bool,
+        room: SizeCheck | None = None,
     ) -> None:
         """``most``: a record that was redriven so often is left, unless ``force``, and what the outputs have no ``room`` for."""
         self._quarantine = quarantine
         self._target = target
-        self._home = Home(target.partitions, quarantine.address.partitioner)
-        self._reader = Reader(quarantine.address)
+        self._home = Partitioner(target.partitions, quarantine.address.partitioner)
+        self._reader = IdReader(quarantine.address)
         self._most = most
         self._force = force
         self._room = room
@@ -154,7 +160,7 @@ class Redrive:
         publisher: Publisher,
         quarantine: Quarantine,
         cluster: Cluster,
-        pace: Pace,
+        pace: RateLimit,
         say: Callable[[str], None],
         renewed: Callable[[], Awaitable[Publisher]] | None = None,
     ) -> None:
@@ -180,12 +186,12 @@ class Redrive:
         self._hops: set[bytes] = set()
         """Of the records that came over bridges, those that were published."""
 
-    async def act(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
+    async def act(self, partition: RedrivePartition, found: Sequence[Refused]) -> None:
         """All of these; raises what :meth:`ringfence_kafka.settled.SettledPartition.settle` does."""
         for begin in range(0, len(found), self._pace.chunk):
             await self._chunk(partition, found[begin : begin + self._pace.chunk])
 
-    async def try_out(self, _: SettledPartition, found: Sequence[Refused]) -> None:
+    async def try_out(self, _: RedrivePartition, found: Sequence[Refused]) -> None:
         """Say what would become of these."""
         self._current = False
         for each in found:
@@ -200,7 +206,7 @@ class Redrive:
                 self.result.done += 1
                 self._say(f"would redrive  {output.line(each)}")
 
-    async def _chunk(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
+    async def _chunk(self, partition: RedrivePartition, found: Sequence[Refused]) -> None:
         self._current = False
         whole = [await self.whole(each) for each in found]
         offsets, count = [], 0

@@ -8,7 +8,7 @@ CHUNK_MAX: Final = 500
 CHUNKS_PER_S: Final = 5
 
 
-class Pace:
+class RateLimit:
     """Of one run."""
 
     def __init__(self, rate: float | None) -> None:

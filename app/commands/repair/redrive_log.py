@@ -38,7 +38,7 @@ class RepairError(RingfenceError):
     """A redrive cannot go on."""
 
 
-class SettledTopic:
+class RedriveLog:
     """One quarantine or dead-letter topic, and the progress topic beside it."""
 
     def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster, topic: str) -> None:
@@ -82,15 +82,15 @@ class SettledTopic:
         if self.progress is not None:
             await self.progress.stop()
 
-    def partition(self, number: int) -> "SettledPartition":
+    def partition(self, number: int) -> "RedrivePartition":
         """One of its partitions; nothing is known of it yet."""
-        return SettledPartition(self, number)
+        return RedrivePartition(self, number)
 
 
-class SettledPartition:
+class RedrivePartition:
     """One partition. Read it on from :attr:`begin`, and say of each record that it was seen."""
 
-    def __init__(self, topic: SettledTopic, number: int) -> None:
+    def __init__(self, topic: RedriveLog, number: int) -> None:
         self._topic = topic
         self.number = number
         self._key = progress_record.encode_key(wire_names.repair_group(topic.app_id), topic.topic, number)

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.commands.repair.redrive_log import SettledPartition, SettledTopic
+from app.commands.repair.redrive_log import RedriveLog, RedrivePartition
 from app.commands.repair.refused_record import Refused, read
-from app.commands.repair.selection import Passed, Selection
+from app.commands.repair.selection import FilterCounts, Selection
 from ringfence_kafka.readers import log_reader
 
 
@@ -24,7 +24,7 @@ class Wanted:
     """So many records, and no more."""
     app_id: str = ""
     """Of what bridges of one name have refused, this application's; empty = all."""
-    passed: Passed = field(default_factory=Passed)
+    passed: FilterCounts = field(default_factory=FilterCounts)
     """What else was open where it was looked."""
 
     def takes(self, refused: Refused, record: Any, now_ms: float, *, is_open: bool) -> bool:
@@ -42,12 +42,12 @@ class Wanted:
 class Act(NamedTuple):
     """What is done with what was found of one partition."""
 
-    do: Callable[[SettledPartition, Sequence[Refused]], Awaitable[None]]
+    do: Callable[[RedrivePartition, Sequence[Refused]], Awaitable[None]]
     writes: bool = False
     """The partition is taken before it is looked at."""
 
 
-async def scan(topic: SettledTopic, partitions: int, wanted: Wanted, act: Act) -> None:
+async def scan(topic: RedriveLog, partitions: int, wanted: Wanted, act: Act) -> None:
     """Read each partition up to its end as it is now, and do it with what is meant, in order, as it is read.
 
     Records that come meanwhile are left: what is redriven and refused again does not go round.
@@ -75,8 +75,8 @@ class _EnoughError(Exception):
 
 
 async def _one(
-    topic: SettledTopic,
-    partition: SettledPartition,
+    topic: RedriveLog,
+    partition: RedrivePartition,
     end: int,
     wanted: Wanted,
     act: Act,

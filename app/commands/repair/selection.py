@@ -54,7 +54,7 @@ class Selection:
 
 
 @dataclass(slots=True)
-class Passed:
+class FilterCounts:
     """Open records that were read and are not meant: who mistypes a name learns it from them."""
 
     count: int = 0

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from agents.decision.decide import Outcome
 from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import Unit, Units
-from agents.decision.ids_and_groups import Reader, is_envelope
-from agents.decision.partitioner import Home
+from agents.decision.ids_and_groups import IdReader, is_envelope
+from agents.decision.partitioner import Partitioner
 from agents.output.build import Emitter, Outputs, TooLargeError
 from app.commands.repair.republished import Published, as_read_again
 from ringfence_kafka.admin.topics import TopicDescription
@@ -34,7 +34,7 @@ class Input(NamedTuple):
     """Of its longest partition: offsets count, as the accepted record has its own in a header."""
 
 
-class Room:
+class SizeCheck:
     """What the topics behind an input take."""
 
     def __init__(
@@ -70,9 +70,9 @@ class Room:
         )
         self._input = published_to
         self._bridged = bridged
-        self._reader = Reader(address)
+        self._reader = IdReader(address)
         self._units = Units(address, others)
-        self._home = Home(published_to.partitions, address.partitioner)
+        self._home = Partitioner(published_to.partitions, address.partitioner)
 
     def refusal(self, published: Published) -> str:
         """Why it is not published; empty = it is."""

@@ -15,7 +15,7 @@ from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.process.terminal import tell
 from ringfence_kafka.protocol import hop, wire_names
 from ringfence_kafka.protocol.hop import Hop
-from tables.codec import Way
+from tables.codec import Route
 from tables.hops import OFFSETS_MAX, Held, HopMemory
 from tables.restore import Restore
 
@@ -142,7 +142,7 @@ def parse(text: str) -> Hop:
     return found
 
 
-async def _ways(settings: Settings, address: AddressSettings) -> list[tuple[str, Way, Held]]:
+async def _ways(settings: Settings, address: AddressSettings) -> list[tuple[str, Route, Held]]:
     """Of each lane, in order."""
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         restored = await rings.snapshots(settings, address, cluster)
@@ -159,7 +159,7 @@ def _memory(address: AddressSettings, restore: Restore) -> HopMemory:
     return HopMemory.restored(address.id_cache_size, restore.hops.items() if looked_at else ())
 
 
-def _remembered(address: AddressSettings, lane: str, way: Way, held: Held) -> Remembered:
+def _remembered(address: AddressSettings, lane: str, way: Route, held: Held) -> Remembered:
     return Remembered(
         lane,
         hop.encode_source(way.source).decode(),

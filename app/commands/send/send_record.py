@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from agents.decision.envelope_parts import Units
-from agents.decision.ids_and_groups import Reader
-from agents.decision.partitioner import Home
+from agents.decision.ids_and_groups import IdReader
+from agents.decision.partitioner import Partitioner
 from app.commands.send.json_lines import Line, PartLine, TransactionLine, check_id
 from ringfence_client.handlers.envelope import Part, envelope
 from ringfence_kafka.config.settings import AddressSettings
@@ -43,8 +43,8 @@ class Composer:
         others = tuple(others)
         self._address = address
         self._targets = {each.name: each for each in others}
-        self._home = Home(partitions, address.partitioner)
-        self._reader = Reader(address)
+        self._home = Partitioner(partitions, address.partitioner)
+        self._reader = IdReader(address)
         self._units = Units(address, others)
 
     def compose(self, line: Line | TransactionLine) -> Outgoing:

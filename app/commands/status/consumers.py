@@ -19,11 +19,11 @@ from ringfence_client.progress.topic_checks import progress_deleted
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
-from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers import first_records
 
-Answer = dict[str, Any] | Unheard | None
+Answer = dict[str, Any] | ProbeError | None
 LIMIT_S: Final = 8.0
 """For the leases: a transaction that is open in their topic holds up who reads them."""
 
@@ -94,7 +94,7 @@ async def _heads(
     left, found = set(waiting), {}
     while left:
         now = {(topic, partition): offset for topic, partition, offset in sorted(left, reverse=True)}
-        records = await first_records.first(
+        records = await first_records.first_records(
             settings.kafka, {place: (at, waiting[*place, at]) for place, at in now.items()}
         )
         for place, at in now.items():
@@ -118,7 +118,7 @@ def _consumers(
         for web in webs
         if isinstance(health := said[web][0], dict) and health.get("consumer_group") == name
     }
-    silent = {web: why for web in sorted(webs) if isinstance(why := said[web][0], Unheard)}
+    silent = {web: why for web in sorted(webs) if isinstance(why := said[web][0], ProbeError)}
     faults = [*foreign]
     faults += [fault for _, health in sorted(healths.items()) for fault in health.get("faults", ())]
     left = sum(int(health.get("left_behind", 0)) for health in healths.values())

@@ -20,7 +20,7 @@ from ringfence_kafka.groups.foreign_members import fault
 from ringfence_kafka.groups.members import Member, Members
 from ringfence_kafka.groups.trusted_offsets import own_commit
 from ringfence_kafka.http import probe_errors
-from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers import first_records, log_reader
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
@@ -36,7 +36,7 @@ Place = tuple[str, int]
 
 async def ask(
     session: aiohttp.ClientSession, app: AppSettings, web: str, path: str = "/health"
-) -> dict[str, Any] | Unheard | None:
+) -> dict[str, Any] | ProbeError | None:
     """A document of a web server, or why it was not heard; None = it does not answer, or with something else."""
     return await probe_errors.get(session, app, web.rstrip("/") + path) if web else None
 
@@ -56,7 +56,7 @@ async def workers(
         said: Mapping[str, Any] | None = answer if isinstance(answer, dict) and own else None
         told |= (said or {}).get("lanes") or {}
         lanes = sum(topic in inputs for topic, _ in member.partitions)
-        found.append(_worker(member, lanes, said, answer if isinstance(answer, Unheard) else None))
+        found.append(_worker(member, lanes, said, answer if isinstance(answer, ProbeError) else None))
     return group, found, told
 
 
@@ -67,7 +67,9 @@ async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
     return []
 
 
-def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None, silent: Unheard | None) -> Worker:
+def _worker(
+    member: Member, lanes: int, answer: Mapping[str, Any] | None, silent: ProbeError | None
+) -> Worker:
     faults = [*(answer or {}).get("unreadable", ())]
     for name, those in ((answer or {}).get("faults") or {}).items():
         faults += [each if name == "*" else f"address {name}: {each}" for each in those]
@@ -152,8 +154,8 @@ async def _address(
         if state != model.OPEN and done[place] > (ends[place] or 0):
             done[place] = start  # of another topic of that name: nothing of this one is processed
     oldest, undecided = await asyncio.gather(
-        first_records.first(settings.kafka, {each: (done[each], stable[each] or 0) for each in places}),
-        first_records.first(
+        first_records.first_records(settings.kafka, {each: (done[each], stable[each] or 0) for each in places}),
+        first_records.first_records(
             settings.kafka,
             {each: (max(done[each], stable[each] or 0), ends[each] or 0) for each in places if stable[each] is not None},
             committed=False,

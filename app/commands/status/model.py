@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ringfence_kafka.http.probe_errors import Unheard
+from ringfence_kafka.http.probe_errors import ProbeError
 
 OPEN = "open"
 NOBODY = "nobody"
@@ -106,7 +106,7 @@ class Worker:
     lanes_in_memory: list[str] = field(default_factory=list)
     """Of these the lanes that work, with their files in memory; an earlier version does not tell it."""
     faults: list[str] = field(default_factory=list)
-    unheard: Unheard | None = None
+    unheard: ProbeError | None = None
     """Why its web server tells us nothing, where that is known."""
     buffered_bytes: int | None = None
     """Memory of messages that are under way; None = it does not tell."""
@@ -175,7 +175,7 @@ class Consumers:
     """What its consumers say keeps messages from being handled."""
     left_behind: int = 0
     """Handlers that nobody could end."""
-    unheard: dict[str, Unheard] = field(default_factory=dict)
+    unheard: dict[str, ProbeError] = field(default_factory=dict)
     """Of its web servers, by their addresses, those that tell us nothing, where it is known why."""
     buffered_bytes: int | None = None
     """Memory of messages that are under way, of all its consumers that tell it; None = none does."""

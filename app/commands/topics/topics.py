@@ -113,7 +113,7 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
     notes = [
         *(
             f"kafka.properties: workers, consumers and bridges do not know {name}: other clients do"
-            for name in client_properties.unheeded(settings.kafka)
+            for name in client_properties.ignored_properties(settings.kafka)
         ),
         *findings.notes,
         *(each for each in denied.faults if each not in faults),

@@ -21,10 +21,10 @@ from agents.batch.batch import BATCH_RECORDS_MAX, Record
 from agents.batch.batch import Held as AnyHeld
 from app.worker.fetch import raw_fetch
 from app.worker.fetch.raw_fetch import Limits
-from ringfence_client.window.memory_budget import FETCHING_PART, Memory
+from ringfence_client.window.memory_budget import FETCHING_PART, MemoryBudget
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 
 RECORD_BYTES: Final = 900
 """Of a record with its verdict, its slot and what is made of it, beside the lengths of its parts. Measured, with CPython 3.11."""
@@ -114,7 +114,7 @@ class Buffers:
 
     def __init__(self, bytes_max: int, clock: Callable[[], float] = time.monotonic) -> None:
         """``bytes_max``: of everything, about."""
-        self.memory = Memory(bytes_max)
+        self.memory = MemoryBudget(bytes_max)
         self.large: Callable[[], None] = lambda: None
         """Called, any number of times, when there are large records."""
         self.told: Callable[[], None] = lambda: None
@@ -247,7 +247,7 @@ class Buffers:
         while left > 0 and len(records) < BATCH_RECORDS_MAX:
             count = min(max(1, count), STEP_RECORDS, BATCH_RECORDS_MAX - len(records))
             parsed = getattr(fetcher._records.get(tp), "_partition_records", None)  # noqa: SLF001
-            if isinstance(parsed, TolerantRecords):
+            if isinstance(parsed, LenientRecords):
                 parsed.bytes_max = max(1, left // COPIES)
             more = (await fetcher.fetched_records({tp}, timeout=0, max_records=count)).get(tp, [])
             if not more:

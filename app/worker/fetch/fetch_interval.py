@@ -25,7 +25,7 @@ LEAST_MAX_TARGETS: Final = 4
 """And a batch's time: so long it is at most, because who has that much to do is busy whatever he waits."""
 
 
-class Spacing:
+class FetchInterval:
     """Of one worker. In any thread.
 
     A message that comes while a broker is left alone waits for half of that, on average, and then for its transaction. So half of

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-from app.worker.fetch.fetch_interval import Spacing
+from app.worker.fetch.fetch_interval import FetchInterval
 
 FETCH_WAIT_MS: Final = 100
 """How long a broker holds a fetch that finds nothing; meanwhile nothing else is fetched from it."""
@@ -33,14 +33,14 @@ PARTIAL_AFTER_S: Final = 0.02
 """How long the others wait for a partition of which something lies there before there is a fetch without it."""
 
 
-class Pace:
+class FetchScheduler:
     """Of one fetcher of aiokafka; on its loop."""
 
     def __init__(
         self,
         fetcher: Any,
         wanted: Callable[[TopicPartition], bool],
-        spacing: Spacing,
+        spacing: FetchInterval,
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.process_time,
     ) -> None:

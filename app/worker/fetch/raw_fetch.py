@@ -17,7 +17,7 @@ from agents.batch.native_records import Part
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import fetch_buffer
 from ringfence_kafka.aiokafka_patches.fetch_buffer import LargeBatch
-from ringfence_kafka.aiokafka_patches.lenient_records import TolerantRecords
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 
 
 class Limits(NamedTuple):
@@ -48,7 +48,7 @@ class _Unread:
 
     __slots__ = ("aborted", "begin", "held", "large", "part")
 
-    def __init__(self, parsed: TolerantRecords) -> None:
+    def __init__(self, parsed: LenientRecords) -> None:
         self.begin = parsed.next_fetch_offset
         self.aborted = list(parsed._aborted_transactions)  # noqa: SLF001
         self.part: Part | None = None
@@ -92,7 +92,7 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
     return _taken(fetcher, tp, unread, part, limits)
 
 
-def _next(parsed: TolerantRecords, unread: _Unread, limits: Limits) -> Part | None:
+def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | None:
     """The part behind what was taken. No more is decompressed than there is room for, or one record."""
     start = unread.begin if unread.part is None else unread.part.end
     bytes_max = max(1, limits.bytes_max // limits.copies)
@@ -117,7 +117,7 @@ def _next(parsed: TolerantRecords, unread: _Unread, limits: Limits) -> Part | No
     return part
 
 
-def _large(parsed: TolerantRecords, at: int) -> LargeBatch | None:
+def _large(parsed: LenientRecords, at: int) -> LargeBatch | None:
     """Return the batch that begins there, to be read in parts; None = it is for aiokafka to read."""
     if native.core is None:
         return None

@@ -44,8 +44,8 @@ from faust.types import TP, ConsumerMessage
 
 from agents.batch.batch import FetchedBatch, Held, Parcel, Record
 from app.worker.fetch.buffers import BoundedFetches, Buffers
-from app.worker.fetch.fetch_interval import Spacing
-from app.worker.fetch.fetch_scheduler import FETCH_WAIT_MS, PARTIAL_WAIT_MS, Pace
+from app.worker.fetch.fetch_interval import FetchInterval
+from app.worker.fetch.fetch_scheduler import FETCH_WAIT_MS, PARTIAL_WAIT_MS, FetchScheduler
 from app.worker.fetch.startup_retry import connected
 from ringfence_kafka.admin.topics import lacking
 from ringfence_kafka.aiokafka_patches import internals, late_revocation
@@ -102,7 +102,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         self._buffers: Buffers = self.transport.buffers
         self._buffers.told = self._wake_for_room
         BoundedFetches(fetcher, self._buffers, self._may_read, PARTIAL_WAIT_MS)
-        self._pace = Pace(fetcher, self._is_wanted, self.transport.spacing)
+        self._pace = FetchScheduler(fetcher, self._is_wanted, self.transport.spacing)
         self._keeping = asyncio.create_task(self._keep_member())
 
     async def _connect(self) -> None:
@@ -476,7 +476,7 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
     Consumer = BatchConsumer
     buffers: Buffers
     """What the process may have of batches."""
-    spacing: Spacing
+    spacing: FetchInterval
     """How often brokers are asked."""
     passed: Mapping[str, Any] = MappingProxyType({})
     """Options of aiokafka's that somebody has set for all clients."""

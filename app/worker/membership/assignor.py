@@ -13,7 +13,7 @@ from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 from faust.assignor.partition_assignor import PartitionAssignor
 
 from agents.rules.member_statements import KEY, decode
-from app.worker.membership.lane_assignment import Shared, share, units_of
+from app.worker.membership.lane_assignment import AssignedLane, assign_lanes, units_of
 from ringfence_kafka.groups.static_members import Member
 
 _NEWCOMER: Final = ""
@@ -120,11 +120,13 @@ def deal(
     units, topics = units_of({each: joined[each][1] for each in members}, pairs, counts)
     unit_of = {topic: name for name, those in topics.items() for topic in those}
     held = {
-        member: {Shared(unit_of[topic], number) for topic, number in joined[member][2] if topic in unit_of}
+        member: {
+            AssignedLane(unit_of[topic], number) for topic, number in joined[member][2] if topic in unit_of
+        }
         for member in members
     }
     dealt: dict[str, dict[str, list[int]]] = {member: {} for member in members}
-    for member, those in share(units, held).items():
+    for member, those in assign_lanes(units, held).items():
         for name, number in those:
             for topic in topics[name]:
                 if number < counts[topic]:

@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 from agents.lane.open import QUESTION_LIMIT_S
 from app.worker.fetch.transport import BatchConsumer, BatchConsumerThread
 from ringfence_kafka.aiokafka_patches import internals
-from ringfence_kafka.concurrency.coalesce import Together
+from ringfence_kafka.concurrency.coalesce import RequestCoalescer
 
 
 class GroupOwnership:
@@ -19,9 +19,9 @@ class GroupOwnership:
     def __init__(self, app: faust.App) -> None:
         self._app = app
         self._generation = app.consumer_generation_id
-        self._asked: Together[int, bool] = Together(self._ask)
+        self._asked: RequestCoalescer[int, bool] = RequestCoalescer(self._ask)
         """All lanes ask at one moment, when the group has given them out."""
-        self._rewinds: Together[tuple[TopicPartition, int], int] = Together(self._rewind)
+        self._rewinds: RequestCoalescer[tuple[TopicPartition, int], int] = RequestCoalescer(self._rewind)
         """Each is a wait for the consumer's thread, which so wakes up once for many."""
 
     async def confirm(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Shared(NamedTuple):
+class AssignedLane(NamedTuple):
     """A partition of topics that go together."""
 
     unit: str
@@ -28,7 +28,9 @@ class Unit:
     """Who may have some of it; at least one."""
 
 
-def share(units: Mapping[str, Unit], held: Mapping[str, Collection[Shared]]) -> dict[str, list[Shared]]:
+def assign_lanes(
+    units: Mapping[str, Unit], held: Mapping[str, Collection[AssignedLane]]
+) -> dict[str, list[AssignedLane]]:
     """Share out; pure. The order of ``held`` decides where nothing else does.
 
     Args:
@@ -39,22 +41,22 @@ def share(units: Mapping[str, Unit], held: Mapping[str, Collection[Shared]]) -> 
         What each member gets: of a unit as many as any other who may have some of it, or one more or less. Where all may have all,
         that holds of all units together too. Nothing moves that need not for that.
     """
-    sharing = _Sharing(units, list(held))
+    sharing = _Balancer(units, list(held))
     for member, those in held.items():
         for each in sorted(those):
             if sharing.is_free(each) and member in units[each.unit].members:
                 sharing.give(each, member)
     for name, unit in sorted(units.items()):
         for number in range(unit.partitions):
-            if sharing.is_free(Shared(name, number)):
-                sharing.give(Shared(name, number), sharing.emptiest(name))
+            if sharing.is_free(AssignedLane(name, number)):
+                sharing.give(AssignedLane(name, number), sharing.emptiest(name))
     for name in sorted(units):
         sharing.even_out(name)
     sharing.even_out_all()
     return sharing.shares()
 
 
-class _Sharing:
+class _Balancer:
     """Who has what, and how much."""
 
     def __init__(self, units: Mapping[str, Unit], members: Sequence[str]) -> None:
@@ -63,15 +65,15 @@ class _Sharing:
         self._owned: dict[str, dict[str, set[int]]] = {
             name: {member: set() for member in unit.members} for name, unit in units.items()
         }
-        self._given: set[Shared] = set()
+        self._given: set[AssignedLane] = set()
         self._totals: Counter[str] = Counter()
 
-    def is_free(self, each: Shared) -> bool:
+    def is_free(self, each: AssignedLane) -> bool:
         """Whether it exists, and nobody has it."""
         unit = self._units.get(each.unit)
         return unit is not None and 0 <= each.partition < unit.partitions and each not in self._given
 
-    def give(self, each: Shared, member: str) -> None:
+    def give(self, each: AssignedLane, member: str) -> None:
         """Hand over what is free."""
         self._owned[each.unit][member].add(each.partition)
         self._given.add(each)
@@ -116,11 +118,11 @@ class _Sharing:
         self._totals[giver] -= 1
         self._totals[taker] += 1
 
-    def shares(self) -> dict[str, list[Shared]]:
+    def shares(self) -> dict[str, list[AssignedLane]]:
         """What it came to, by member."""
         return {
             member: sorted(
-                Shared(name, number)
+                AssignedLane(name, number)
                 for name, owned in self._owned.items()
                 for number in owned.get(member, ())
             )

@@ -41,7 +41,7 @@ class _Group(Protocol):
         ...
 
 
-class Unassigned:
+class OrphanLanes:
     """To be asked again and again."""
 
     def __init__(

@@ -11,7 +11,7 @@ from reconcile.run.frames.evidence import carried_forwards, carried_outputs
 from reconcile.run.frames.sources import AWAY, Sources
 from reconcile.run.history import id_store
 from reconcile.run.history.history import ACCEPTED as ACCEPTED_IDS
-from reconcile.run.history.history import Night, results_folder
+from reconcile.run.history.history import Run, results_folder
 from reconcile.run.history.rules import Rule, diverts
 from reconcile.spark import topic_reader
 from reconcile.spark.files import Files
@@ -43,12 +43,12 @@ class Frames(Sources):
     """Makes them."""
 
     files: Files
-    base: Night | None = None
+    base: Run | None = None
     """The night that this one goes on from."""
 
     # -- of the night ---------------------------------------------------------------------------------------------------
 
-    def inputs(self, base: Night | None) -> DataFrame:
+    def inputs(self, base: Run | None) -> DataFrame:
         """What came in, and what waited last night; with lane and forward offset, where they are known."""
         unknown = {"lane": F.lit(None).cast(INT), "forward_offset": F.lit(None).cast(LONG)}
         schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
@@ -94,12 +94,12 @@ class Frames(Sources):
 
     # -- from the night before, and for the next ----------------------------------------------------------------------
 
-    def ahead(self, base: Night | None) -> DataFrame | None:
+    def ahead(self, base: Run | None) -> DataFrame | None:
         """What last night saw of inputs beyond its cut."""
         carried = self._carried(base, "ahead", EVIDENCE)
         return topic_reader.concatenated(carried) if carried else None
 
-    def hops(self, base: Night | None) -> DataFrame | None:
+    def hops(self, base: Run | None) -> DataFrame | None:
         """:data:`reconcile.spark.schemas.HOPS` that the last night has kept; None = there are none.
 
         A lane keeps them where its input is another one now. There, what was in the old one stands before all of it.
@@ -114,18 +114,18 @@ class Frames(Sources):
             "offset", F.when(gone, F.lit(-1)).otherwise(F.col("offset")).cast(LONG)
         )
 
-    def carries(self, base: Night | None) -> bool:
+    def carries(self, base: Run | None) -> bool:
         """Whether something was handed on."""
         return any(
             {"inputs", "ahead"} & set(self.files.names(results_folder(number))) for number in self.left(base)
         )
 
-    def left(self, base: Night | None) -> dict[int, set[str]]:
+    def left(self, base: Run | None) -> dict[int, set[str]]:
         """Night → addresses that it has left something for: the night before, or the last that had them."""
         return self._left(base, self._same())
 
     @staticmethod
-    def _left(base: Night | None, names: Collection[str]) -> dict[int, set[str]]:
+    def _left(base: Run | None, names: Collection[str]) -> dict[int, set[str]]:
         nights: dict[int, set[str]] = {}
         if base is None:
             return nights
@@ -134,7 +134,7 @@ class Frames(Sources):
         return nights
 
     def _carried(
-        self, base: Night | None, name: str, schema: StructType, left: dict[int, set[str]] | None = None
+        self, base: Run | None, name: str, schema: StructType, left: dict[int, set[str]] | None = None
     ) -> list[DataFrame]:
         kept = [
             self._numbered(self._parquet(schema, self.files.at(results_folder(number), name)), names)
@@ -151,7 +151,7 @@ class Frames(Sources):
         gone = F.col("address").isin(another) & F.col("forward_offset").isNotNull()
         return kept.withColumn("forward_offset", F.when(gone, F.lit(-1)).otherwise(F.col("forward_offset")))
 
-    def ids(self, chain: Sequence[Night]) -> DataFrame:
+    def ids(self, chain: Sequence[Run]) -> DataFrame:
         """:data:`reconcile.spark.schemas.IDS` of earlier nights that judged the same topics."""
         there = id_store.kept(self.files)
         same = [each for each in self.addresses if each.name in self._same()]
@@ -171,7 +171,7 @@ class Frames(Sources):
         rows = self._parquet(IDS, *paths, base=self.files.at(ACCEPTED_IDS))
         return self._numbered(rows, {each.name for each in same}).select(*IDS.names)
 
-    def resends(self, nights: Sequence[Night], tonight: int) -> DataFrame | None:
+    def resends(self, nights: Sequence[Run], tonight: int) -> DataFrame | None:
         """:data:`reconcile.spark.schemas.RESENDS` of tonight, and of nights before that judged the same topics; None = there were none.
 
         Where the ring is off now, nothing is asked of it, whatever it saw while it was on.

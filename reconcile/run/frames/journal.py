@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.run.history.cut import AddressCut
-from reconcile.run.history.history import Night
+from reconcile.run.history.history import Run
 from ringfence_kafka.config.settings import AddressSettings
 
 
@@ -18,7 +18,7 @@ class Emptied(NamedTuple):
     forward_next: int
 
 
-class Told(NamedTuple):
+class RingHistory(NamedTuple):
     """Of one lane."""
 
     lane: int
@@ -28,7 +28,7 @@ class Told(NamedTuple):
     """The last time; None = never."""
 
 
-Journal = Mapping[int, Sequence[Told]]
+Journal = Mapping[int, Sequence[RingHistory]]
 """By the address's number; only those of which it tells."""
 
 
@@ -38,7 +38,7 @@ def told(events: DataFrame | None) -> Journal:
     Args:
         events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
     """
-    found: dict[int, list[Told]] = {}
+    found: dict[int, list[RingHistory]] = {}
     if events is None:
         return found
     order = F.when(empties(F.col("event"), F.col("before"), F.col("after")), F.col("number"))
@@ -48,7 +48,7 @@ def told(events: DataFrame | None) -> Journal:
     )
     for row in rows.where("lane is not null").collect():
         emptied = None if row["emptied"] is None else Emptied(*row["emptied"])
-        found.setdefault(row["address"], []).append(Told(row["lane"], row["capacity"], emptied))
+        found.setdefault(row["address"], []).append(RingHistory(row["lane"], row["capacity"], emptied))
     return found
 
 
@@ -78,13 +78,13 @@ def of_rings(events: DataFrame | None) -> DataFrame | None:
     return None if events is None else events.where(~F.coalesce("of_hops", F.lit(False)))
 
 
-def capacities(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Night]) -> list[int]:
+def capacities(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Run]) -> list[int]:
     """As :func:`largest`; 0 where it is off now."""
     sizes = largest(addresses, told, chain)
     return [size if each.id_cache_size else 0 for each, size in zip(addresses, sizes, strict=True)]
 
 
-def largest(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Night]) -> list[int]:
+def largest(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Run]) -> list[int]:
     """The largest ring that each address can have had.
 
     A size that is configured is in force when workers were restarted, and only then the journal tells what it was before.

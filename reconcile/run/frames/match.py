@@ -5,11 +5,13 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames import hops, transactions
-from reconcile.run.frames.workspace import Desk
-from reconcile.run.history.history import Night
+from reconcile.run.frames.workspace import Workspace
+from reconcile.run.history.history import Run
 
 
-def matched(desk: Desk, base: Night | None, events: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
+def matched(
+    desk: Workspace, base: Run | None, events: DataFrame | None
+) -> tuple[DataFrame, DataFrame | None]:
     """Matched once, kept in files: what is judged later reads the columns that it needs; and :func:`_with_hops`."""
     ahead = desk.frames.ahead(base)
     matched = ev.attribute(
@@ -27,7 +29,7 @@ def matched(desk: Desk, base: Night | None, events: DataFrame | None) -> tuple[D
     return _with_hops(desk, evidence, base, events, there=bridged_ones > 0)
 
 
-def _with_units(desk: Desk, matched: DataFrame) -> DataFrame:
+def _with_units(desk: Workspace, matched: DataFrame) -> DataFrame:
     """The evidence, in which envelopes and their parts know of one another."""
     envelopes = matched.where(transactions.OF_UNITS)
     joined = desk.scratch("units", transactions.joined(envelopes).unionByName(transactions.as_plain(matched)))
@@ -35,7 +37,7 @@ def _with_units(desk: Desk, matched: DataFrame) -> DataFrame:
 
 
 def _with_hops(
-    desk: Desk, evidence: DataFrame, base: Night | None, events: DataFrame | None, *, there: bool
+    desk: Workspace, evidence: DataFrame, base: Run | None, events: DataFrame | None, *, there: bool
 ) -> tuple[DataFrame, DataFrame | None]:
     """The evidence, in which what came over bridges is told apart by what its lane knew of hops; and that, where there are any."""
     kept = desk.frames.hops(base)

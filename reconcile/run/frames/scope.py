@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 
 from reconcile.cluster.survey import Survey
 from reconcile.run.history import cut, renames, retained, rules
-from reconcile.run.history.history import Night, Nights
+from reconcile.run.history.history import Run, RunHistory
 from ringfence_kafka.config.settings import Settings
 
 
 def begin(
-    settings: Settings, nights: Nights, survey: Survey
-) -> tuple[Night | None, dict[str, cut.AddressCut]]:
+    settings: Settings, nights: RunHistory, survey: Survey
+) -> tuple[Run | None, dict[str, cut.AddressCut]]:
     """The night that this one goes on from, and what it covers.
 
     Where nothing has moved it is the last night once more; but not where evidence has gone since that had been judged.
@@ -24,8 +24,8 @@ def begin(
 
 
 def _begin(
-    settings: Settings, nights: Nights, survey: Survey
-) -> tuple[Night | None, dict[str, cut.AddressCut]]:
+    settings: Settings, nights: RunHistory, survey: Survey
+) -> tuple[Run | None, dict[str, cut.AddressCut]]:
     base, cuts = _from(settings, nights, survey, nights.settled_base)
     again = nights.again(cut.positions(cuts), {each.name: rules.kept(each) for each in settings.addresses})
     if again is not None:
@@ -37,8 +37,8 @@ def _begin(
 
 
 def _from(
-    settings: Settings, nights: Nights, survey: Survey, begin: Callable[[], Night | None]
-) -> tuple[Night | None, dict[str, cut.AddressCut]]:
+    settings: Settings, nights: RunHistory, survey: Survey, begin: Callable[[], Run | None]
+) -> tuple[Run | None, dict[str, cut.AddressCut]]:
     """A night, its addresses called as they are now, and what one covers that goes on from it."""
     nights.former = {}
     nights.former = renames.renamed(settings.addresses, begin())

@@ -11,7 +11,7 @@ from reconcile.spark.files import Files
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Workspace:
     """Of one night."""
 
     spark: SparkSession

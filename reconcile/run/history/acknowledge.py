@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from reconcile.run.history.history import Night, Nights, seen_of
+from reconcile.run.history.history import Run, RunHistory, seen_of
 from reconcile.spark.files import Files, LocalFiles
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
@@ -28,7 +28,7 @@ def here(settings: Settings, folder: str, number: int) -> int:
 
 def acknowledge(settings: Settings, files: Files, number: int) -> int:
     """Night ``number``, or :data:`LAST`; returns the exit code. Raises as :func:`here` does."""
-    nights = Nights.load(files)
+    nights = RunHistory.load(files)
     nights.belong_to(settings.app.id)
     last = nights.last
     if last is None:
@@ -45,7 +45,7 @@ def acknowledge(settings: Settings, files: Files, number: int) -> int:
     return 0
 
 
-def when(files: Files, night: Night) -> str | None:
+def when(files: Files, night: Run) -> str | None:
     """Return when somebody acknowledged a run, ISO 8601; None = nobody has."""
     return files.read(seen_of(night.number)).strip() if night.acknowledged else None
 

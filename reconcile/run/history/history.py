@@ -39,7 +39,7 @@ LaneCounts = dict[str, dict[int, int]]
 
 
 @dataclass(slots=True)
-class Night:
+class Run:
     """One finished night."""
 
     number: int
@@ -148,11 +148,11 @@ class Night:
 
 
 @dataclass(slots=True)
-class Nights:
+class RunHistory:
     """All finished ones."""
 
     files: Files
-    finished: dict[int, Night] = field(default_factory=dict)
+    finished: dict[int, Run] = field(default_factory=dict)
     former: Mapping[str, str] = field(default_factory=dict)
     """Address → what it is called in them; only those that have another name now."""
 
@@ -170,7 +170,7 @@ class Nights:
             if name.endswith(_DONE):
                 seen = name.removesuffix(_DONE) + _SEEN in names
                 try:
-                    night = Night.from_json(files.read(f"{NIGHTS}/{name}"), acknowledged=seen)
+                    night = Run.from_json(files.read(f"{NIGHTS}/{name}"), acknowledged=seen)
                 except ValueError as error:
                     raise PrerequisiteError(
                         f"{files.at(NIGHTS, name)} is damaged: restore it; without a backup remove it, if it is the last "
@@ -180,7 +180,7 @@ class Nights:
         return found
 
     @property
-    def last(self) -> Night | None:
+    def last(self) -> Run | None:
         """The latest, whatever came of it."""
         return self.finished[max(self.finished)] if self.finished else None
 
@@ -214,12 +214,12 @@ class Nights:
                 "that one, move the folder away: the next run begins at the start of the logs"
             )
 
-    def settled_base(self) -> Night | None:
+    def settled_base(self) -> Run | None:
         """Where the next night begins: the last that was clean or acknowledged."""
         last = self.last
         return None if last is None else self._get(last.number if last.settled else last.base)
 
-    def seen_since(self, base: Night | None) -> dict[str, list[Position]]:
+    def seen_since(self, base: Run | None) -> dict[str, list[Position]]:
         """Return how far runs after this one read each topic. Nobody acknowledged them; they still prove what was there."""
         found: dict[str, list[Position]] = {}
         for number, night in self.finished.items():
@@ -228,9 +228,7 @@ class Nights:
                     found.setdefault(topic, []).append(position)
         return found
 
-    def again(
-        self, positions: Mapping[str, Position], rules: Mapping[str, Mapping[str, Any]]
-    ) -> Night | None:
+    def again(self, positions: Mapping[str, Position], rules: Mapping[str, Mapping[str, Any]]) -> Run | None:
         """The last night, if nothing has moved since and nobody acknowledged it: this is that night once more.
 
         Args:
@@ -243,27 +241,27 @@ class Nights:
         there = {topic: each for topic, each in last.positions.items() if topic in positions}
         return last if _ends(there) == _ends(positions) else None
 
-    def base_of(self, night: Night) -> Night | None:
+    def base_of(self, night: Run) -> Run | None:
         """What it went on from."""
         return self._get(night.base)
 
-    def chain(self, night: Night | None) -> list[Night]:
+    def chain(self, night: Run | None) -> list[Run]:
         """A night and all that it went on from, the latest first."""
-        found: list[Night] = []
+        found: list[Run] = []
         while night is not None:
             found.append(night)
             night = self._get(night.base)
         return found
 
-    def since(self, night: Night | None, today: str, days: int) -> list[Night]:
+    def since(self, night: Run | None, today: str, days: int) -> list[Run]:
         """A night and those that it went on from, as far as results are kept for so many days; the latest first."""
         return [each for each in self.chain(night) if each.date >= days_before(today, days)]
 
-    def _get(self, number: int | None) -> Night | None:
+    def _get(self, number: int | None) -> Run | None:
         night = None if number is None else self.finished.get(number)
         return None if night is None else called(night, self.former)
 
-    def commit(self, night: Night) -> None:
+    def commit(self, night: Run) -> None:
         """Finish it: from now on it is there, and all that it stands for, also when the machine stops."""
         for folder in (results_folder(night.number), ids_folder(night.date, night.number)):
             self.files.settle(folder)
@@ -273,7 +271,7 @@ class Nights:
         self.files.write(file_of(night.number), night.to_json())
         self.finished[night.number] = night
 
-    def acknowledge(self) -> Night | None:
+    def acknowledge(self) -> Run | None:
         """The last night has been looked at; None if there is nothing to look at."""
         last = self.last
         if last is None or last.settled:

@@ -12,8 +12,8 @@ from reconcile.run.history.history import (
     RESULTS,
     SCRATCH,
     LaneCounts,
-    Night,
-    Nights,
+    Run,
+    RunHistory,
     added,
     days_before,
     forgotten_of,
@@ -41,7 +41,7 @@ def kept(files: Files) -> dict[int, list[str]]:
     return found
 
 
-def address_folder(night: Night, address: str) -> str:
+def address_folder(night: Run, address: str) -> str:
     """Of the IDs that a night saw accepted at one address."""
     return folder_of(night.date, night.number, address)
 
@@ -51,7 +51,7 @@ def folder_of(date: str, number: int, address: str) -> str:
     return f"{ids_folder(date, number)}/{_ADDRESS}{address}"
 
 
-def count(nights: Nights, base: Night | None) -> int:
+def count(nights: RunHistory, base: Run | None) -> int:
     """How many are read by a night that goes on from another one."""
     there = kept(nights.files)
     return sum(
@@ -64,7 +64,7 @@ def count(nights: Nights, base: Night | None) -> int:
     )
 
 
-def sweep(nights: Nights) -> None:
+def sweep(nights: RunHistory) -> None:
     """Remove what a crashed run has left."""
     files = nights.files
     files.delete(SCRATCH)
@@ -78,7 +78,7 @@ def sweep(nights: Nights) -> None:
                 files.delete(f"{ACCEPTED}/{date}/{name}")
 
 
-def forget(nights: Nights, today: str, keep_days: int) -> None:
+def forget(nights: RunHistory, today: str, keep_days: int) -> None:
     """Remove what no later night can need."""
     last = nights.last
     if last is None:
@@ -105,7 +105,7 @@ def forget(nights: Nights, today: str, keep_days: int) -> None:
     _forget_results(nights, [last] if base is None else [last, base], oldest)
 
 
-def _note(files: Files, night: Night, addresses: Sequence[str]) -> None:
+def _note(files: Files, night: Run, addresses: Sequence[str]) -> None:
     """Write down what is to go, before it goes: whatever else is missing is damage."""
     known, gone = forgotten(files, night.number), {address_folder(night, each) for each in addresses}
     if gone - known:
@@ -119,7 +119,7 @@ def forgotten(files: Files, number: int) -> set[str]:
     return set(files.read(name).splitlines()) if there else set()
 
 
-def _capacities(last: Night, recent: Sequence[Night]) -> dict[str, int]:
+def _capacities(last: Run, recent: Sequence[Run]) -> dict[str, int]:
     """Address → the largest of what the configuration said on these nights: workers go by what it said when they were started."""
     return {
         name: max(int(night.rules.get(name, {}).get(_SIZE, 0)) for night in (last, *recent))
@@ -127,7 +127,7 @@ def _capacities(last: Night, recent: Sequence[Night]) -> dict[str, int]:
     }
 
 
-def _forget_results(nights: Nights, latest: Sequence[Night], oldest: str) -> None:
+def _forget_results(nights: RunHistory, latest: Sequence[Run], oldest: str) -> None:
     waiting = {number for each in latest for number in (each.number, *each.left.values())}
     for name in nights.files.names(RESULTS):
         night = nights.finished.get(int(name)) if name.isdecimal() else None
@@ -135,13 +135,13 @@ def _forget_results(nights: Nights, latest: Sequence[Night], oldest: str) -> Non
             nights.files.delete(results_folder(night.number))
 
 
-def _delete(files: Files, night: Night) -> None:
+def _delete(files: Files, night: Run) -> None:
     files.delete(ids_folder(night.date, night.number))
     if not files.names(f"{ACCEPTED}/date={night.date}"):
         files.delete(f"{ACCEPTED}/date={night.date}")
 
 
-def heirs(last: Night, night: Night, address: str, lane: int) -> Sequence[int]:
+def heirs(last: Run, night: Run, address: str, lane: int) -> Sequence[int]:
     """The lanes that may know what one of a former night knew: more where the address has got more since. Itself is one."""
     topic = str(last.rules.get(address, {}).get("input_topic", ""))
     then, now = (len(each.positions[topic].ends) if topic in each.positions else 0 for each in (night, last))
@@ -149,11 +149,11 @@ def heirs(last: Night, night: Night, address: str, lane: int) -> Sequence[int]:
 
 
 def expendable(
-    chain: Sequence[Night],
+    chain: Sequence[Run],
     today: str,
     keep_days: int,
     capacities: Mapping[str, int],
-    known_to: Callable[[Night, str, int], Sequence[int]] = lambda _night, _address, lane: (lane,),
+    known_to: Callable[[Run, str, int], Sequence[int]] = lambda _night, _address, lane: (lane,),
 ) -> set[tuple[str, int]]:
     """Address and night whose IDs are old enough, and which no ring can hold any more.
 

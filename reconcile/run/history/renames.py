@@ -9,13 +9,13 @@ from reconcile.run.history.cut import AddressCut
 from ringfence_kafka.config.settings import AddressSettings
 
 if TYPE_CHECKING:
-    from reconcile.run.history.history import Night
+    from reconcile.run.history.history import Run
 
 _Kept = TypeVar("_Kept")
 _INPUT = "input_topic"
 
 
-def renamed(addresses: Sequence[AddressSettings], base: "Night | None") -> dict[str, str]:
+def renamed(addresses: Sequence[AddressSettings], base: "Run | None") -> dict[str, str]:
     """Address → what it was called on the night before; only those that had another name.
 
     Args:
@@ -34,7 +34,7 @@ def renamed(addresses: Sequence[AddressSettings], base: "Night | None") -> dict[
     }
 
 
-def called(night: "Night", former: Mapping[str, str]) -> "Night":
+def called(night: "Run", former: Mapping[str, str]) -> "Run":
     """The night, as if its addresses had been called so then. Rings and hops of the new name are new: they hold nothing of it."""
     if not former:
         return night
@@ -70,7 +70,7 @@ def with_former(cuts: Mapping[str, AddressCut], former: Mapping[str, str]) -> di
     return {name: replace(each, former=former.get(name, "")) for name, each in cuts.items()}
 
 
-def since(address: AddressSettings, chain: Sequence["Night"]) -> int:
+def since(address: AddressSettings, chain: Sequence["Run"]) -> int:
     """The night that was the first to judge it by its name, having judged it by another; 0 = none was.
 
     Args:

@@ -7,7 +7,7 @@ not forgotten on purpose, is an error. ``nights/000003.forgotten`` has the folde
 from collections.abc import Collection, Iterator, Mapping
 
 from reconcile.run.history.cut import AddressCut
-from reconcile.run.history.history import Night, Nights, file_of, ids_folder, results_folder
+from reconcile.run.history.history import Run, RunHistory, file_of, ids_folder, results_folder
 from reconcile.run.history.id_store import address_folder, forgotten
 from reconcile.spark.files import Files
 from ringfence_kafka.errors import PrerequisiteError
@@ -27,7 +27,7 @@ def of(files: Files, date: str, number: int) -> dict[str, int]:
     return {folder: count for folder, count in counts.items() if count}
 
 
-def refuse_missing(nights: Nights, base: Night | None, cuts: Mapping[str, AddressCut]) -> None:
+def refuse_missing(nights: RunHistory, base: Run | None, cuts: Mapping[str, AddressCut]) -> None:
     """See that all is there that a night reads of those before.
 
     Args:
@@ -62,7 +62,7 @@ def refuse_missing(nights: Nights, base: Night | None, cuts: Mapping[str, Addres
         )
 
 
-def _read(nights: Nights, base: Night | None, cuts: Mapping[str, AddressCut]) -> Iterator[tuple[Night, str]]:
+def _read(nights: RunHistory, base: Run | None, cuts: Mapping[str, AddressCut]) -> Iterator[tuple[Run, str]]:
     for night in nights.chain(base):
         same = {name for name, each in cuts.items() if not night.judged_another(each.input)}
         names = same | {nights.former[each] for each in same if each in nights.former}

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from reconcile.anomalies.names import Anomaly, Doubt
 from reconcile.run.history import renames
 from reconcile.run.history.cut import AddressCut
-from reconcile.run.history.history import Night
+from reconcile.run.history.history import Run
 from ringfence_kafka.config.settings import AddressSettings
 
 _KEPT: Final = (
@@ -73,7 +73,7 @@ def kept(address: AddressSettings) -> dict[str, Any]:
 
 
 def promised(
-    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], chain: Sequence[Night]
+    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], chain: Sequence[Run]
 ) -> list[dict[int, int]]:
     """Of each address: lane → the size that its ring has for certain, as long as the journal does not tell of it.
 
@@ -103,7 +103,7 @@ def _recorded_size(cut: AddressCut, lane: int) -> list[int]:
     return [cut.recorded[lane].capacity] if lane in cut.recorded else []
 
 
-def _sizes(address: AddressSettings, lane: int, chain: Sequence[Night]) -> Iterator[int]:
+def _sizes(address: AddressSettings, lane: int, chain: Sequence[Run]) -> Iterator[int]:
     since = 0
     for number, night in enumerate(chain):
         if since >= address.id_cache_size:
@@ -115,12 +115,12 @@ def _sizes(address: AddressSettings, lane: int, chain: Sequence[Night]) -> Itera
         since += accepted
 
 
-def diverts(address: AddressSettings, base: Night | None) -> bool:
+def diverts(address: AddressSettings, base: Run | None) -> bool:
     """Whether what is no longer in the input has to be in the duplicates topic: since the last night, and still."""
     return address.duplicates == "divert" and _before(address, base).get("duplicates", "divert") == "divert"
 
 
-def detects(addresses: Sequence[AddressSettings], told: Collection[int], base: Night | None) -> set[int]:
+def detects(addresses: Sequence[AddressSettings], told: Collection[int], base: Run | None) -> set[int]:
     """Addresses, by number, whose IDs are looked at, or were.
 
     Off in the configuration, a ring is on until workers are restarted; then the journal tells since when it is off.
@@ -135,7 +135,7 @@ def detects(addresses: Sequence[AddressSettings], told: Collection[int], base: N
 def of(
     addresses: Sequence[AddressSettings],
     cuts: Mapping[str, AddressCut],
-    chain: Sequence[Night],
+    chain: Sequence[Run],
     number: int,
     largest: Sequence[int],
     detects: Collection[int],
@@ -178,7 +178,7 @@ def ids_gone(cut: AddressCut) -> bool:
     return bool(cut.input.lost or cut.accepted.lost or any(each.lost for each in cut.targets))
 
 
-def lanes_whole(address: str, cut: AddressCut, base: Night | None, largest: int) -> list[int]:
+def lanes_whole(address: str, cut: AddressCut, base: Run | None, largest: int) -> list[int]:
     """Lanes that had accepted as many IDs as their rings can ever have held when the night began, all of them known.
 
     What is gone tonight may have been of any lane: none is whole then.
@@ -188,7 +188,7 @@ def lanes_whole(address: str, cut: AddressCut, base: Night | None, largest: int)
     return sorted(lane for lane, count in base.known.get(address, {}).items() if count >= largest)
 
 
-def moved(address: AddressSettings, chain: Sequence[Night], number: int) -> int:
+def moved(address: AddressSettings, chain: Sequence[Run], number: int) -> int:
     """The last night that may have judged by another partitioner: homes are others since. 0 = none has.
 
     It is the first that was told of this one, as workers began with it at some time between.
@@ -202,7 +202,7 @@ def moved(address: AddressSettings, chain: Sequence[Night], number: int) -> int:
     return 0
 
 
-def whole_since(address: str, cut: AddressCut, base: Night | None, number: int) -> int:
+def whole_since(address: str, cut: AddressCut, base: Run | None, number: int) -> int:
     """The first night between whose IDs, and those of later ones, no accepted ID is missing.
 
     What is gone of the input came before the rest of the night's; of what is gone of the accepted topic nobody knows it.
@@ -214,7 +214,7 @@ def whole_since(address: str, cut: AddressCut, base: Night | None, number: int) 
 
 
 def doubts(
-    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], base: Night | None
+    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], base: Run | None
 ) -> list[Doubt]:
     """What cannot be told in this night, and why."""
     found = []
@@ -267,13 +267,13 @@ def _by_key(address: AddressSettings) -> dict[str, Any]:
     return found | {"id_max_age": round(address.id_max_age * 1000)}
 
 
-def _changed(address: AddressSettings, base: Night | None) -> list[str]:
+def _changed(address: AddressSettings, base: Run | None) -> list[str]:
     now, before = kept(address), _before(address, base)
     return [key for key in _DOUBTED if key in before and before[key] != now[key]]
 
 
 def _doubts_of_transactions(
-    number: int, address: AddressSettings, addresses: Sequence[AddressSettings], base: Night | None
+    number: int, address: AddressSettings, addresses: Sequence[AddressSettings], base: Run | None
 ) -> Iterator[Doubt]:
     """What other addresses make unknown of one whose transactions have parts for them, or for which theirs had some."""
     names = address.transaction_addresses
@@ -293,5 +293,5 @@ def _doubts_of_transactions(
         yield Doubt(number, frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.TORN}), why)
 
 
-def _before(address: AddressSettings, base: Night | None) -> Mapping[str, Any]:
+def _before(address: AddressSettings, base: Run | None) -> Mapping[str, Any]:
     return base.rules.get(address.name, {}) if base else {}

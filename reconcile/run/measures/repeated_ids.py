@@ -14,7 +14,7 @@ SENT_MAX: Final = 1_000_000
 """So many digests are sent to all tasks; more are shuffled."""
 
 
-class Recurring(NamedTuple):
+class RepeatedIds(NamedTuple):
     """What there is of them."""
 
     digests: DataFrame
@@ -48,7 +48,7 @@ def digests(ids: DataFrame, others: DataFrame | None, night: int) -> DataFrame:
     return counted.where("times > 1 and new = 1").select("digest", (F.col("accepted") > 1).alias("again"))
 
 
-def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *, many: bool) -> Recurring:
+def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *, many: bool) -> RepeatedIds:
     """Those that there are.
 
     Args:
@@ -61,7 +61,7 @@ def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *,
     [(number, again)] = found.agg(F.count(F.lit(1)), F.count_if("again")).collect()
     if number and not many:
         found = kept("recurring", found)
-    return Recurring(found, number, again > 0)
+    return RepeatedIds(found, number, again > 0)
 
 
 def among(rows: DataFrame, digests: DataFrame, count: int) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconcile.run.history import cut
 from reconcile.run.history.cut import AddressCut, Position
-from reconcile.run.history.history import Night, added
+from reconcile.run.history.history import Run, added
 from reconcile.run.history.rules import ids_gone, kept, whole_since
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import report_model
@@ -17,7 +17,7 @@ from ringfence_kafka.config.settings import Settings
 
 def night(
     settings: Settings,
-    base: Night | None,
+    base: Run | None,
     cuts: Mapping[str, AddressCut],
     found: Judgement,
     document: Mapping[str, Any],
@@ -25,7 +25,7 @@ def night(
     journal: Mapping[str, Position],
     events_from: Mapping[str, int],
     cluster: str,
-) -> Night:
+) -> Run:
     """The night, as it is to be kept.
 
     Args:
@@ -49,9 +49,9 @@ def night(
     )
     known_all = complete(settings, base, cuts)
     recreated = {name: each.input.recreated for name, each in cuts.items()}
-    before = base or Night(0, None, today, "", {}, {}, {}, {}, {})
+    before = base or Run(0, None, today, "", {}, {}, {}, {}, {})
     left = {name: before.left_by(name) for name in before.complete}
-    return Night(
+    return Run(
         document["night"],
         base.number if base else None,
         today,
@@ -94,7 +94,7 @@ def night(
     )
 
 
-def complete(settings: Settings, base: Night | None, cuts: Mapping[str, AddressCut]) -> dict[str, bool]:
+def complete(settings: Settings, base: Run | None, cuts: Mapping[str, AddressCut]) -> dict[str, bool]:
     """Address → whether all IDs that its rings may hold are known: a duplicate of nothing is then nothing else.
 
     Of some lanes they may be, where they are not of all: :func:`reconcile.run.history.rules.lanes_whole`.
@@ -111,7 +111,7 @@ def _full(known: Mapping[int, int], cut: AddressCut, largest: int) -> bool:
 
 
 def events_from(
-    base: Night | None, cuts: Mapping[str, AddressCut], journal: Mapping[str, Position]
+    base: Run | None, cuts: Mapping[str, AddressCut], journal: Mapping[str, Position]
 ) -> dict[str, int]:
     """Address → where in the journal its events begin: what stands before is of an input that was deleted."""
     if base is None:

@@ -33,7 +33,7 @@ from reconcile.run.frames.distributions import (
     RING,
     STRAYS,
 )
-from reconcile.run.history.history import LaneCounts, Night
+from reconcile.run.history.history import LaneCounts, Run
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.verdict.summary import shown
 from ringfence_kafka.config.settings import Settings
@@ -61,7 +61,7 @@ class Numbers:
 
 
 def rings(
-    settings: Settings, found: Judgement, recent: Mapping[str, Sequence[Night]], today: str
+    settings: Settings, found: Judgement, recent: Mapping[str, Sequence[Run]], today: str
 ) -> dict[str, Ring]:
     """What the ring of each address is, and what would be enough.
 
@@ -97,12 +97,12 @@ def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
     return days[0] + 1 - min([*days, *(epoch + each // DAY_MS for each in earliest)])
 
 
-def _overruns(night: Night, address: str) -> int:
+def _overruns(night: Run, address: str) -> int:
     kept: Mapping[str, Any] = night.summary.get("addresses", {}).get(address, {})
     return int(kept.get("anomalies", {}).get(Anomaly.OVERRUN, 0))
 
 
-def held(base: Night | None, found: Judgement, recreated: Mapping[str, bool]) -> LaneCounts:
+def held(base: Run | None, found: Judgement, recreated: Mapping[str, bool]) -> LaneCounts:
     """IDs that were accepted in each lane since its ring was new, or emptied by order."""
     made: LaneCounts = {}
     for name, lanes in found.accepted.items():

@@ -9,8 +9,8 @@ from reconcile.anomalies.finders import bridged, fates, lost, moved, order, orig
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import hops
 from reconcile.run.frames.evidence import FIRST, PLACE
-from reconcile.run.frames.workspace import Desk
-from reconcile.run.history.history import Night
+from reconcile.run.frames.workspace import Workspace
+from reconcile.run.history.history import Run
 from reconcile.run.measures import candidates as candidate
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.measures.resend_distance import among, by_lane
@@ -20,7 +20,7 @@ from reconcile.spark.topic_reader import concatenated
 
 
 def orphans(
-    desk: Desk,
+    desk: Workspace,
     evidence: DataFrame,
     those: DataFrame,
     ids: DataFrame,
@@ -48,7 +48,7 @@ def orphans(
 
 
 def anomalies(
-    desk: Desk,
+    desk: Workspace,
     evidence: DataFrame,
     ids: DataFrame,
     orphans: DataFrame,
@@ -56,7 +56,7 @@ def anomalies(
     events: DataFrame | None,
     grown: DataFrame | None,
     rules: DataFrame,
-    chain: list[Night],
+    chain: list[Run],
     found: Judgement,
     again: DataFrame | None,
     promised: Sequence[Mapping[int, int]],
@@ -136,7 +136,7 @@ def _reordered(evidence: DataFrame, found: Judgement, blocks: DataFrame | None) 
 
 
 def without_lost(
-    desk: Desk, followed: DataFrame | None, orphans: DataFrame, found: Judgement
+    desk: Workspace, followed: DataFrame | None, orphans: DataFrame, found: Judgement
 ) -> DataFrame | None:
     """What came over bridges, in which what is lost has made no hop known; ``orphans`` as :func:`orphans` has them."""
     if followed is None or not found.suspects[candidate.UNMATCHED]:
@@ -145,7 +145,7 @@ def without_lost(
     return followed if lost.isEmpty() else desk.scratch("hops_told", hops.without_lost(followed, lost))
 
 
-def again(desk: Desk, followed: DataFrame | None, promised: Column) -> DataFrame | None:
+def again(desk: Workspace, followed: DataFrame | None, promised: Column) -> DataFrame | None:
     """What is wrong with hops that were accepted again; None = nothing."""
     if followed is None:
         return None

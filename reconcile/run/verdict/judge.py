@@ -12,10 +12,10 @@ from reconcile.page.report_data import FINDINGS_MAX
 from reconcile.run.frames import distributions, hops, id_positions, journal, match
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames.scope import records
-from reconcile.run.frames.workspace import Desk
+from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history import id_store
 from reconcile.run.history import rules as kept_rules
-from reconcile.run.history.history import Night, added, ids_folder
+from reconcile.run.history.history import Run, added, ids_folder
 from reconcile.run.measures import candidates, repeated_ids, resend_distance
 from reconcile.run.measures.counts import Judgement, count, count_anomalies
 from reconcile.run.verdict import anomaly_search, summary
@@ -38,18 +38,18 @@ STEPS = (
 class Judge:
     """One night's work."""
 
-    desk: Desk
+    desk: Workspace
     date: str
     progress: Progress
-    recent: Sequence[Night] = ()
+    recent: Sequence[Run] = ()
     """Nights before whose resends the advice rests on."""
     confidence: float = 1.0
     """Share of them that the advised ring would have caught."""
 
     def judge(
         self,
-        base: Night | None,
-        chain: list[Night],
+        base: Run | None,
+        chain: list[Run],
         events: DataFrame | None,
         beyond: Ranges,
         complete: Mapping[str, bool],
@@ -143,7 +143,7 @@ class Judge:
 
     # -- evidence --------------------------------------------------------------------------------------------------
 
-    def _started(self, chain: list[Night]) -> Column:
+    def _started(self, chain: list[Run]) -> Column:
         """How many IDs each lane had accepted when the night began."""
         total = added(each.accepted for each in chain)
         return resend_distance.by_lane([total.get(each.name, {}) for each in self.desk.frames.addresses])
@@ -158,7 +158,7 @@ class Judge:
     def _ids(
         self,
         evidence: DataFrame,
-        chain: list[Night],
+        chain: list[Run],
         detects: set[int],
         started: Column,
         found: Judgement,
@@ -194,11 +194,11 @@ class Judge:
     def _resends(
         self,
         evidence: DataFrame,
-        chain: list[Night],
+        chain: list[Run],
         capacities: Sequence[int],
         started: Column,
         found: Judgement,
-        met: repeated_ids.Recurring,
+        met: repeated_ids.RepeatedIds,
         those: DataFrame,
         blocks: DataFrame | None,
     ) -> None:
