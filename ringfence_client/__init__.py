@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from ringfence_client.handlers.options import ConsumerOptions
 else:
     _MODULES: Final = {
-        "ConsumerOptions": "options",
-        "GroupConsumer": "consumer",
-        "Message": "message",
-        "PartNumber": "message",
-        "Reject": "message",
-        "Release": "message",
-        "Retry": "message",
+        "ConsumerOptions": "handlers.options",
+        "GroupConsumer": "consumer.consumer",
+        "Message": "handlers.message",
+        "PartNumber": "handlers.message",
+        "Reject": "handlers.message",
+        "Release": "handlers.message",
+        "Retry": "handlers.message",
     }
 
     def __getattr__(name: str) -> object:

@@ -15,9 +15,9 @@ def test_large_messages_leave_nothing() -> None:
     """However many were there, and whatever small things were made between them."""
     program = """
 from pathlib import Path
-from ringfence_kafka import collector
+from ringfence_kafka.process import gc_settings
 
-collector.give_back_large()
+gc_settings.give_back_large()
 first = bytearray(900_000)
 del first
 large, small = [], []

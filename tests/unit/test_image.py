@@ -101,8 +101,8 @@ def test_workers_load_with_what_their_image_has() -> None:
         "agents",
         "app.worker",
         "app.bridge",
-        "app.status",
-        "app.repair",
+        "app.commands.status",
+        "app.commands.repair",
     ]
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_THE_REST, " ".join(blocked), *ours],

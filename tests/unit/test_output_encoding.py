@@ -11,7 +11,7 @@ _PROGRAM = """
 import click
 from rich.table import Table
 from ringfence_kafka.process.terminal import tell
-from ringfence_kafka import program
+from ringfence_kafka.process import command_line
 
 @click.command()
 def command():
@@ -20,7 +20,7 @@ def command():
     table.add_row("日 →")
     tell(table)
 
-program.run(command, [], "it")
+command_line.run(command, [], "it")
 """
 
 

@@ -145,7 +145,7 @@ def test_records_of_all_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "reading orders\\x1b[31m: 10 records, 0.0 s\n"
 
 
-PROGRAM = "from conf import progress\nwith progress.steps() as each:\n    each.say('line')\n    each.begin('step')\n"
+PROGRAM = "from ringfence_kafka.process import step_progress\nwith step_progress.steps() as each:\n    each.say('line')\n    each.begin('step')\n"
 
 
 def test_a_terminal_has_no_lines() -> None:

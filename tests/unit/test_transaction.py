@@ -101,7 +101,8 @@ def test_producers_load_no_consumer() -> None:
         {"aiokafka", "confluent_kafka", "pydantic", "aiohttp", "click", "asyncio"}
     )
     assert {each for each in loaded.split() if each.startswith("ringfence")} == {
-        "ringfence_client", "ringfence_client.handlers.envelope", "ringfence_kafka", "ringfence_kafka.protocol.wire_names",
+        "ringfence_client", "ringfence_client.handlers", "ringfence_client.handlers.envelope",
+        "ringfence_kafka", "ringfence_kafka.protocol", "ringfence_kafka.protocol.wire_names",
     }  # fmt: skip
     assert consumer == "ringfence_client.consumer.consumer"
 
