@@ -135,6 +135,7 @@ class PoisonMessages:
 
     def _over(self, trial: "asyncio.Future[None]") -> None:
         self._begun.discard(trial)
+        self._unended.pop(trial, None)  # before others are admitted: it counts no more
         self.look()
 
     def _isolate(self, turn: Turn, trial: "asyncio.Future[None]", *, last: bool) -> None:
@@ -155,4 +156,3 @@ class PoisonMessages:
 
     def _go_on(self, turn: Turn, trial: "asyncio.Future[None]") -> None:
         self._unended[trial] = f"{turn.held}/{turn.offsets[0]}"
-        trial.add_done_callback(self._unended.pop)

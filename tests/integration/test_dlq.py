@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from app.commands.consumers.forget import RedrivesPendingError, forget
@@ -269,6 +269,9 @@ def test_what_is_left(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
         return Sent(None, there.key, value or there.value, (*there.headers, *ours))
 
     kafka.create_topics(bootstrap, {f"{scene.name}.dlq": (1, {})})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": scene.group})
+    consumer.commit(offsets=[TopicPartition(scene.accepted, 0, 0)], asynchronous=False)
+    consumer.close()
     kafka.send(
         bootstrap,
         f"{scene.name}.dlq",

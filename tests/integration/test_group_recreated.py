@@ -1,7 +1,6 @@
 """Topics that are deleted and created again: no message of the new one is skipped, and nothing of the old one is applied to it."""
 
 import asyncio
-import dataclasses
 import json
 import threading
 from pathlib import Path
@@ -12,7 +11,6 @@ from confluent_kafka import KafkaException
 
 from app.embedded.broker import EmbeddedBroker
 from ringfence_client import Message
-from ringfence_client.progress.lease import Lease
 from ringfence_client.progress.progress_record import encode_key
 from ringfence_client.progress.progress_topic import PARTITIONS
 from tests.support import kafka
@@ -216,33 +214,6 @@ async def test_cluster_that_creates_topics_by_itself(
             bench.send(*_new(50), partition=1)
             await until(lambda: len(_handled(handler)) == 50, lambda: str(len(_handled(handler))), 25.0)
             await running.stop()
-
-
-async def test_record_of_an_earlier_version(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One without the topic's ID is believed, and gets it with the next write."""
-    old, new = Recorder(), Recorder()
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"a", 10))
-        running = await bench.start(old)
-        await bench.until_next(running, 10)
-        monkeypatch.setattr(
-            running.consumer.partitions[0].writer, "_lease", _unknown(running.consumer.partitions[0].lease)
-        )
-        await running.stop()
-        before = await bench.agreed()
-        bench.send(*numbered(b"a", 5))
-        running = await bench.start(new)
-        await bench.until_next(running, 15)
-        await running.stop()
-        after = await bench.agreed()
-
-    assert before.topic_id == ""
-    assert sorted(new.offsets) == list(range(10, 15))
-    assert len(after.topic_id) == 22
-
-
-def _unknown(lease: Lease) -> Lease:
-    return dataclasses.replace(lease, topic_id="")
 
 
 async def test_parked_messages(bootstrap: str) -> None:

@@ -151,7 +151,7 @@ async def _not_ended(self: Dispatcher, held: Any) -> bool:
 
 def _of_any_topic(recorded: Progress | None, log: Log) -> Resumption:
     """What was finished of a topic that is gone counts for the next of its name."""
-    return resume(None if recorded is None else dataclasses.replace(recorded, topic_id=""), log)
+    return resume(None if recorded is None else dataclasses.replace(recorded, topic_id=log.topic_id), log)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from ringfence_client import Message
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_record import HELD, RELEASED, Progress
 from ringfence_client.progress.progress_topic import PARTITIONS
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from tests.support.consuming import Bench
@@ -40,6 +41,9 @@ class Outsider:
         )
         self._producer = TransactionalProducer(bench.settings.kafka, name, "outsider")
         await self._producer.fence()
+        async with Cluster(bench.settings.kafka, bench.group) as cluster:
+            topic_id = (await cluster.identity(bench.accepted)).topic_id
+        self.lease = dataclasses.replace(self.lease, topic_id=topic_id)
 
     async def write(self, *, commit: bool = False, **changes: Any) -> None:
         """A record like the last one but for this; ``commit``: with the group's offset.
