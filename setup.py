@@ -18,8 +18,8 @@ SOURCES = Path("native/src")
 DIGEST = runpy.run_path("native/sources.py")["digest"](SOURCES)
 CORE = Extension(
     "native._core",
-    sorted(str(each) for each in SOURCES.glob("*.c")),
-    depends=["setup.py", *sorted(str(each) for each in SOURCES.glob("*.h"))],
+    sorted(str(path) for path in SOURCES.glob("*.c")),
+    depends=["setup.py", *sorted(str(path) for path in SOURCES.glob("*.h"))],
     define_macros=[("SOURCES", f'"{DIGEST}"'), ("Py_LIMITED_API", LIMITED_API)],
     py_limited_api=True,
     # No debugging information: it has the folder's name in it, and the same commit is to give the same bytes.

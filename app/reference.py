@@ -50,7 +50,7 @@ def page() -> str:
     """All of it."""
     found = dict(_verbs(cli, "ringfence"))
     first = _context(next(iter(found.values())), "ringfence")
-    common = [each for each in first.command.params if _EVERYWHERE.intersection(each.opts)]
+    common = [param for param in first.command.params if _EVERYWHERE.intersection(param.opts)]
     parts = [_HEAD + _table(first, common)]
     parts += [_section(name, command) for name, command in sorted(found.items())]
     return "\n".join(parts)
@@ -89,16 +89,16 @@ def _section(name: str, command: click.Command) -> str:
     context = _context(command, name)
     pieces = " ".join(command.collect_usage_pieces(context))
     own = [
-        each
-        for each in command.params
-        if not _EVERYWHERE.intersection(each.opts) and isinstance(each, click.Option)
+        param
+        for param in command.params
+        if not _EVERYWHERE.intersection(param.opts) and isinstance(param, click.Option)
     ]
     text = inspect.cleandoc(command.help or "").translate(_PLAIN)
     return f"## {name}\n\n`{name} {pieces}`\n\n{text}\n" + (f"\n{_table(context, own)}" if own else "")
 
 
 def _table(context: click.Context, options: Sequence[click.Parameter]) -> str:
-    records = [record for each in options if (record := each.get_help_record(context)) is not None]
+    records = [record for option in options if (record := option.get_help_record(context)) is not None]
     rows = [
         f"| `{option.replace('|', chr(92) + '|')}` | {text.translate(_PLAIN)} |\n" for option, text in records
     ]

@@ -14,8 +14,8 @@ from ringfence_kafka.errors import RingfenceError
 EXIT_COULD_NOT_RUN: Final = 2
 EXIT_TERMINATED: Final = 143
 
-for each in (latency, recovery, rings, consume, reconcile, lanes, bridging, handover):
-    main.add_command(each.command)
+for module_type in (latency, recovery, rings, consume, reconcile, lanes, bridging, handover):
+    main.add_command(module_type.command)
 
 
 def _terminated(*_: object) -> None:

@@ -56,7 +56,7 @@ class Found:
 
     def runs(self, contender: str) -> list[Run]:
         """All runs of a contender, in order."""
-        return [each[contender] for each in self.rounds if contender in each]
+        return [round_[contender] for round_ in self.rounds if contender in round_]
 
     def exact(self, contender: str) -> bool:
         """Whether each run's output is what is expected: of the lane each ID once, of the others each message; in order."""
@@ -65,14 +65,16 @@ class Found:
             return False
         total = expected.distinct if contender == LANE else expected.total
         return all(
-            (each.outputs, each.distinct_outputs, each.out_of_order) == (total, expected.distinct, 0)
-            for each in self.runs(contender)
+            (run.outputs, run.distinct_outputs, run.out_of_order) == (total, expected.distinct, 0)
+            for run in self.runs(contender)
         )
 
     def ratios(self, contender: str, other: str) -> dict[str, list[float]]:
         """The contender's figure by the other's, a pair a round."""
         pairs = [
-            (each[contender], each[other]) for each in self.rounds if contender in each and other in each
+            (round_[contender], round_[other])
+            for round_ in self.rounds
+            if contender in round_ and other in round_
         ]
         if not pairs:
             return {}
@@ -98,9 +100,9 @@ def run(folder: Path, plan: Plan, rounds: int, round_trip_s: float, only: Sequen
         PrerequisiteError: no Java, or jars could not be fetched.
     """
     found = Found(plan, round_trip_s)
-    chosen = [each for each in CONTENDERS.values() if each in only]
+    chosen = [contender for contender in CONTENDERS.values() if contender in only]
     if not round_trip_s:
-        chosen = [each for each in chosen if each not in {FAR_BRIDGE, FAR_MIRROR}]
+        chosen = [name for name in chosen if name not in {FAR_BRIDGE, FAR_MIRROR}]
     with clusters(folder, round_trip_s) as two:
         say(f"producing {plan.messages:,} messages")
         topics.create(two.source.bootstrap_servers, INPUT, plan.partitions)
@@ -192,7 +194,7 @@ class _Contest:
 
 def show(found: Found, console: Console) -> None:
     """Print medians with the smallest and largest, ratios, a pair a round, and what failed."""
-    ran = [each for each in CONTENDERS.values() if found.runs(each)]
+    ran = [contender for contender in CONTENDERS.values() if found.runs(contender)]
     table = Table("", *ran)
     for what, cells in _figures(found, ran):
         table.add_row(what, *cells)
@@ -202,7 +204,7 @@ def show(found: Found, console: Console) -> None:
     )
     for compared in COMPARED:
         for name, values in found.ratios(*compared).items():
-            pairs = ", ".join(f"{each:.2f}" for each in values)
+            pairs = ", ".join(f"{value:.2f}" for value in values)
             console.print(
                 f"{name}, {' / '.join(compared)}, pair by pair: {pairs}; median {spread(values)[1]:.2f}"
             )
@@ -212,13 +214,13 @@ def show(found: Found, console: Console) -> None:
 
 def _figures(found: Found, ran: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     def row(what: str, figure: Callable[[Run], float], digits: int) -> tuple[str, list[str]]:
-        return what, [_range([figure(each) for each in found.runs(name)], digits) for name in ran]
+        return what, [_range([figure(run) for run in found.runs(name)], digits) for name in ran]
 
     yield row("messages/s", lambda each: each.rate, 0)
     yield row("CPU s / million", lambda each: each.cpu_s_per_million, 2)
     yield row("brokers' CPU s / million", lambda each: each.broker_cpu_s / each.measured * 1e6, 2)
     yield row("peak RSS, MiB", lambda each: each.peak_rss_bytes / _MIB, 0)
-    yield "exact", ["yes" if found.exact(each) else "NO" for each in ran]
+    yield "exact", ["yes" if found.exact(name) else "NO" for name in ran]
 
 
 def _range(values: list[float], digits: int) -> str:
@@ -238,15 +240,17 @@ def save(found: Found, path: Path) -> None:
         "runs": [
             {
                 "round": number,
-                **asdict(each),
-                "messages_per_s": each.rate,
-                "cpu_s_per_million": each.cpu_s_per_million,
+                **asdict(run),
+                "messages_per_s": run.rate,
+                "cpu_s_per_million": run.cpu_s_per_million,
             }
             for number, runs in enumerate(found.rounds, 1)
-            for each in runs.values()
+            for run in runs.values()
         ],
-        "ratios": {" / ".join(each): found.ratios(*each) for each in COMPARED},
-        "exact": {each: found.exact(each) for each in CONTENDERS.values() if found.runs(each)},
+        "ratios": {" / ".join(item): found.ratios(*item) for item in COMPARED},
+        "exact": {
+            contender: found.exact(contender) for contender in CONTENDERS.values() if found.runs(contender)
+        },
         "failures": found.failures,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -268,10 +272,10 @@ def save(found: Found, path: Path) -> None:
 def command(messages: int, rounds: int, rtt_ms: float, partitions: int, only: tuple[str, ...]) -> None:
     """Measure a bridge beside a worker's lanes and beside MirrorMaker 2, also over a slow link."""
     console = Console()
-    chosen = [CONTENDERS[each] for each in only or CONTENDERS]
+    chosen = [CONTENDERS[name] for name in only or CONTENDERS]
     with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as name:
         found = run(Path(name), Plan(messages, partitions), rounds, rtt_ms / 1000, chosen, console.print)
     show(found, console)
     save(found, RESULTS / "bridge.json")
-    if found.failures or not all(found.exact(each) for each in chosen):
+    if found.failures or not all(found.exact(name) for name in chosen):
         sys.exit(EXIT_NOT_WELL)

@@ -52,20 +52,20 @@ def command(
         return
     if quick:
         messages, rounds, trickle = QUICK_MESSAGES, 1, min(trickle, QUICK_TRICKLE_S)
-    chosen = [CONTENDERS[each] for each in only or CONTENDERS]
+    chosen = [CONTENDERS[name] for name in only or CONTENDERS]
     plain = max(messages // PLAIN_SHARE, PLAIN_MESSAGES_MIN)
     outcome = Outcome(Plan(messages, seed=seed), Plan(plain, seed=seed))
-    outcome.left_out = {each: reason for each in chosen if (reason := missing(each))}
+    outcome.left_out = {name: reason for name in chosen if (reason := missing(name))}
     if only and outcome.left_out:
-        raise BenchError("\n".join(f"{each}: {reason}" for each, reason in outcome.left_out.items()))
-    chosen = [each for each in chosen if each not in outcome.left_out]
+        raise BenchError("\n".join(f"{name}: {reason}" for name, reason in outcome.left_out.items()))
+    chosen = [name for name in chosen if name not in outcome.left_out]
     console = terminal.console()
     with temporary_broker() as (broker, folder):
         Contest(broker, folder, outcome, console.print).run(rounds, chosen, trickle)
     table.show(outcome, console)
     table.save(outcome, RESULTS / "latest.json")
     # The plain agent's exactness is a finding, not a fault of the benchmark.
-    exact = all(outcome.exact(each) for each in chosen if each != PLAIN)
+    exact = all(outcome.exact(name) for name in chosen if name != PLAIN)
     complete = not outcome.failures
     if not (exact and complete):
         sys.exit(EXIT_NOT_WELL)

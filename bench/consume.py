@@ -136,12 +136,12 @@ def show(cells: Sequence[Cell], stuck: Stuck, console: Console) -> None:
         "CPU s/M",
     ):
         table.add_column(column, justify="right")
-    for each in cells:
+    for cell in cells:
         table.add_row(
-            each.groups, f"{each.handler_s * 1000:.0f} ms", f"{each.bound:,.0f}",
-            f"{each.loop:,.0f}", f"{each.grouped:,.0f}", f"{each.grouped / each.bound:.0%}",
-            f"{each.grouped / each.loop:.0%}", f"{each.grouped_cpu:.0f}",
-            f"{each.plain:,.0f}", f"{each.plain_cpu:.0f}",
+            cell.groups, f"{cell.handler_s * 1000:.0f} ms", f"{cell.bound:,.0f}",
+            f"{cell.loop:,.0f}", f"{cell.grouped:,.0f}", f"{cell.grouped / cell.bound:.0%}",
+            f"{cell.grouped / cell.loop:.0%}", f"{cell.grouped_cpu:.0f}",
+            f"{cell.plain:,.0f}", f"{cell.plain_cpu:.0f}",
         )  # fmt: skip
     console.print(table)
     console.print(
@@ -151,7 +151,7 @@ def show(cells: Sequence[Cell], stuck: Stuck, console: Console) -> None:
 
 def save(cells: Sequence[Cell], stuck: Stuck, path: Path) -> None:
     """Write everything."""
-    document = {"cells": [asdict(each) for each in cells], "stuck": asdict(stuck)}
+    document = {"cells": [asdict(cell) for cell in cells], "stuck": asdict(stuck)}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
 

@@ -75,7 +75,7 @@ class Member:
     def assigned(self, before: float) -> float:
         """When it was last told its partitions, before this moment."""
         events = worker_log.events(self.log.read_text("utf-8", "replace"))
-        return max(each.moment for each in events if each.moment <= before and _ASSIGNED.match(each.text))
+        return max(event.moment for event in events if event.moment <= before and _ASSIGNED.match(event.text))
 
 
 _ASSIGNED: Final = re.compile(r"assigned (no )?partition")
@@ -139,7 +139,7 @@ def until(condition: Callable[[], T | None], what: str, members: Sequence[Member
     deadline = time.monotonic() + LIMIT_S
     while not (found := condition()):
         if time.monotonic() > deadline:
-            tails = "\n".join(each.child.tail() for each in members)
+            tails = "\n".join(member.child.tail() for member in members)
             raise BenchError(f"{what}: not within {LIMIT_S:.0f} s, load {os.getloadavg()}:\n{tails}")
         time.sleep(POLL_S)
     return found
@@ -150,15 +150,15 @@ def until_shared(*members: Member) -> None:
     began = time.time()
 
     def shared() -> bool:
-        runs = sorted((run for each in members for run in each.ran()), key=lambda each: each.began)
+        runs = sorted((run for member in members for run in member.ran()), key=lambda each: each.began)
         owners = {
-            each.partition: each.member
-            for each in runs
-            if each.produced > began and each.began - each.produced < FRESH_S
+            run.partition: run.member
+            for run in runs
+            if run.produced > began and run.began - run.produced < FRESH_S
         }
         counts = Counter(owners.values())
         return len(owners) == PARTITIONS and all(
-            counts[each.number] == PARTITIONS / len(members) for each in members
+            counts[member.number] == PARTITIONS / len(members) for member in members
         )
 
     until(shared, "partitions shared", members)

@@ -95,21 +95,25 @@ class Outcome:
 
     def runs(self, contender: str) -> list[Run]:
         """All runs of a contender, in order."""
-        return [each[contender] for each in self.rounds if contender in each]
+        return [round_[contender] for round_ in self.rounds if contender in round_]
 
     def pairs(self, contender: str, other: str) -> list[tuple[Run, Run]]:
         """The two of each round in which both succeeded."""
-        return [(each[contender], each[other]) for each in self.rounds if contender in each and other in each]
+        return [
+            (round_[contender], round_[other])
+            for round_ in self.rounds
+            if contender in round_ and other in round_
+        ]
 
     def exact(self, contender: str) -> bool:
         """Whether each run's output is what is expected, by number of records and of IDs, and by order in a group."""
         distinct = self.expected[RINGFENCE] if contender in COPIES else self.expected[contender]
         trickled = self.trickles.get(contender)
         return (trickled is None or trickled.exact) and all(
-            each.outputs == self.expected[contender]
-            and each.distinct_outputs == distinct
-            and each.out_of_order == 0
-            for each in self.runs(contender)
+            run.outputs == self.expected[contender]
+            and run.distinct_outputs == distinct
+            and run.out_of_order == 0
+            for run in self.runs(contender)
         )
 
 
@@ -127,7 +131,7 @@ class Contest:
     def run(self, rounds: int, only: Sequence[str], trickle_s: float) -> None:
         """Contenders in turn, changing who begins; the plain agent once. Then each once with few messages, for so many seconds."""
         outcome = self._outcome
-        chosen = [each for each in _ROUND if each in only]
+        chosen = [item for item in _ROUND if item in only]
         if TRANSACTIONS in chosen:
             transactions_expected = self._fill(TRANSACTIONS_INPUT, outcome.transactions_plan, transactions)
             outcome.expected[TRANSACTIONS] = transactions_expected.distinct * PARTS
@@ -143,7 +147,7 @@ class Contest:
             outcome.expected[PLAIN] = self._fill(PLAIN_INPUT, outcome.plain_plan).distinct
             outcome.rounds.append({})
             self._attempt(PLAIN)
-        for contender in (each for each in _TRICKLED if each in only and trickle_s):
+        for contender in (item for item in _TRICKLED if item in only and trickle_s):
             self._trickle(contender, trickle_s)
 
     def _fill(self, topic: str, plan: Plan, make: Callable[[Plan], Iterator[Message]] = generate) -> Expected:
@@ -186,7 +190,7 @@ class Contest:
         runs = self._outcome.runs(contender)
         if not runs:
             return
-        rate = spread([each.rate for each in runs])[1]
+        rate = spread([run.rate for run in runs])[1]
         if rate < trickle.RATE:
             self._outcome.slow[contender] = rate
             return

@@ -207,16 +207,16 @@ def _handed(
     """
     before, after = old.ran(), new.ran()
     found = []
-    for partition in sorted({each.partition for each in (after if joined else before)}):
-        first = min(each.began for each in after if each.partition == partition and each.began > since)
-        runs = [each for each in before if each.partition == partition and each.began < first]
-        ended = max(each.ended or each.began for each in runs)
+    for partition in sorted({item.partition for item in (after if joined else before)}):
+        first = min(item.began for item in after if item.partition == partition and item.began > since)
+        runs = [item for item in before if item.partition == partition and item.began < first]
+        ended = max(run.ended or run.began for run in runs)
         found.append(
             Handover(
                 kind,
                 joined,
                 first - new.assigned(first),
-                first - max(each.began for each in runs),
+                first - max(run.began for run in runs),
                 first - (ended if due is None else due),
             )
         )
@@ -225,16 +225,16 @@ def _handed(
 
 def _kept(member: Member, guest: Member, since: float) -> list[float]:
     """The longest silence of each partition that stayed."""
-    moved = {each.partition for each in guest.ran()}
+    moved = {item.partition for item in guest.ran()}
     found = []
     for partition in set(range(PARTITIONS)) - moved:
-        moments = [each.began for each in member.ran() if each.partition == partition and each.began > since]
+        moments = [item.began for item in member.ran() if item.partition == partition and item.began > since]
         found.append(max(later - earlier for earlier, later in itertools.pairwise(moments)))
     return found
 
 
 def _still(handovers: Sequence[Handover]) -> str:
-    return ", ".join(f"{each.still_s:.2f}" for each in handovers) + " s still"
+    return ", ".join(f"{handover.still_s:.2f}" for handover in handovers) + " s still"
 
 
 def _quantiles(values: Sequence[float]) -> str:
@@ -246,12 +246,14 @@ def _quantiles(values: Sequence[float]) -> str:
 def show(found: Found, console: Console) -> None:
     """Print the tables."""
     table = Table("p50 / p99, seconds", "times", "assigned to first message", "stood still", "beyond")
-    kinds = dict.fromkeys((each.kind, each.joined) for each in found.handovers)
+    kinds = dict.fromkeys((handover.kind, handover.joined) for handover in found.handovers)
     for kind, joined in kinds:
-        those = [each for each in found.handovers if (each.kind, each.joined) == (kind, joined)]
+        those = [
+            handover for handover in found.handovers if (handover.kind, handover.joined) == (kind, joined)
+        ]
         table.add_row(
             f"{kind}{', to who joined' if joined else ''}", str(len(those)),
-            *(_quantiles([getattr(each, name) for each in those]) for name in ("assigned_s", "still_s", "beyond_s")),
+            *(_quantiles([getattr(handover, name) for handover in those]) for name in ("assigned_s", "still_s", "beyond_s")),
         )  # fmt: skip
     if found.kept_still_s:
         table.add_row("clean, stays", str(len(found.kept_still_s)), "", _quantiles(found.kept_still_s), "")

@@ -47,7 +47,7 @@ def command(bundle: Bundle, main: str, *arguments: str) -> tuple[str, ...]:
 def _compiled(bundle: Bundle, main: str) -> tempfile.TemporaryDirectory[str]:
     """A folder with its classes, which goes with this process. Not from the source when it is run: the compiler would stay in its memory."""
     folder = tempfile.TemporaryDirectory(prefix="ringfence-bench-java-")
-    libraries = ":".join(str(each) for each in sorted(jars.resolve(bundle=bundle).glob("*.jar")))
+    libraries = ":".join(str(path) for path in sorted(jars.resolve(bundle=bundle).glob("*.jar")))
     done = subprocess.run(
         [program(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", folder.name, "-cp", libraries,
          "-sourcepath", str(_SOURCES), str(_SOURCES / f"{main}.java")],

@@ -94,7 +94,7 @@ class Bench:
         lines = [
             f'[kafka]\nbootstrap_servers = "{self._broker.bootstrap_servers}"\n[app]\nid = "{APP_ID}"',
             f'data_dir = "{self._folder}"\n[address_defaults]\npartitions = {self._shape.partitions}',
-            *(f'[[addresses]]\nname = "{each}"' for each in self._shape.names),
+            *(f'[[addresses]]\nname = "{name}"' for name in self._shape.names),
         ]
         self._config.write_text("\n".join(lines) + "\n", "utf-8")
         command = [sys.executable, "-m", "app", "topics", "create", "--config", str(self._config)]
@@ -149,11 +149,11 @@ class Bench:
     def _until_ready(self, *workers: "Worker", since: float) -> float:
         """All lanes are open in one of these: seconds from ``since`` on."""
         lanes = self._shape.partitions * self._shape.addresses
-        while sum(each.ready for each in workers) < lanes or not all(each.ready for each in workers):
-            for each in workers:
-                each.child.read()
+        while sum(worker.ready for worker in workers) < lanes or not all(worker.ready for worker in workers):
+            for worker in workers:
+                worker.child.read()
             if time.monotonic() - since > READY_LIMIT_S:
-                tails = "\n".join(each.child.tail() for each in workers)
+                tails = "\n".join(worker.child.tail() for worker in workers)
                 raise BenchError(f"lanes are not open after {READY_LIMIT_S:.0f} s:\n{tails}")
             time.sleep(POLL_S)
         return round(time.monotonic() - since, 1)
@@ -182,8 +182,8 @@ class Bench:
                 *(f"{self._rounds}-{number}" for number in range(ORIGINALS)),
             ]
             # In the first round the first message comes twice in it.
-            for each in firsts:
-                yield Message(partition, group, f"{partition}-{each}".encode(), b"x" * 100)
+            for first in firsts:
+                yield Message(partition, group, f"{partition}-{first}".encode(), b"x" * 100)
 
     def _idle(self, worker: "Worker") -> Idle:
         time.sleep(SETTLE_S)
@@ -206,9 +206,9 @@ class Bench:
             for name in self._shape.names
         }
         return [
-            f"{name}: {each.records} records, {each.distinct} IDs, {each.out_of_order} out of order; {expected} are due"
-            for name, each in found.items()
-            if (each.records, each.distinct, each.out_of_order) != (expected, expected, 0)
+            f"{name}: {counted.records} records, {counted.distinct} IDs, {counted.out_of_order} out of order; {expected} are due"
+            for name, counted in found.items()
+            if (counted.records, counted.distinct, counted.out_of_order) != (expected, expected, 0)
         ]
 
 
@@ -224,7 +224,7 @@ class Worker:
         """How many lanes it has, all open; 0 = it is not ready."""
         said = self.log.read_bytes()
         at = said.rfind(_READY)
-        if at < 0 or any(said.rfind(each) > at for each in _NOT):
+        if at < 0 or any(said.rfind(item) > at for item in _NOT):
             return 0
         return int(said[at + len(_READY) :].split()[0].replace(b",", b""))
 
@@ -249,7 +249,7 @@ def _groups(partitions: int) -> list[bytes]:
         group = b"group-%d" % number
         found.setdefault(home[group], group)
         number += 1
-    return [found[each] for each in range(partitions)]
+    return [found[index] for index in range(partitions)]
 
 
 @click.command("lanes")
@@ -264,7 +264,7 @@ def command(count: int, addresses: int, idle: float) -> None:
     with temporary_broker() as (broker, folder):
         found = Bench(broker, folder, Shape(count, addresses, idle)).run(console.print)
     save(found, RESULTS / "lanes.json")
-    for each in found.inexact:
-        console.print(each)
+    for name in found.inexact:
+        console.print(name)
     if found.inexact:
         sys.exit(EXIT_NOT_WELL)

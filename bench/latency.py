@@ -128,7 +128,7 @@ def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, 
     if len(seen) != traffic.originals:
         raise BenchError(f"{len(seen)} messages came out of {traffic.originals}")
     topics.delete(bootstrap, [name, worker.output, worker.forward, *worker.more_topics])
-    waits = sorted(each.seen_at - each.produced_at for each in seen if began <= each.produced_at < ended)
+    waits = sorted(item.seen_at - item.produced_at for item in seen if began <= item.produced_at < ended)
     messages = round(load.rate * (ended - began))
     return Steady(
         messages=messages,
@@ -137,7 +137,7 @@ def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, 
         p999_s=quantile(waits, 0.999),
         max_s=waits[-1],
         silence_s=longest_silence(
-            [each for each in seen if each.seen_at < ended], range(plan.partitions), began
+            [item for item in seen if item.seen_at < ended], range(plan.partitions), began
         ),
         cpu_s_per_million=(after.cpu_s - before.cpu_s) / messages * 1e6,
         broker_cpu_s_per_million=(broker_after - broker_before) / messages * 1e6,
@@ -154,7 +154,7 @@ def _transactions(worker: ringfence.Worker) -> int:
     """Those that it has committed, by its own count."""
     with urllib.request.urlopen(f"http://{ringfence.HOST}:{worker.command[-1]}/health") as answer:
         lanes = json.load(answer)["lanes"]
-    return sum(each.get("batches", 0) for each in lanes.values())
+    return sum(lane.get("batches", 0) for lane in lanes.values())
 
 
 def _until(condition: Callable[[], bool], otherwise: str, child: Child) -> None:
@@ -233,11 +233,11 @@ def command(
     plan = Plan(backlog, partitions, value_bytes=value_bytes)
     load = Load(rate, seconds, backlog, plan, partitioner)
     versions = {
-        f"{name}, {each} ms" if each else name: Version(root, each)
+        f"{name}, {target} ms" if target else name: Version(root, target)
         for name, root in beside
-        for each in targets or (0,)
+        for target in targets or (0,)
     }
-    versions |= {f"{each} ms": Version(ROOT, each) for each in targets} or {HERE: Version(ROOT)}
+    versions |= {f"{target} ms": Version(ROOT, target) for target in targets} or {HERE: Version(ROOT)}
     with temporary_broker() as (broker, folder):
         found = run(broker, folder, load, versions, rounds, console.print)
     show(found, console)

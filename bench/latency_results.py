@@ -72,21 +72,21 @@ class Found:
 def figures(found: Found) -> Iterator[tuple[str, str, list[float]]]:
     """What was measured → version → its value in each round."""
     for name, runs in found.steady.items():
-        yield "latency, median, ms", name, [each.p50_s * 1000 for each in runs]
-        yield "latency, p99, ms", name, [each.p99_s * 1000 for each in runs]
-        yield "latency, p99.9, ms", name, [each.p999_s * 1000 for each in runs]
-        yield "latency, largest, ms", name, [each.max_s * 1000 for each in runs]
-        yield "longest silence of a lane, ms", name, [each.silence_s * 1000 for each in runs]
-        yield "messages a transaction", name, [each.messages / max(each.transactions, 1) for each in runs]
-        yield "CPU s / million", name, [each.cpu_s_per_million for each in runs]
-        yield "broker's CPU s / million", name, [each.broker_cpu_s_per_million for each in runs]
+        yield "latency, median, ms", name, [run.p50_s * 1000 for run in runs]
+        yield "latency, p99, ms", name, [run.p99_s * 1000 for run in runs]
+        yield "latency, p99.9, ms", name, [run.p999_s * 1000 for run in runs]
+        yield "latency, largest, ms", name, [run.max_s * 1000 for run in runs]
+        yield "longest silence of a lane, ms", name, [run.silence_s * 1000 for run in runs]
+        yield "messages a transaction", name, [run.messages / max(run.transactions, 1) for run in runs]
+        yield "CPU s / million", name, [run.cpu_s_per_million for run in runs]
+        yield "broker's CPU s / million", name, [run.broker_cpu_s_per_million for run in runs]
     for name, done in found.backlog.items():
-        yield "backlog, messages/s", name, [each.rate for each in done]
-        yield "backlog, CPU s / million", name, [each.cpu_s_per_million for each in done]
+        yield "backlog, messages/s", name, [run.rate for run in done]
+        yield "backlog, CPU s / million", name, [run.cpu_s_per_million for run in done]
         yield (
             "backlog, broker's CPU s / million",
             name,
-            [each.broker_cpu_s / each.measured * 1e6 for each in done],
+            [run.broker_cpu_s / run.measured * 1e6 for run in done],
         )
 
 
@@ -121,11 +121,11 @@ def save(found: Found, path: Path) -> None:
     document: dict[str, Any] = {
         **machine(),
         "load": asdict(found.load),
-        "steady": {name: [asdict(each) for each in runs] for name, runs in found.steady.items()},
+        "steady": {name: [asdict(run) for run in runs] for name, runs in found.steady.items()},
         "backlog": {
             name: [
-                {**asdict(each), "messages_per_s": each.rate, "cpu_s_per_million": each.cpu_s_per_million}
-                for each in runs
+                {**asdict(run), "messages_per_s": run.rate, "cpu_s_per_million": run.cpu_s_per_million}
+                for run in runs
             ]
             for name, runs in found.backlog.items()
         },

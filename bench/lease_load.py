@@ -110,7 +110,7 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
             watch_of(cluster, TOPIC),
         )
         began = time.monotonic()
-        sizes = await asyncio.gather(*(_write(opening, each, writes // HOLDERS) for each in range(HOLDERS)))
+        sizes = await asyncio.gather(*(_write(opening, index, writes // HOLDERS) for index in range(HOLDERS)))
         written_s = time.monotonic() - began
         say(f"  {writes:,} records and transactions in {written_s:.0f} s")
         fullest = max(range(PARTITIONS), key=lambda each: _bytes(data, progress.name, each))
@@ -142,7 +142,7 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
 
 
 async def _fill(opening: LeaseAcquisition, writes: int) -> list[int]:
-    return await asyncio.gather(*(_write(opening, each, writes // HOLDERS) for each in range(HOLDERS)))
+    return await asyncio.gather(*(_write(opening, index, writes // HOLDERS) for index in range(HOLDERS)))
 
 
 async def _write(opening: LeaseAcquisition, partition: int, writes: int) -> int:
@@ -198,7 +198,7 @@ async def _read(kafka: KafkaSettings, cluster: Cluster, data: Path, topic: str, 
 
 
 def _bytes(data: Path, topic: str, partition: int) -> int:
-    return sum(each.stat().st_size for each in (data / f"{topic}-{partition}").glob("*.log"))
+    return sum(path.stat().st_size for path in (data / f"{topic}-{partition}").glob("*.log"))
 
 
 async def _let_clean(kafka: KafkaSettings, topic: str) -> None:

@@ -35,7 +35,7 @@ class Reading:
 
 def cpu_s(pids: Iterable[int]) -> float:
     """User and system time of processes and their descendants, together."""
-    return sum(read(each).cpu_s for each in pids)
+    return sum(read(pid).cpu_s for pid in pids)
 
 
 def read(pid: int) -> Reading:
@@ -50,12 +50,12 @@ def read(pid: int) -> Reading:
     except psutil.NoSuchProcess:
         raise BenchError(f"process {pid} has ended") from None
     cpu = rss = 0.0
-    for each in family:
+    for item in family:
         with contextlib.suppress(psutil.NoSuchProcess):
-            times = each.cpu_times()
+            times = item.cpu_times()
             # The last two: descendants that have ended and were waited for.
             cpu += times.user + times.system + times.children_user + times.children_system
-            rss += _peak_rss(each)
+            rss += _peak_rss(item)
     return Reading(time.monotonic(), cpu, int(rss))
 
 

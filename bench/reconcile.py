@@ -91,8 +91,8 @@ def _topics(name: str) -> list[str]:
 
 def _write(bootstrap: str, name: str, records: int) -> int:
     """Play the perfect worker; returns how many it accepted."""
-    for each in _topics(name):
-        topics.create(bootstrap, each, PARTITIONS)
+    for topic in _topics(name):
+        topics.create(bootstrap, topic, PARTITIONS)
     options = {
         "bootstrap.servers": bootstrap, "linger.ms": 50, "compression.type": "lz4", "log_level": 0,
         "queue.buffering.max.messages": 200_000,
@@ -132,7 +132,7 @@ def _write(bootstrap: str, name: str, records: int) -> int:
     if source.flush(topics.LIMIT_S):
         raise BenchError(f"{name} could not be written")
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name})
-    consumer.commit(offsets=[TopicPartition(name, *each) for each in enumerate(ends)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(name, *end) for end in enumerate(ends)], asynchronous=False)
     consumer.close()
     return accepted
 
@@ -216,10 +216,10 @@ class _Watch(threading.Thread):
 def show(runs: Sequence[Run], console: Console) -> None:
     """Print a row a size."""
     table = Table("input records", "seconds", "records/s", "CPU s", "CPU s / million", "peak RSS, MiB")
-    for each in runs:
+    for run in runs:
         table.add_row(
-            f"{each.records:,}", f"{each.seconds:.1f}", f"{each.rate:,.0f}",
-            f"{each.cpu_s:.1f}", f"{each.cpu_s / each.records * 1e6:,.1f}", f"{each.peak_rss_bytes / 2**20:,.0f}",
+            f"{run.records:,}", f"{run.seconds:.1f}", f"{run.rate:,.0f}",
+            f"{run.cpu_s:.1f}", f"{run.cpu_s / run.records * 1e6:,.1f}", f"{run.peak_rss_bytes / 2**20:,.0f}",
         )  # fmt: skip
     console.print(table)
 
@@ -229,7 +229,7 @@ def save(runs: Sequence[Run], path: Path) -> None:
     document: dict[str, Any] = {
         **machine(),
         "load_average": os.getloadavg(),
-        "runs": [asdict(each) | {"records_a_second": each.rate} for each in runs],
+        "runs": [asdict(run) | {"records_a_second": run.rate} for run in runs],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")

@@ -83,16 +83,17 @@ def beyond_s(each: Takeover) -> float:
 def show(found: Found, console: Console) -> None:
     """Print both tables: median, smallest and largest."""
     kinds = {
-        name: [each for each in found.takeovers if each.signal == name] for name in ("SIGKILL", "SIGTERM")
+        name: [takeover for takeover in found.takeovers if takeover.signal == name]
+        for name in ("SIGKILL", "SIGTERM")
     }
-    kinds = {name: each for name, each in kinds.items() if each}
+    kinds = {name: kind for name, kind in kinds.items() if kind}
     if kinds:
         table = Table(
-            "seconds from the signal", *(f"{name}, {len(each)} times" for name, each in kinds.items())
+            "seconds from the signal", *(f"{name}, {len(kind)} times" for name, kind in kinds.items())
         )
         for label, figure, digits in _TAKEOVER_ROWS:
             table.add_row(
-                label, *(_range([figure(each) for each in kind], digits) for kind in kinds.values())
+                label, *(_range([figure(takeover) for takeover in kind], digits) for kind in kinds.values())
             )
         console.print(table)
     if killed := kinds.get("SIGKILL"):
@@ -103,19 +104,21 @@ def show(found: Found, console: Console) -> None:
         )
     if found.restorations:
         _show_restorations(found.restorations, console)
-    console.print(f"Load average at the end: {', '.join(f'{each:.1f}' for each in found.load_average)}.")
+    console.print(f"Load average at the end: {', '.join(f'{value:.1f}' for value in found.load_average)}.")
 
 
 def _show_restorations(restorations: Sequence[Restoration], console: Console) -> None:
     kinds = {
-        name: [each for each in restorations if each.reused is reused]
+        name: [restoration for restoration in restorations if restoration.reused is reused]
         for name, reused in (("empty disk", False), ("RocksDB up to date", True))
     }
-    table = Table("ring restored", *(f"{name}, {len(each)} times" for name, each in kinds.items()))
+    table = Table("ring restored", *(f"{name}, {len(kind)} times" for name, kind in kinds.items()))
     for label, figure, digits in _RESTORE_ROWS:
-        table.add_row(label, *(_range([figure(each) for each in kind], digits) for kind in kinds.values()))
+        table.add_row(
+            label, *(_range([figure(restoration) for restoration in kind], digits) for kind in kinds.values())
+        )
     console.print(table)
-    median = spread([each.rate for each in kinds["empty disk"]])[1]
+    median = spread([kind.rate for kind in kinds["empty disk"]])[1]
     console.print(
         f"Goal with an empty disk: {RATE_GOAL:,}/s, median {'met' if median >= RATE_GOAL else 'MISSED'}."
     )
@@ -155,8 +158,10 @@ def document(found: Found) -> dict[str, Any]:
         "load_average": found.load_average,
         "repetitions": asdict(found.repetitions),
         "session_timeout_s": SESSION_TIMEOUT_S,
-        "takeovers": [asdict(each) for each in found.takeovers],
-        "restorations": [{**asdict(each), "ids_per_s": each.rate} for each in found.restorations],
+        "takeovers": [asdict(takeover) for takeover in found.takeovers],
+        "restorations": [
+            {**asdict(restoration), "ids_per_s": restoration.rate} for restoration in found.restorations
+        ],
     }
 
 

@@ -118,7 +118,7 @@ def run(
         )
         changelog = wire_names.changelog_topic(APP_ID, address)
         fill(broker.bootstrap_servers, changelog, address, ids)
-        logged = sum(each.stat().st_size for each in folder.rglob(f"{changelog}-0/*.log"))
+        logged = sum(path.stat().st_size for path in folder.rglob(f"{changelog}-0/*.log"))
         say(f"{kind}: a changelog of {ids:,} IDs, {logged / ids:.1f} bytes each")
         for number in range(rounds):
             state = folder / address / f"state-{number}"
@@ -182,9 +182,9 @@ def _probe(config: Path, state: Path, kind: str, logged: int) -> Opened:
         timeout=LIMIT_S,
         check=False,
     )
-    for each in done.stdout.splitlines():
-        if each.startswith(REPORT):
-            return Opened(kind=kind, changelog_bytes=logged, **json.loads(each.removeprefix(REPORT)))
+    for line in done.stdout.splitlines():
+        if line.startswith(REPORT):
+            return Opened(kind=kind, changelog_bytes=logged, **json.loads(line.removeprefix(REPORT)))
     raise BenchError(
         f"opening the lane ended with {done.returncode}:\n{done.stderr.decode(errors='replace')[-2000:]}"
     )
@@ -218,13 +218,13 @@ def show(found: Found, console: Console) -> None:
         f"a ring of {found.ids:,} IDs", "opened from", "s", "CPU s", "IDs/s", "loop held, ms", "MiB", "peak",
         "bytes an ID", "on disk", "a miss, µs", "a hit, µs", "read for 100,000 misses",
     )  # fmt: skip
-    for each in found.opened:
+    for opened in found.opened:
         table.add_row(
-            each.kind, "RocksDB" if each.reused else "changelog", f"{each.seconds:.2f}", f"{each.cpu_s:.2f}",
-            f"{each.rate:,.0f}", f"{each.held_s * 1000:.0f}", f"{each.rss_bytes / 2**20:,.0f}",
-            f"{each.peak_rss_bytes / 2**20:,.0f}", f"{(each.rss_bytes - each.began_rss_bytes) / each.ids:.1f}",
-            f"{each.disk_bytes / each.ids:.1f}", f"{each.misses_us:.2f}", f"{each.hits_us:.2f}",
-            f"{each.misses_read_bytes:,}",
+            opened.kind, "RocksDB" if opened.reused else "changelog", f"{opened.seconds:.2f}", f"{opened.cpu_s:.2f}",
+            f"{opened.rate:,.0f}", f"{opened.held_s * 1000:.0f}", f"{opened.rss_bytes / 2**20:,.0f}",
+            f"{opened.peak_rss_bytes / 2**20:,.0f}", f"{(opened.rss_bytes - opened.began_rss_bytes) / opened.ids:.1f}",
+            f"{opened.disk_bytes / opened.ids:.1f}", f"{opened.misses_us:.2f}", f"{opened.hits_us:.2f}",
+            f"{opened.misses_read_bytes:,}",
         )  # fmt: skip
     console.print(table)
     if found.worked:
@@ -271,5 +271,5 @@ def command(ids: int, messages: int, only: tuple[str, ...], rounds: int) -> None
         found = run(broker, folder, ids, messages, only or KINDS[:2], rounds, console.print)
     show(found, console)
     save(found, RESULTS / "rings.json")
-    if not all(each.exact for each in found.worked):
+    if not all(worked.exact for worked in found.worked):
         sys.exit(EXIT_NOT_WELL)

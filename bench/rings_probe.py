@@ -60,7 +60,7 @@ def _read_bytes() -> int:
 
 
 def _size(folder: Path) -> int:
-    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _look_up(table: LaneTable, ids: Sequence[bytes], known: bool) -> tuple[float, int]:
@@ -68,7 +68,7 @@ def _look_up(table: LaneTable, ids: Sequence[bytes], known: bool) -> tuple[float
     began, read = time.thread_time(), _read_bytes()
     for begin in range(0, len(ids), AT_ONCE):
         found = table.ring.index.lookup(ids[begin : begin + AT_ONCE])
-        if any((each is None) is known for each in found):
+        if any((item is None) is known for item in found):
             raise AssertionError("an ID that is known is not found, or one that is not is")
     return (time.thread_time() - began) / len(ids) * 1e6, _read_bytes() - read
 
@@ -96,9 +96,9 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
         rss = _status("VmRSS:")
     count = address.id_cache_size
     step = max(1, count // LOOKED_UP)
-    known = [encode_id(identity(each)) for each in range(0, count, step)]
+    known = [encode_id(identity(index)) for index in range(0, count, step)]
     misses_us, misses_read = _look_up(
-        table, [encode_id(identity(each + count)) for each in range(0, count, step)], known=False
+        table, [encode_id(identity(index + count)) for index in range(0, count, step)], known=False
     )
     hits_us, _ = _look_up(table, known, known=True)
     ids = len(table.ring)

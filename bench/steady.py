@@ -116,10 +116,10 @@ class Reader:
             }
         )
         ends = [
-            self._consumer.get_watermark_offsets(TopicPartition(topic, each), LIMIT_S)[1]
-            for each in range(partitions)
+            self._consumer.get_watermark_offsets(TopicPartition(topic, index), LIMIT_S)[1]
+            for index in range(partitions)
         ]
-        self._consumer.assign([TopicPartition(topic, each, end) for each, end in enumerate(ends)])
+        self._consumer.assign([TopicPartition(topic, number, end) for number, end in enumerate(ends)])
         self._seen: list[Seen] = []
         """Of what came, what was noted: all of it, soon after a backlog."""
         self._stopping = threading.Event()
@@ -148,7 +148,7 @@ class Reader:
                 first = self._consumer.poll(_POLL_S)
                 messages = [] if first is None else [first, *self._consumer.consume(_READ_AT_ONCE, timeout=0)]
                 moment = time.time()
-                came += ((moment, each) for each in messages if each.error() is None)
+                came += ((moment, message) for message in messages if message.error() is None)
                 if len(messages) <= _READ_AT_ONCE:  # of a backlog the rest comes first: it would seem late
                     for _ in range(min(len(came), _NOTED_AT_ONCE)):
                         self._seen.append(_as_seen(*came.popleft()))

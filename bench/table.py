@@ -22,8 +22,8 @@ _MIB: Final = 2**20
 
 def show(outcome: Outcome, console: Console) -> None:
     """Print the table, the ratios and what failed."""
-    ran = [each for each in CONTENDERS.values() if outcome.runs(each)]
-    rows = [_row(outcome, each) for each in ran]
+    ran = [contender for contender in CONTENDERS.values() if outcome.runs(contender)]
+    rows = [_row(outcome, name) for name in ran]
     table = Table("", *(rows[0] if rows else ()))
     for name, row in zip(ran, rows, strict=True):
         table.add_row(name, *row.values())
@@ -35,7 +35,7 @@ def show(outcome: Outcome, console: Console) -> None:
         )
     for compared in COMPARED:
         for name, values in ratios(outcome, *compared).items():
-            pairs = ", ".join(f"{each:.2f}" for each in values)
+            pairs = ", ".join(f"{value:.2f}" for value in values)
             console.print(
                 f"{name}, {' / '.join(compared)}, pair by pair: {pairs}; median {spread(values)[1]:.2f}"
             )
@@ -49,16 +49,16 @@ def _row(outcome: Outcome, contender: str) -> dict[str, str]:
     """What is said of one contender, by column."""
     runs = outcome.runs(contender)
     plan = outcome.plain_plan if contender == PLAIN else outcome.plan
-    forwarded = [each.forwarded / plan.messages * 100 for each in runs if each.forwarded]
-    outputs = " / ".join(f"{each:,}" for each in sorted({each.outputs for each in runs}))
+    forwarded = [run.forwarded / plan.messages * 100 for run in runs if run.forwarded]
+    outputs = " / ".join(f"{outputs:,}" for outputs in sorted({run.outputs for run in runs}))
     exact = "exact" if outcome.exact(contender) else f"NOT EXACT\nof {outcome.expected[contender]:,}"
     share = f"\n{_range(forwarded, 1)} % forwarded" if forwarded else ""
     return {
         "messages": f"{len(runs)} x\n{plan.messages:,}{share}",
-        "messages/s": _range([each.rate for each in runs], 0),
-        "CPU s /\nmillion": _range([each.cpu_s_per_million for each in runs], 2),
-        "broker's": _range([each.broker_cpu_s / each.measured * 1e6 for each in runs], 2),
-        "RSS, MiB": _range([each.peak_rss_bytes / _MIB for each in runs], 0),
+        "messages/s": _range([run.rate for run in runs], 0),
+        "CPU s /\nmillion": _range([run.cpu_s_per_million for run in runs], 2),
+        "broker's": _range([run.broker_cpu_s / run.measured * 1e6 for run in runs], 2),
+        "RSS, MiB": _range([run.peak_rss_bytes / _MIB for run in runs], 0),
         **_trickled(outcome, contender),
         "outputs": f"{outputs}\n{exact}",
     }
@@ -69,13 +69,13 @@ def _trickled(outcome: Outcome, contender: str) -> dict[str, str]:
     names = ("p50 / p99, ms", "CPU s /\nmillion", "broker's")
     if found is None:
         slow = "too slow" if contender in outcome.slow or contender == PLAIN else "-"
-        return dict(zip((f"{each} " for each in names), (slow, "", ""), strict=True))
+        return dict(zip((f"{name} " for name in names), (slow, "", ""), strict=True))
     cells = (
         f"{found.p50_s * 1000:,.0f} / {found.p99_s * 1000:,.0f}",
         f"{found.cpu_s_per_million:.1f}",
         f"{found.broker_cpu_s_per_million:.1f}",
     )
-    return dict(zip((f"{each} " for each in names), cells, strict=True))
+    return dict(zip((f"{name} " for name in names), cells, strict=True))
 
 
 def _range(values: list[float], digits: int) -> str:
@@ -105,7 +105,7 @@ def machine() -> dict[str, Any]:
             "system": platform.system(),
             "python": platform.python_version(),
         },
-        "versions": {each: version(each) for each in _PACKAGES},
+        "versions": {package: version(package) for package in _PACKAGES},
     }
 
 
@@ -123,12 +123,16 @@ def document(outcome: Outcome) -> dict[str, Any]:
                 "messages_per_s": run.rate,
                 "cpu_s_per_million": run.cpu_s_per_million,
             }
-            for number, each in enumerate(outcome.rounds, 1)
-            for run in each.values()
+            for number, value in enumerate(outcome.rounds, 1)
+            for run in value.values()
         ],
-        "ratios": {" / ".join(each): ratios(outcome, *each) for each in COMPARED},
-        "exact": {each: outcome.exact(each) for each in CONTENDERS.values() if outcome.runs(each)},
-        "trickles": {each: asdict(found) for each, found in outcome.trickles.items()},
+        "ratios": {" / ".join(item): ratios(outcome, *item) for item in COMPARED},
+        "exact": {
+            contender: outcome.exact(contender)
+            for contender in CONTENDERS.values()
+            if outcome.runs(contender)
+        },
+        "trickles": {name: asdict(found) for name, found in outcome.trickles.items()},
         "too_slow_for_a_trickle": outcome.slow,
         "left_out": outcome.left_out,
         "failures": outcome.failures,

@@ -86,28 +86,28 @@ class End:
 
 def judge(end: End, survivor: Sequence[Event], seen: Sequence[Seen]) -> Takeover | None:
     """The measurement; None while the survivor's lanes, old and new, do not all deliver again."""
-    opened = {_partition(name): each for name, each in worker_log.opened(survivor, end.at).items()}
+    opened = {_partition(name): item for name, item in worker_log.opened(survivor, end.at).items()}
     noticed = worker_log.first(survivor, worker_log.REBALANCE, end.at)
     assigned = worker_log.last(survivor, worker_log.ASSIGNED, end.at)
     if noticed is None or assigned is None or len(opened) < PARTITIONS:
         return None
     moments: dict[int, float] = {}
     resumed: set[int] = set()
-    for each in seen:
-        if end.took_over(each):
-            moments.setdefault(each.partition, each.seen_at)
-        if each.produced_at > opened[each.partition].moment:
-            resumed.add(each.partition)
+    for item in seen:
+        if end.took_over(item):
+            moments.setdefault(item.partition, item.seen_at)
+        if item.produced_at > opened[item.partition].moment:
+            resumed.add(item.partition)
     if moments.keys() != end.lanes or len(resumed) < PARTITIONS:
         return None
-    new = [opened[each] for each in end.lanes]
+    new = [opened[lane] for lane in end.lanes]
     return Takeover(
         signal=end.signal.name,
         noticed_s=noticed - end.at,
         assigned_s=assigned - end.at,
-        opened_s=max(each.moment for each in new) - end.at,
-        restored_records=sum(each.records for each in new),
-        restore_s=max(each.restore_s for each in new),
+        opened_s=max(item.moment for item in new) - end.at,
+        restored_records=sum(item.records for item in new),
+        restore_s=max(item.restore_s for item in new),
         first_s=min(moments.values()) - end.at,
         all_s=max(moments.values()) - end.at,
         own_standstill_s=longest_silence(seen, opened.keys() - end.lanes, end.at),
@@ -120,7 +120,7 @@ def longest_silence(seen: Sequence[Seen], partitions: Iterable[int], since: floa
     for partition in partitions:
         moments = [
             since,
-            *(each.seen_at for each in seen if each.partition == partition and each.seen_at > since),
+            *(item.seen_at for item in seen if item.partition == partition and item.seen_at > since),
         ]
         longest = max([longest, *(later - earlier for earlier, later in itertools.pairwise(moments))])
     return longest
@@ -165,14 +165,14 @@ class Pair:
 
     def settled(self) -> list[frozenset[int]] | None:
         """The partitions of each, once all lanes are open and each has some."""
-        found = [worker_log.settled(each.events()) for each in self.members]
-        lanes = [frozenset(map(_partition, each)) for each in found if each]
+        found = [worker_log.settled(member.events()) for member in self.members]
+        lanes = [frozenset(map(_partition, item)) for item in found if item]
         whole = len(lanes) == len(found) and sum(map(len, lanes)) == PARTITIONS
         return lanes if whole else None
 
     def tails(self) -> str:
         """The last lines of both logs."""
-        return "\n".join(each.child.tail() for each in self.members)
+        return "\n".join(member.child.tail() for member in self.members)
 
     def end(self, number: int, how: signal.Signals, lanes: frozenset[int]) -> End:
         """End one, at once or in order."""
@@ -238,7 +238,7 @@ def _until_flowing(reader: Reader, pair: Pair) -> None:
     """Until each lane has accepted what was produced from now on: no backlog is left."""
     began = time.time()
     _until(
-        lambda: len({each.partition for each in reader.seen() if each.produced_at > began}) == PARTITIONS,
+        lambda: len({item.partition for item in reader.seen() if item.produced_at > began}) == PARTITIONS,
         "traffic through all lanes",
         pair,
     )

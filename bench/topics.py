@@ -115,7 +115,7 @@ class Progress:
         )
         self._topic = topic
         self._partitions = [
-            TopicPartition(name, each) for name in (topic, forward) if name for each in range(partitions)
+            TopicPartition(name, index) for name in (topic, forward) if name for index in range(partitions)
         ]
 
     def committed(self) -> Committed:
@@ -133,7 +133,9 @@ class Progress:
                     raise
                 time.sleep(0.1)
             else:
-                offsets = [(each.topic, max(each.offset, 0)) for each in found]
+                offsets = [
+                    (topic_partition.topic, max(topic_partition.offset, 0)) for topic_partition in found
+                ]
                 return Committed(
                     sum(offset for name, offset in offsets if name == self._topic),
                     tuple(offset for name, offset in offsets if name != self._topic),
@@ -153,7 +155,7 @@ class Written:
         self._consumer = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": "bench-count", "log_level": LOG_LEVEL}
         )
-        self._partitions = [TopicPartition(topic, each) for each in range(partitions)]
+        self._partitions = [TopicPartition(topic, index) for index in range(partitions)]
 
     def committed(self) -> Committed:
         """What stands there now.
@@ -164,7 +166,9 @@ class Written:
         deadline = time.monotonic() + LIMIT_S
         while True:
             try:
-                ends = [self._consumer.get_watermark_offsets(each, LIMIT_S) for each in self._partitions]
+                ends = [
+                    self._consumer.get_watermark_offsets(partition, LIMIT_S) for partition in self._partitions
+                ]
             except KafkaException:  # a topic that was just made has no leader for a moment
                 if time.monotonic() > deadline:
                     raise
@@ -234,8 +238,8 @@ def _high_watermarks(bootstrap: str, topic: str, partitions: int) -> list[int]:
     )
     try:
         return [
-            consumer.get_watermark_offsets(TopicPartition(topic, each), LIMIT_S)[1]
-            for each in range(partitions)
+            consumer.get_watermark_offsets(TopicPartition(topic, index), LIMIT_S)[1]
+            for index in range(partitions)
         ]
     finally:
         consumer.close()
@@ -258,7 +262,7 @@ def _read(bootstrap: str, topic: str, starts: Sequence[int], ends: Sequence[int]
     )
     ended: set[int] = set()
     try:
-        consumer.assign([TopicPartition(topic, each, start) for each, start in enumerate(starts)])
+        consumer.assign([TopicPartition(topic, number, start) for number, start in enumerate(starts)])
         while len(ended) < len(starts):
             messages = consumer.consume(_READ_AT_ONCE, timeout=1.0)
             if not messages:

@@ -117,7 +117,7 @@ def transactions(plan: Plan) -> Iterator[Message]:
         number = int(message.id, 16)
         groups = [
             message.key.decode(),
-            *(f"group-{(number >> 16 * each) % plan.groups:04d}" for each in range(1, PARTS)),
+            *(f"group-{(number >> 16 * index) % plan.groups:04d}" for index in range(1, PARTS)),
         ]
         text = message.value.hex()[: plan.value_bytes]
         parts = [{"key": group, "value": text} for group in groups]

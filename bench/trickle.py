@@ -77,7 +77,7 @@ def run(contender: str, place: Place, broker_pid: int, seconds: float) -> Trickl
         counted = topics.count(place.bootstrap, job.output, job.partitions)
     finally:
         topics.delete(place.bootstrap, [place.input, job.output, *ready.internal])
-    waits = sorted(each.seen_at - each.produced_at for each in seen if began <= each.produced_at < ended)
+    waits = sorted(item.seen_at - item.produced_at for item in seen if began <= item.produced_at < ended)
     messages = round(RATE * (ended - began))
     return Trickle(
         messages=messages,

@@ -50,13 +50,13 @@ def settled(found: Sequence[Event]) -> frozenset[str] | None:
     """The worker's lanes, when it has been ready since its last assignment; else None."""
     lanes: frozenset[str] | None = None
     ready = False
-    for each in found:
-        if match := _ASSIGNED.match(each.text):
+    for item in found:
+        if match := _ASSIGNED.match(item.text):
             lanes = frozenset(match[2].split(", ")) if int(match[1]) else frozenset()
             ready = False
-        elif each.text.startswith(READY):
+        elif item.text.startswith(READY):
             ready = True
-        elif each.text.startswith((NOT_READY, REBALANCE)):
+        elif item.text.startswith((NOT_READY, REBALANCE)):
             ready = False
     return lanes if ready else None
 
@@ -64,22 +64,22 @@ def settled(found: Sequence[Event]) -> frozenset[str] | None:
 def first(found: Iterable[Event], beginning: str, after: float) -> float | None:
     """When a line that begins so was first written after the moment."""
     return next(
-        (each.moment for each in found if each.moment >= after and each.text.startswith(beginning)), None
+        (item.moment for item in found if item.moment >= after and item.text.startswith(beginning)), None
     )
 
 
 def last(found: Iterable[Event], beginning: str, after: float) -> float | None:
     """When a line that begins so was last written after the moment."""
-    moments = [each.moment for each in found if each.moment >= after and each.text.startswith(beginning)]
+    moments = [item.moment for item in found if item.moment >= after and item.text.startswith(beginning)]
     return moments[-1] if moments else None
 
 
 def opened(found: Iterable[Event], after: float) -> dict[str, Opened]:
     """The last opening of each lane after the moment."""
     return {
-        match[1]: Opened(each.moment, int(match[2]), float(match[3]), match[4] not in {"new", "in"})
-        for each in found
-        if each.moment >= after and (match := _OPEN.match(each.text))
+        match[1]: Opened(item.moment, int(match[2]), float(match[3]), match[4] not in {"new", "in"})
+        for item in found
+        if item.moment >= after and (match := _OPEN.match(item.text))
     }
 
 
@@ -87,6 +87,6 @@ def closed(found: Iterable[Event], after: float) -> dict[str, int]:
     """Lane → the input offset at which it was last closed after the moment: what its next owner begins with."""
     return {
         match[1]: int(match[2])
-        for each in found
-        if each.moment >= after and (match := _CLOSED.match(each.text))
+        for item in found
+        if item.moment >= after and (match := _CLOSED.match(item.text))
     }

@@ -8,8 +8,8 @@ def digest(folder: Path) -> str:
     """Return the SHA-256 of all C sources in a folder, as hexadecimal digits; empty = there are none."""
     files = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
     found = hashlib.sha256()
-    for each in files:
-        content = each.read_bytes()
-        found.update(b"%b %d\n" % (each.name.encode(), len(content)))
+    for file in files:
+        content = file.read_bytes()
+        found.update(b"%b %d\n" % (file.name.encode(), len(content)))
         found.update(content)
     return found.hexdigest() if files else ""

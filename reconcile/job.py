@@ -135,7 +135,7 @@ class Ready:
     def records(self, settings: Settings) -> int:
         """How many this night reads at most: of logs that keep weeks it is what came since the last one, and the IDs of those before."""
         base, cuts = begin(settings, self.nights, self.survey)
-        beyond = cut.backlog([each.input for each in cuts.values()], self.survey.stable)
+        beyond = cut.backlog([cut.input for cut in cuts.values()], self.survey.stable)
         small = {**beyond, "": self.survey.journal}
         behind = sum(end - start for spans in small.values() for start, end in spans.values())
         return records(cuts) + behind + id_store.count(self.nights, base)
@@ -195,12 +195,12 @@ def judge(
             base,
             nights.chain(base),
             frames.events(wire_names.journal_topic(settings.app.id), survey.journal, events_from),
-            cut.backlog([each.input for each in cuts.values()], survey.stable),
+            cut.backlog([cut.input for cut in cuts.values()], survey.stable),
             carry_over.complete(settings, base, cuts),
         )  # fmt: skip
-    judged = {name: [each for each in recent if each.judged(cuts[name].input)] for name in cuts}
+    judged = {name: [run for run in recent if run.judged(cuts[name].input)] for name in cuts}
     rings = report_model.rings(settings, found, judged, today)
-    addresses = {each.name: each for each in settings.addresses}
+    addresses = {address.name: address for address in settings.addresses}
     document: dict[str, Any] = {
         "verdict": summary.verdict(found.anomalies),
         "addresses": {
@@ -208,18 +208,18 @@ def judge(
                 found.counts[name],
                 found.anomalies[name],
                 advice.document(rings[name]),
-                divert=rules.diverts(each, base),
+                divert=rules.diverts(address, base),
                 unknown=found.unknown[name],
             )
-            for name, each in addresses.items()
+            for name, address in addresses.items()
         },
         "cut": summary.cut_document(addresses, cuts),
         "night": number,
         "began": began.isoformat(timespec="seconds"),
         "from_night": base.number if base else None,
     }
-    held = report_model.held(base, found, {name: each.input.recreated for name, each in cuts.items()})
-    lanes = {name: len(each.input.spans) for name, each in cuts.items()}
+    held = report_model.held(base, found, {name: cut.input.recreated for name, cut in cuts.items()})
+    lanes = {name: len(cut.input.spans) for name, cut in cuts.items()}
     figures = report_model.figures(settings, document, found, rings, held, lanes)
     with steps() as told:
         told.begin("keeping results")
@@ -258,7 +258,7 @@ def _explained(error: SparkError, folder: str, out: str | None, master: str) -> 
     }
     if out:
         places[f"results go to --out ({out})"] = out
-    here = all(is_local(each, master) for each in (folder, out or folder))
+    here = all(is_local(name, master) for name in (folder, out or folder))
     return explained(
         error,
         gone="run again, what is missing will be called GAP; then longer retention, or an earlier hour",

@@ -101,9 +101,9 @@ def _night(files: Files, settings: Settings, wanted: Wanted) -> Run:
 def _told(files: Files, night: Run, anomaly: str) -> tuple[Figures, dict[str, int]]:
     """The figures of a run, and how many there are of what is asked for, by address."""
     folder = results_folder(night.number)
-    there = [each for each in files.names(RESULTS) if each.isdecimal()]
-    if folder not in {f"{RESULTS}/{each}" for each in there}:
-        known = ", ".join(str(int(each)) for each in there) or "none"
+    there = [name for name in files.names(RESULTS) if name.isdecimal()]
+    if folder not in {f"{RESULTS}/{name}" for name in there}:
+        known = ", ".join(str(int(name)) for name in there) or "none"
         raise PrerequisiteError(
             f"the results of run {night.number} are not in {files.root}/{RESULTS} any more: they are kept for reconcile.keep_days. "
             f"Restore them from a backup, look into the folder that --out named in that run, or name another run: there are those of {known}"
@@ -116,8 +116,10 @@ def _told(files: Files, night: Run, anomaly: str) -> tuple[Figures, dict[str, in
             "that run"
         ) from error
     counts = {
-        each.name: sum(count for name, count in each.anomalies.items() if not anomaly or name == anomaly)
-        for each in figures.addresses
+        address.name: sum(
+            count for name, count in address.anomalies.items() if not anomaly or name == anomaly
+        )
+        for address in figures.addresses
     }
     return figures, counts
 
@@ -128,10 +130,10 @@ def first(figures: Figures, wanted: Wanted) -> list[Shown]:
 
 
 def _matching(figures: Figures, anomaly: str) -> Iterator[Shown]:
-    for each in figures.addresses:
-        for finding in each.findings:
+    for address in figures.addresses:
+        for finding in address.findings:
             if not anomaly or finding.anomaly == anomaly:
-                yield Shown(each.name, finding)
+                yield Shown(address.name, finding)
 
 
 def show(
@@ -140,7 +142,7 @@ def show(
     """Print them; returns the exit code, 0. ``acknowledged``: as :func:`reconcile.run.history.acknowledge.when` has it."""
     total = sum(counts.values())
     if wanted.as_json:
-        rows = [{"address": each.address, **asdict(each.finding)} for each in found]
+        rows = [{"address": shown.address, **asdict(shown.finding)} for shown in found]
         document = {
             "run": night.number,
             "verdict": night.verdict,
@@ -180,11 +182,11 @@ def _table(night: Run, found: Sequence[Shown]) -> Table:
         "what",
         title=f"Run {night.number}",
     )
-    for each in found:
-        it = each.finding
+    for shown in found:
+        it = shown.finding
         cells = (
             it.anomaly,
-            each.address,
+            shown.address,
             _place(it.topic, it.partition, it.offset),
             _place(it.out_topic, it.out_partition, it.out_offset),
             _place(it.topic, it.other_partition, it.other_offset),

@@ -133,10 +133,10 @@ def _where(error: BaseException) -> str:
     """The last line of the user's own code that was run: what it called is Python's, or a library's."""
     if isinstance(error, SyntaxError):
         return ""  # says so itself
-    libraries = tuple(sysconfig.get_paths()[each] for each in ("stdlib", "purelib", "platlib"))
+    libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
     frames = [
-        each
-        for each in traceback.extract_tb(error.__traceback__)[1:]  # the first is ours
-        if not each.filename.startswith((*libraries, "<frozen"))
+        frame_summary
+        for frame_summary in traceback.extract_tb(error.__traceback__)[1:]  # the first is ours
+        if not frame_summary.filename.startswith((*libraries, "<frozen"))
     ]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -24,8 +24,8 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
-        for each in text
+        name if name.isprintable() or name in keep else name.encode("unicode_escape").decode()
+        for name in text
     )
 
 

@@ -269,7 +269,7 @@ class Chunk:
     @classmethod
     def of(cls, capacity: int, values: Iterable[bytes]) -> Self:
         """From the values of ring records, in order."""
-        return cls(capacity, b"".join(_LENGTH.pack(len(each)) + each for each in values))
+        return cls(capacity, b"".join(_LENGTH.pack(len(value)) + value for value in values))
 
     def values(self) -> Iterator[bytes]:
         """Of the ring records, in order.

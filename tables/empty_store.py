@@ -31,7 +31,7 @@ class EmptyStore:
         with tempfile.TemporaryDirectory(prefix=".empty-", dir=beside) as name:
             folder = Path(name)
             self._make(folder)
-            found = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+            found = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
         kept = {
             name: data
             for name, data in found.items()

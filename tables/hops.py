@@ -179,7 +179,7 @@ class HopMemory:
             known.append(
                 offset < held.floor
                 or offset in held
-                or (len(ways) > 1 and any(offset in each for each in ways.values()))
+                or (len(ways) > 1 and any(offset in way for way in ways.values()))
             )
             held.note(offset, confirmed, self.capacity)
         for held in changed.values():

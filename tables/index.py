@@ -43,8 +43,8 @@ class StoredIndex:
             writes.delete_index(occupant)
         # Of more than the ring has room for nobody would remove the first ones: they are in no slot when they are overwritten.
         over = max(0, len(ids) - self._capacity)
-        for sequence, each in enumerate(ids[over:], first_sequence + over):
-            writes.put_index(each, sequence)
+        for sequence, id_ in enumerate(ids[over:], first_sequence + over):
+            writes.put_index(id_, sequence)
 
     def _overwritten(self, first_sequence: int, count: int, live_from: int | None) -> Iterator[bytes]:
         if not count:
@@ -56,7 +56,7 @@ class StoredIndex:
                 yield occupant.id
             else:
                 doubtful.append(occupant)
-        indexed = self._store.sequences([each.id for each in doubtful])
+        indexed = self._store.sequences([item.id for item in doubtful])
         for occupant, sequence in zip(doubtful, indexed, strict=True):
             # Known under a newer sequence: the ID was evicted and accepted again. Keep that entry.
             if sequence == occupant.sequence:

@@ -31,9 +31,9 @@ class NativeIndex:
         order: list[bytes | None] = [None] * (head - low)
         entries = iter(entries)
         while some := list(islice(entries, STEP)):
-            for sequence, each, _ in some:
+            for sequence, data, _ in some:
                 if low <= sequence < head:
-                    order[sequence - low] = each
+                    order[sequence - low] = data
             yield
         for begin in range(0, len(order), STEP):
             for number, known in enumerate(order[begin : begin + STEP], low + begin):

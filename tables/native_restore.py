@@ -113,22 +113,22 @@ class NativeRestore:
             return
         low, capacity = self.ids.low, self._known.capacity
         older: list[bytes] = []
-        for number, each in enumerate(self._store.slot_values_beside(capacity), 1):
-            if codec.sequence_of(each) >= low:
-                older.append(each)
+        for number, value in enumerate(self._store.slot_values_beside(capacity), 1):
+            if codec.sequence_of(value) >= low:
+                older.append(value)
             if not number % STEP:
                 yield None
         older.sort(key=codec.sequence_of, reverse=True)
         rising = self._store.slot_values(capacity, low % capacity) if capacity else iter(())
-        for number, each in enumerate(rising, 1):
+        for number, data in enumerate(rising, 1):
             if not number % STEP:
                 yield None
-            sequence = codec.sequence_of(each)
+            sequence = codec.sequence_of(data)
             if sequence < low:
                 continue
             while older and codec.sequence_of(older[-1]) < sequence:
                 yield older.pop()
-            yield each
+            yield data
         yield from reversed(older)
 
     def take(self, records: "Records", begin: int, most: int) -> int:

@@ -80,13 +80,13 @@ def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:
     slots = iter(restore.occupants.items())
     while some := list(islice(slots, STEP)):
         values = (value for key, value in some if codec.capacity_of(key) == ring.capacity)
-        newer.update((sequence, (each, time)) for sequence, each, time in codec.ring_entries(values))
+        newer.update((sequence, (data, time)) for sequence, data, time in codec.ring_entries(values))
         yield
     if len(newer) != meta.head - ring.head or not all(map(newer.__contains__, range(ring.head, meta.head))):
         return False
     for begin in range(ring.head, meta.head, STEP):
         entries = [newer[sequence] for sequence in range(begin, min(begin + STEP, meta.head))]
-        ids, times = [each for each, _ in entries], [time for _, time in entries]
+        ids, times = [data for data, _ in entries], [time for _, time in entries]
         ring.apply(Checked([], [], ring.head, ids, times))
         yield
     return True
@@ -99,7 +99,7 @@ def older_capacities(capacity: int, meta: Meta | None) -> list[list[int]]:
     """
     if meta is None:
         return []
-    older = [list(each) for each in meta.older if each[0] != capacity]
+    older = [list(item) for item in meta.older if item[0] != capacity]
     if meta.capacity not in (capacity, 0):
         older.insert(0, [meta.capacity, meta.head, 0])
     return older

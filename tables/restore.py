@@ -146,7 +146,7 @@ class Restore:
 
     def slots(self) -> list[Slot]:
         """The occupants, decoded."""
-        return [codec.decode_ring(*each) for each in self.occupants.items()]
+        return [codec.decode_ring(*item) for item in self.occupants.items()]
 
     def consume(self, records: Sequence[Any]) -> None:
         """Apply fetched changelog records.
@@ -311,7 +311,7 @@ class Restore:
         for slot in newer.values():
             latest[slot.id] = max(slot.sequence, latest.get(slot.id, -1))
         gone = [each for key in newer if (each := occupants[key]) is not None and each.id not in latest]
-        for occupant, indexed in zip(gone, self.store.sequences([each.id for each in gone]), strict=True):
+        for occupant, indexed in zip(gone, self.store.sequences([item.id for item in gone]), strict=True):
             if indexed == occupant.sequence:
                 writes.delete_index(occupant.id)
         for (encoded_id, sequence), indexed in zip(

@@ -87,9 +87,9 @@ class ResidentIndex:
         order: list[bytes | None] = [None] * (head - low)
         entries = iter(entries)
         while some := list(islice(entries, STEP)):
-            for sequence, each, time in some:
+            for sequence, data, time in some:
                 if low <= sequence < head:
-                    order[sequence - low] = each
+                    order[sequence - low] = data
                     if capacity:
                         index._times[sequence % capacity] = time
             yield
@@ -111,7 +111,7 @@ class ResidentIndex:
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
         """The latest sequence known for each ID."""
         get = self._sequences.get
-        return [get(each) for each in ids]
+        return [get(id_) for id_ in ids]
 
     def times(self, sequences: Sequence[int]) -> list[int]:
         """Record timestamps of live sequences."""
@@ -121,8 +121,8 @@ class ResidentIndex:
     def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
         """Note new IDs and forget what lies below ``low``."""
         sequences, order = self._sequences, self._order
-        for sequence, each in enumerate(ids, first_sequence):
-            sequences[each] = sequence
+        for sequence, id_ in enumerate(ids, first_sequence):
+            sequences[id_] = sequence
         order.extend(ids)
         if self._times:
             for sequence, time in enumerate(times, first_sequence):
@@ -184,14 +184,14 @@ class Ring:
         new_ids: list[bytes] = []
         new_times: list[int] = []
         fresh: dict[bytes, int] = {}
-        known = iter(self.index.lookup([each for each in ids if each is not None]))
-        for each, time in zip(ids, times, strict=False):
-            if each is None:
+        known = iter(self.index.lookup([id_ for id_ in ids if id_ is not None]))
+        for id_, time in zip(ids, times, strict=False):
+            if id_ is None:
                 verdicts.append(unchecked)
                 originals.append(None)
                 continue
             stored = next(known)
-            sequence = fresh.get(each, stored)
+            sequence = fresh.get(id_, stored)
             if (
                 sequence is not None
                 and sequence >= head - capacity
@@ -203,8 +203,8 @@ class Ring:
             else:
                 verdicts.append(accepted)
                 originals.append(None)
-                fresh[each] = head
-                new_ids.append(each)
+                fresh[id_] = head
+                new_ids.append(id_)
                 new_times.append(time)
                 head += 1
         return Checked(verdicts, originals, self.head, new_ids, new_times)
@@ -221,7 +221,7 @@ class Ring:
         """
         if self.capacity == 0:
             return Checked([Verdict.UNCHECKED] * len(units), [None] * len(units), self.head, [], [], [])
-        everything = [each for unit in units for each in unit]
+        everything = [data for unit in units for data in unit]
         stored = dict(zip(everything, self.index.lookup(everything), strict=True))
         checked = Checked([], [], self.head, [], [], owners := [])
         fresh: dict[bytes, int] = {}

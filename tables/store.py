@@ -54,7 +54,7 @@ class StateFolderError(PrerequisiteError):
         """``fault``: what RocksDB or the system says of it."""
         super().__init__(f"{folder} cannot be written: {fault}: {way_out}")
         said = fault.replace(str(folder), "").lower()
-        self.cause = next((each for each in _ENVIRONMENT if each in said), fault)
+        self.cause = next((item for item in _ENVIRONMENT if item in said), fault)
         """What lanes on one disk have in common."""
 
 
@@ -216,7 +216,7 @@ class Store:
 
     def slot_values_beside(self, capacity: int) -> Iterator[bytes]:
         """The same of all other capacities, in no particular order."""
-        own, behind = (each.to_bytes(4, "big") for each in (capacity, min(capacity + 1, 2**32 - 1)))
+        own, behind = (number.to_bytes(4, "big") for number in (capacity, min(capacity + 1, 2**32 - 1)))
         for first in (b"", behind):
             for key, value in self._entries(_SLOT_PREFIX, first):
                 if key[:4] == own or (key > own and not first):
@@ -318,7 +318,7 @@ class Store:
         """The occupants of these slots; None = empty."""
         if not ring_keys:
             return []
-        values = self._many([_SLOT_PREFIX + each[1:] for each in ring_keys])
+        values = self._many([_SLOT_PREFIX + key[1:] for key in ring_keys])
         return [
             None if value is None else codec.decode_ring(key, value)
             for key, value in zip(ring_keys, values, strict=True)
@@ -350,7 +350,7 @@ class Store:
             return []
         return [
             None if raw is None else int(_SEQUENCE.unpack(raw)[0])
-            for raw in self._many([_INDEX_PREFIX + each for each in ids])
+            for raw in self._many([_INDEX_PREFIX + id_ for id_ in ids])
         ]
 
     def _many(self, keys: list[bytes]) -> list[bytes | None]:
@@ -455,7 +455,7 @@ def _fault(path: Path, fault: str) -> Exception:
         return PrerequisiteError(
             f"{path} is in use by another process: end it, or give this worker its own app.instance"
         )
-    if any(each in said for each in _ENVIRONMENT):
+    if any(item in said for item in _ENVIRONMENT):
         return _unwritable(path, fault)
     return DamagedStoreError(f"{path}: {fault}")
 

@@ -374,22 +374,22 @@ class LaneTable:
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
         """The slots of these sequences, as far as they are committed; None = not there."""
         if not self._options.persistent:
-            return [self._volatile.get(each) for each in sequences]
+            return [self._volatile.get(sequence) for sequence in sequences]
         found: dict[int, Slot] = {}
-        for capacity in (self._options.capacity, *(each[0] for each in self._older)):
-            missing = [each for each in sequences if each not in found]
+        for capacity in (self._options.capacity, *(item[0] for item in self._older)):
+            missing = [sequence for sequence in sequences if sequence not in found]
             if not missing or not capacity:
                 continue
-            slots = self._opened().slots_of([codec.ring_key(capacity, each) for each in missing])
+            slots = self._opened().slots_of([codec.ring_key(capacity, number) for number in missing])
             found |= {
                 sequence: slot
                 for sequence, slot in zip(missing, slots, strict=True)
                 if slot is not None and slot.sequence == sequence
             }
-            left = [each for each in missing if each not in found]
+            left = [number for number in missing if number not in found]
             if left and self._opened().chunk_keys():
                 found |= self._opened().chunk_slots(capacity, left)
-        return [found.get(each) for each in sequences]
+        return [found.get(sequence) for sequence in sequences]
 
     def seconds_covered(self) -> float | None:
         """Between the records of the oldest and the newest live ID; None with fewer than two, or where RocksDB cannot be read.

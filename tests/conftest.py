@@ -56,8 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Spark's come first of these: what takes long must not be the last.
     """
     files = [list(found) for _, found in itertools.groupby(items, key=lambda item: item.path)]
-    waiting = [each for each in files if "faults" in each[0].path.parts]
-    working = [each for each in files if "faults" not in each[0].path.parts]
+    waiting = [file for file in files if "faults" in file[0].path.parts]
+    working = [file for file in files if "faults" not in file[0].path.parts]
     working.sort(key=lambda each: "reconcile" not in each[0].path.parts)
     mixed = itertools.chain.from_iterable(
         itertools.zip_longest(waiting, working[::2], working[1::2], fillvalue=[])

@@ -77,13 +77,13 @@ class FetchedBatch:
 
     def free(self) -> None:
         """Its transaction has ended: whoever still refers to it, it is as good as gone."""
-        for each in self.held:
-            each.free()
+        for held in self.held:
+            held.free()
 
     def unpack(self) -> None:
         """Its records are gone over one by one, and each becomes an object."""
-        for each in self.held:
-            each.unpack()
+        for held in self.held:
+            held.unpack()
 
 
 class Parcel:

@@ -79,7 +79,7 @@ def since(records: Sequence[Record], offset: int) -> Sequence[Record]:
     """Those from an offset on."""
     if isinstance(records, RawRecords):
         return RawRecords(records.core.since(offset))
-    return [each for each in records if each.offset >= offset]
+    return [record for record in records if record.offset >= offset]
 
 
 def plain(records: Sequence[Record]) -> Any:

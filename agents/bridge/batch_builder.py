@@ -124,11 +124,11 @@ class BatchBuilder:
                 self._fill(found, open_batches, place, translated, malformed, first)
             except RefusedError as refused:
                 found.stopped[place] = refused
-                those = [each for each in those if each.offset < refused.offset]
-                translated = [each for each in translated if each.offset < refused.offset]
+                those = [record for record in those if record.offset < refused.offset]
+                translated = [record for record in translated if record.offset < refused.offset]
             if passing is not None and passing.returned:
                 end = error.offset if (error := found.stopped.get(place)) else OFFSET_MAX
-                found.returned[place.partition] = sum(each < end for each in passing.returned)
+                found.returned[place.partition] = sum(number < end for number in passing.returned)
                 found.returned_from = passing.example
             if len(translated) < len(those):
                 found.filtered[place.partition] = len(those) - len(translated)
@@ -159,38 +159,38 @@ class BatchBuilder:
         refused = self._refused.by_target
         oldest, farthest = self._refused.times()
         usual = not (malformed or refused or self._records_max or self.target.compacted)
-        for each, group in zip(translated, self._groups(translated), strict=True):
-            hop = encode_at(source, each.offset)
-            partition = home[self._key(each, hop) if group is None else group]
+        for record, group in zip(translated, self._groups(translated), strict=True):
+            hop = encode_at(source, record.offset)
+            partition = home[self._key(record, hop) if group is None else group]
             headers = (
-                [*each.headers, (wire_names.HEADER_HOP, hop), *ours] if detection else list(each.headers)
+                [*record.headers, (wire_names.HEADER_HOP, hop), *ours] if detection else list(record.headers)
             )
-            if first is not None and type(each) is not Traced:
+            if first is not None and type(record) is not Traced:
                 headers.append(first)
             batch = open_batches.get(partition)
             if (
                 usual
-                and oldest < each.timestamp < farthest
+                and oldest < record.timestamp < farthest
                 and batch is not None
                 and batch.timestamp != NO_TIMESTAMP
                 and batch.builder.append(
-                    timestamp=each.timestamp, key=each.key, value=each.value, headers=headers
+                    timestamp=record.timestamp, key=record.key, value=record.value, headers=headers
                 )
                 is not None
             ):
                 batch.count += 1
                 continue
-            reason = malformed.get((number, each.offset)) or refused.get((place, each.offset))
-            if reason is None and not oldest < each.timestamp < farthest:
-                reason = f"its timestamp is {each.timestamp} ms, and {self._plan.target_topic} has refused one that was no farther off"
-            if reason is None and each.key is None and self.target.compacted:
+            reason = malformed.get((number, record.offset)) or refused.get((place, record.offset))
+            if reason is None and not oldest < record.timestamp < farthest:
+                reason = f"its timestamp is {record.timestamp} ms, and {self._plan.target_topic} has refused one that was no farther off"
+            if reason is None and record.key is None and self.target.compacted:
                 reason = f"it has no key, and {self._plan.target_topic} is compacted"
             if reason is None:
-                reason = self._add(found, open_batches, place, each, partition, headers)
+                reason = self._add(found, open_batches, place, record, partition, headers)
             if reason is not None:
-                found.batches.append(self._quarantine(found, place, each, headers, hop, reason))
+                found.batches.append(self._quarantine(found, place, record, headers, hop, reason))
                 found.quarantined[number] = found.quarantined.get(number, 0) + 1
-                found.reasons.append(f"{self._plan.source_topic}/{number} offset {each.offset}: {reason}")
+                found.reasons.append(f"{self._plan.source_topic}/{number} offset {record.offset}: {reason}")
 
     def _ours(self, place: Place) -> list[Header]:
         """What stands behind the hop."""
@@ -205,9 +205,9 @@ class BatchBuilder:
         """As the target reads them: an envelope's is its key in any case."""
         groups = self._reader.groups(translated)
         if self._plan.address.group_header:
-            for number, each in enumerate(translated):
-                if is_envelope(each):
-                    groups[number] = each.key
+            for number, record in enumerate(translated):
+                if is_envelope(record):
+                    groups[number] = record.key
         return groups
 
     def _passing(self, place: Place) -> Passing | None:
@@ -222,9 +222,9 @@ class BatchBuilder:
         if owner is not None and self._plan.share is not None:
             member, where = self._plan.share.member, f"{self._plan.source_topic}/{place.partition}/"
             those = [
-                each
-                for each in those
-                if owner[f"{where}{each.offset}".encode() if each.key is None else each.key] == member
+                record
+                for record in those
+                if owner[f"{where}{record.offset}".encode() if record.key is None else record.key] == member
             ]
         return self._plan.translator.translate_all(those, passing)
 

@@ -91,7 +91,7 @@ class Bridge:
         stops, assigned = self.state.stops, self.state.assigned
         if assigned is None or not all(number in stops or self._at_end(number) for number in assigned):
             return []
-        return [each.text for number, each in sorted(stops.items()) if not self._at_end(number)]
+        return [standing.text for number, standing in sorted(stops.items()) if not self._at_end(number)]
 
     def _at_end(self, number: int) -> bool:
         place = self.window.places.get(number)

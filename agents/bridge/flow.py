@@ -56,8 +56,14 @@ class Flow:
     def wanted(self) -> dict[int, int]:
         """Partitions of which a cycle may take something, and up to where they were read."""
         ends, places = self._ends, self.window.places
-        wanted = {each: at for each, at in self.window.wanted().items() if places[each] not in self.stopped}
-        return wanted if ends is None else {each: at for each, at in wanted.items() if at < ends.get(each, 0)}
+        wanted = {
+            number: at for number, at in self.window.wanted().items() if places[number] not in self.stopped
+        }
+        return (
+            wanted
+            if ends is None
+            else {number: at for number, at in wanted.items() if at < ends.get(number, 0)}
+        )
 
     def records_at_once(self) -> int:
         """Of all partitions in one cycle: fewer where the link to the target is narrow."""
@@ -111,8 +117,8 @@ class Flow:
                 self.window.cut(cycle, place, error.offset)
                 self._state.stop(REFUSED, place.partition, f"stopped: {error}")
         if load.batches:
-            cycle.begun(sum(each.builder.size() for each in load.batches))
-            self._record_bytes = cycle.bytes / sum(each.count for each in load.batches)
+            cycle.begun(sum(batch.builder.size() for batch in load.batches))
+            self._record_bytes = cycle.bytes / sum(batch.count for batch in load.batches)
             await reach("before-send", self._plan.name)
             life.hand_over(load.batches)
 
@@ -124,7 +130,7 @@ class Flow:
             end = self._ends.get(number, 0)
             found.reached[number] = min(offset, end)
             if number in found.records:
-                found.records[number] = [each for each in found.records[number] if each.offset < end]
+                found.records[number] = [record for record in found.records[number] if record.offset < end]
 
     async def settle(self) -> bool:
         """Confirm what is acknowledged; returns whether that was something."""
@@ -174,7 +180,8 @@ class Flow:
         places = self.window.places
         for partition, ends in list(self._until.items()):
             if all(
-                each.confirmed >= end or places.get(each.partition) is not each for each, end in ends.items()
+                place.confirmed >= end or places.get(place.partition) is not place
+                for place, end in ends.items()
             ):
                 del self._until[partition], self.records_max[partition]
         for known in (self.refused.by_target, self.refused.by_all):

@@ -65,16 +65,16 @@ async def _join(plan: Plan, *, drain: bool) -> Map:
         starts = dict(
             zip(
                 numbers,
-                await asyncio.gather(*(cluster.log_start(topic, each) for each in numbers)),
+                await asyncio.gather(*(cluster.log_start(topic, number) for number in numbers)),
                 strict=True,
             )
         )
     topic_id = as_printed(identity.topic_id)
-    found = {each: await _standing(plan, share.group(each), topic_id, starts) for each in share.members}
+    found = {member: await _standing(plan, share.group(member), topic_id, starts) for member in share.members}
     top = former(share.members, found)
-    for each in () if top is None else top.members:
-        if each not in found:
-            found[each] = await _standing(plan, share.group(each), topic_id, starts)
+    for member in () if top is None else top.members:
+        if member not in found:
+            found[member] = await _standing(plan, share.group(member), topic_id, starts)
     if drain and top is not None:
         _require_reachable(share, top)
         return top
@@ -83,7 +83,7 @@ async def _join(plan: Plan, *, drain: bool) -> Map:
         raise ConfigurationError(_refusal(share, topic, decision, top))
     if isinstance(decision, Run):
         return decision.map
-    await _adopt(plan, [share.group(each) for each in share.members], decision, topic_id)
+    await _adopt(plan, [share.group(member) for member in share.members], decision, topic_id)
     return decision.map
 
 
@@ -96,11 +96,11 @@ def _share(plan: Plan) -> Share:
 async def _standing(plan: Plan, group: str, topic_id: str, starts: Mapping[int, int]) -> Standing:
     async with Cluster(plan.source, group) as cluster:
         await cluster.await_coordinator()
-        noted = await asyncio.gather(*(cluster.noted(plan.source_topic, each) for each in starts))
+        noted = await asyncio.gather(*(cluster.noted(plan.source_topic, start) for start in starts))
     return {
-        number: stand(each, topic_id, starts[number])
-        for number, each in zip(starts, noted, strict=True)
-        if each is not None
+        number: stand(item, topic_id, starts[number])
+        for number, item in zip(starts, noted, strict=True)
+        if item is not None
     }
 
 
@@ -143,7 +143,7 @@ async def _adopt(
 
 def _require_reachable(share: Share, top: Map) -> None:
     """Raises ConfigurationError where a former member is configured no more."""
-    gone = [each for each in top.members if each not in share.members]
+    gone = [member for member in top.members if member not in share.members]
     if gone:
         raise ConfigurationError(
             f"cluster connection {share.connection}: --drain needs the members that it ran with, and {', '.join(gone)} is configured no more: "

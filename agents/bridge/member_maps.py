@@ -52,7 +52,7 @@ class Refuse:
 
 def former(members: Collection[str], found: Mapping[str, Standing]) -> Map | None:
     """The latest members that these bridges were run with; None = it is not known."""
-    maps = [each for member in members for _, each, _ in found.get(member, {}).values() if each is not None]
+    maps = [item for member in members for _, item, _ in found.get(member, {}).values() if item is not None]
     return max(maps, key=lambda each: each.number, default=None)
 
 
@@ -67,16 +67,16 @@ def decide(
         starts: Where each source partition begins.
     """
     top = former(members, found)
-    if not any(found.get(each) for each in members):
+    if not any(found.get(member) for member in members):
         return Adopt(Map(1, members), starts)
     if top is None:
         agreed = _agreed(members, found)
         return agreed if isinstance(agreed, Refuse) else Adopt(Map(1, members), agreed)
     if top.members == members:
-        began = [each for each in members if _runs_by(top, found.get(each, {}))]
+        began = [member for member in members if _runs_by(top, found.get(member, {}))]
         if len(began) == len(members):
             return Run(top)
-        if not all(each.still == NOT_BEGUN for member in began for each in found[member].values()):
+        if not all(value.still == NOT_BEGUN for member in began for value in found[member].values()):
             return _lost(
                 members, began, found
             )  # an offset that is gone: from that of another its messages would be skipped
@@ -93,22 +93,24 @@ def _lost(members: Collection[str], began: Collection[str], found: Mapping[str, 
 
 def _runs_by(top: Map, standing: Standing) -> bool:
     """An operator's own commit says nothing of members, and changes none."""
-    maps = [each.map for each in standing.values() if each.map is not None]
-    return bool(standing) and (not maps or max(each.number for each in maps) == top.number)
+    maps = [value.map for value in standing.values() if value.map is not None]
+    return bool(standing) and (not maps or max(map_.number for map_ in maps) == top.number)
 
 
 def _agreed(members: tuple[str, ...], found: Mapping[str, Standing]) -> dict[int, int] | Refuse:
-    partitions = sorted({number for each in members for number in found.get(each, {})})
+    partitions = sorted({number for member in members for number in found.get(member, {})})
     agreed = {}
     for number in partitions:
         offsets = _offsets(members, found, number)
         (first, *others) = set(offsets.values())
-        stands = [found[each][number] for each in members if number in found.get(each, {})]
-        if others or first is None or not all(each.still or each.map is None for each in stands):
+        stands = [found[member][number] for member in members if number in found.get(member, {})]
+        if others or first is None or not all(stand.still or stand.map is None for stand in stands):
             return Refuse(number, offsets)
         agreed[number] = first
     return agreed
 
 
 def _offsets(members: Collection[str], found: Mapping[str, Standing], number: int) -> dict[str, int | None]:
-    return {each: None if (at := found.get(each, {}).get(number)) is None else at.offset for each in members}
+    return {
+        member: None if (at := found.get(member, {}).get(number)) is None else at.offset for member in members
+    }

@@ -81,11 +81,11 @@ class Committer:
         else:
             self._state.recover(COMMIT)
             stood = {
-                each: at
-                for each, at in self._offsets.items()
-                if self._window.places.get(each.partition) is each
+                place: at
+                for place, at in self._offsets.items()
+                if self._window.places.get(place.partition) is place
             }
-            self._offsets = stood | {each: offsets[each.partition][0] for each in places}
+            self._offsets = stood | {place: offsets[place.partition][0] for place in places}
             await reach("after-commit", self._state.name)
 
     async def stand(self, consumer: SourceConsumer, number: int, offset: int, note: OffsetMetadata) -> None:

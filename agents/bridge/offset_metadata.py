@@ -82,7 +82,7 @@ def decode(text: str) -> OffsetMetadata | None:
         members = None if shared is None else Map(int(shared["number"]), tuple(map(str, shared["members"])))
         kinds = {name: type(default) for name, default in asdict(OffsetMetadata()).items() if name != "map"}
         return OffsetMetadata(
-            **{name: kinds[name](each) for name, each in found.items() if name in kinds}, map=members
+            **{name: kinds[name](item) for name, item in found.items() if name in kinds}, map=members
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -153,7 +153,7 @@ class Partitions:
     def compare(self, identity: TopicIdentity) -> None:
         """Which topic it is now."""
         present = as_printed(identity.topic_id)
-        old = [each.partition for each in self._window.places.values() if each.topic_id != present]
+        old = [place.partition for place in self._window.places.values() if place.topic_id != present]
         if old:
             log.warning(
                 "bridge %s: %s was deleted and created again: forwarding begins anew, at its start, and its messages are others for the "
@@ -237,9 +237,9 @@ class Partitions:
         others: list[OffsetMetadata] = []
         if committed is None and start == "latest":
             asked = await asyncio.gather(
-                *(self._cluster.noted(topic, each) for each in range(identity.partitions))
+                *(self._cluster.noted(topic, index) for index in range(identity.partitions))
             )
-            others = [note for each in asked if each is not None and (note := decode(each.note)) is not None]
+            others = [note for item in asked if item is not None and (note := decode(item.note)) is not None]
         topic_log = SourceLog(present, identity.partitions, first, stable, end)
         known = None if committed is None else decode(committed.note)
         offset = None if committed is None else committed.offset

@@ -93,7 +93,7 @@ def plans(settings: Settings, names: Sequence[str] = ()) -> list[Plan]:
     Raises:
         ConfigurationError: one is not known, or there is none.
     """
-    known = [_of_bridge(settings, each) for each in settings.bridges]
+    known = [_of_bridge(settings, bridge) for bridge in settings.bridges]
     for connection in settings.cluster_connections:
         known += _of_connection(settings, connection)
     if not known:
@@ -101,11 +101,11 @@ def plans(settings: Settings, names: Sequence[str] = ()) -> list[Plan]:
             "no bridges: add a [[bridges]] or a [[cluster_connections]] table to the configuration"
         )
     _require_known(names, known)
-    return [each for each in known if not names or {each.name, each.connection} & set(names)]
+    return [plan for plan in known if not names or {plan.name, plan.connection} & set(names)]
 
 
 def _require_known(names: Iterable[str], known: Sequence[Plan]) -> None:
-    there = {each.name for each in known} | {each.connection for each in known if each.connection}
+    there = {plan.name for plan in known} | {plan.connection for plan in known if plan.connection}
     for name in names:
         if name not in there:
             raise ConfigurationError(
@@ -136,9 +136,9 @@ def _of_bridge(settings: Settings, bridge: BridgeSettings) -> Plan:
 
 def _of_connection(settings: Settings, connection: ConnectionSettings) -> list[Plan]:
     strict = connection.load_balancing == "strict"
-    members = tuple(sorted(each.name for each in connection.members))
+    members = tuple(sorted(member.name for member in connection.members))
     found = []
-    for name in connection.names([each.name for each in settings.addresses]):
+    for name in connection.names([address.name for address in settings.addresses]):
         here, there = settings.target(name), settings.target(connection.target_address(name))
         for member in connection.targets:
             bridge = connection.bridge_name(member, name)

@@ -26,14 +26,14 @@ _OPTIONS: Final[dict[str, Any]] = {
 async def faults(plan: Plan) -> list[str]:
     """A line a fault, with the way out; none where all is well, or a cluster cannot say."""
     of_source, of_target = await asyncio.gather(_of_source(plan), _of_target(plan))
-    return [f"bridge {plan.name}: {each}" for each in [*of_source, *of_target]]
+    return [f"bridge {plan.name}: {name}" for name in [*of_source, *of_target]]
 
 
 async def _of_source(plan: Plan) -> list[str]:
     denied = await _denied(plan.source)
     if denied is not None:
         return [f"source: {denied}"]
-    return [f"source: {each}" for each in await asyncio.to_thread(_source_faults, plan)]
+    return [f"source: {name}" for name in await asyncio.to_thread(_source_faults, plan)]
 
 
 async def _of_target(plan: Plan) -> list[str]:
@@ -46,7 +46,7 @@ async def _of_target(plan: Plan) -> list[str]:
         log.warning("bridge %s: target: %s: messages wait at the source", plan.name, error)
     except RingfenceError as error:
         return [f"target: {error}"]
-    return [f"target: {each}" for each in await asyncio.to_thread(_target_faults, plan)]
+    return [f"target: {name}" for name in await asyncio.to_thread(_target_faults, plan)]
 
 
 async def _denied(kafka: Any) -> str | None:
@@ -114,4 +114,4 @@ def _target_faults(plan: Plan) -> list[str]:
 def _lacks(described: Any, right: str) -> bool:
     """Whether the cluster says that this user has not that right; without ACLs all have all."""
     operations = described.authorized_operations
-    return operations is not None and right not in {each.name for each in operations}
+    return operations is not None and right not in {operation.name for operation in operations}

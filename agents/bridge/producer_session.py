@@ -102,9 +102,9 @@ class ProducerSession:
 
     def hand_over(self, batches: Iterable[Batch]) -> None:
         """Write these, those of one partition in order."""
-        for each in batches:
-            place = (each.topic, each.partition)
-            self._queues.setdefault(place, deque()).append(each)
+        for batch in batches:
+            place = (batch.topic, batch.partition)
+            self._queues.setdefault(place, deque()).append(batch)
             task = self._tasks.get(place)
             if task is None or task.done():
                 self._tasks[place] = asyncio.create_task(self._drain(place), name=f"to {place[0]}/{place[1]}")
@@ -137,9 +137,9 @@ class ProducerSession:
     async def discard(self) -> None:
         """End it, whatever is under way. Never raises."""
         self.end(SessionEndedError("discarded"))
-        tasks = [each for each in self._tasks.values() if not each.done()]
-        for each in tasks:
-            each.cancel()
+        tasks = [task for task in self._tasks.values() if not task.done()]
+        for task in tasks:
+            task.cancel()
         try:
             if tasks:
                 await asyncio.wait(tasks)

@@ -72,7 +72,7 @@ def begin(
     fresh = OffsetMetadata(log.topic_id, log.partitions)
     if committed is None and before is None:
         # Under 'latest' too a partition that was added since is forwarded from its beginning.
-        added = any(each.topic_id == log.topic_id and 0 < each.partitions <= partition for each in others)
+        added = any(other.topic_id == log.topic_id and 0 < other.partitions <= partition for other in others)
         if start == "earliest" or added:
             return Beginning(log.start, fresh)
         return Beginning(log.stable, fresh, skipped=log.stable - log.start)

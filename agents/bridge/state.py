@@ -104,7 +104,7 @@ class BridgeState:
         if isinstance(error, RingfenceError | KafkaError | OSError | StoppedError):
             return said(error)
         text = unforeseen(error)
-        if not any(text in each.text for each in self._faults.values()):
+        if not any(text in fault.text for fault in self._faults.values()):
             log.error("bridge %s: %s", self.name, text, exc_info=error)
         return text
 
@@ -148,8 +148,8 @@ class BridgeState:
         return self._stops[UNREADABLE] | self._stops[REFUSED] | self._stops[LOST]
 
     def _touch(self) -> None:
-        for each in self.partitions.values():
-            each.dirty = True
+        for partition in self.partitions.values():
+            partition.dirty = True
 
     def looks_awake(self) -> bool:
         """Whether this process has run all the time since :meth:`joined`: one that was stopped may have been replaced."""
@@ -177,5 +177,5 @@ class BridgeState:
             found.setdefault("all", "no partitions yet: joining the consumer group at the source")
         if not self.reached:
             found.setdefault("all", "connecting to the target")
-        stops = {number: each.text for number, each in self.stops.items()}
-        return found | {str(each): why for each, why in sorted((self.waiting | stops).items())}
+        stops = {number: stop.text for number, stop in self.stops.items()}
+        return found | {str(number): why for number, why in sorted((self.waiting | stops).items())}

@@ -74,7 +74,7 @@ async def _look(plan: Plan) -> Target:
             compacted="compact" in found.cleanup_policy,
             quarantine_bytes_max=0 if kept is None else kept.message_bytes_max,
             topics=await _topics(admin, plan),
-            settings=str([sorted((each.config or {}).items()) for each in (found, kept) if each is not None]),
+            settings=str([sorted((item.config or {}).items()) for item in (found, kept) if item is not None]),
         )
     finally:
         await admin.close()
@@ -93,7 +93,7 @@ async def _topics(admin: AIOKafkaAdminClient, plan: Plan) -> frozenset[bytes]:
             answers = await IdentityQuestions(admin).ask({plan.target_topic, plan.address.accepted_topic})
     except (KafkaConnectionError, TimeoutError) as error:
         log.debug("bridge %s: the IDs of its target's topics are not told: %r", plan.name, error)
-    found = {as_printed(each.topic_id) for each in answers.values() if isinstance(each, TopicIdentity)}
+    found = {as_printed(answer.topic_id) for answer in answers.values() if isinstance(answer, TopicIdentity)}
     return frozenset(map(hop_trace.topic, found - NO_IDS))
 
 

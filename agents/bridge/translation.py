@@ -76,13 +76,13 @@ class Translator:
             members: All that this one forwards to.
         """
         self._filter_header = filter_header
-        self._filter_values = frozenset(each.encode() for each in filter_values)
+        self._filter_values = frozenset(value.encode() for value in filter_values)
         self._added: list[Header] = [(name, value.encode()) for name, value in (add_headers or {}).items()]
         self._replaced = frozenset(name for name, _ in self._added)
         self._this = this.encode()
         self._member = member.encode()
         self._max_hops = max_hops
-        self._others = [each.encode() for each in members if max_hops > 1 and each != member]
+        self._others = [name.encode() for name in members if max_hops > 1 and name != member]
         self._adds = bool(add_headers or this)
 
     @property
@@ -90,7 +90,7 @@ class Translator:
         """Return what it lets through and adds, as JSON gives it back."""
         return {
             "filter_header": self._filter_header,
-            "filter_values": sorted(each.decode() for each in self._filter_values),
+            "filter_values": sorted(value.decode() for value in self._filter_values),
             "add_headers": {name: (value or b"").decode() for name, value in self._added},
             "max_hops": self._max_hops,
         }
@@ -146,7 +146,7 @@ class Translator:
             if accepted:
                 key = ours.get(wire_names.HEADER_KEY, key)
             goes = _GOES_OF_ACCEPTED if accepted else _GOES
-            kept += [each for each in ours.items() if each[0] not in goes]
+            kept += [item for item in ours.items() if item[0] not in goes]
         kept += self._added
         # Without one of these nobody but a client can have written it.
         passed = ours.get(wire_names.HEADER_HOPS) if accepted or wire_names.HEADER_HOP in ours else None
@@ -168,7 +168,7 @@ class Translator:
             return None
         if reached(self._member) in found:  # where all know one another it would come once more by each way
             return None
-        others = [each for each in self._others if each not in members and reached(each) not in found]
+        others = [other for other in self._others if other not in members and reached(other) not in found]
         return b",".join([*found, self._this, *map(reached, others)])
 
     def _lets_through(self, headers: Sequence[Header]) -> bool:

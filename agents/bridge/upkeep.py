@@ -47,7 +47,7 @@ async def measure(
     while True:
         numbers = list(window.places)
         try:
-            ends = await cluster.known_stable_ends([(topic, each) for each in numbers], MEASURE_LIMIT_S)
+            ends = await cluster.known_stable_ends([(topic, number) for number in numbers], MEASURE_LIMIT_S)
         except (KafkaError, OSError, TimeoutError, StoppedError):
             pass  # the watch says so
         except Exception:

@@ -87,8 +87,8 @@ class Window:
 
     def close(self, partitions: Collection[int]) -> None:
         """Forward nothing of these any more; what is under way of them confirms nothing."""
-        for each in partitions:
-            self.places.pop(each, None)
+        for partition in partitions:
+            self.places.pop(partition, None)
 
     @property
     def busy(self) -> bool:

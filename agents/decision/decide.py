@@ -99,10 +99,12 @@ class Path:
         homes = None if batch.topic == self._forward_topic else self._homes(leads, groups)
         if homes is not None:
             here = self._partition
-            away = [each for each in zip(homes, records, sources, strict=True) if each[0] != here]
-            forwarded = [each for each in away if each[1].offset not in refused]
+            away = [home for home in zip(homes, records, sources, strict=True) if home[0] != here]
+            forwarded = [item for item in away if item[1].offset not in refused]
             quarantined += [
-                (each, source, refused[each.offset]) for _, each, source in away if each.offset in refused
+                (record, source, refused[record.offset])
+                for _, record, source in away
+                if record.offset in refused
             ]
             stays = [home == here for home in homes]
             records, sources = list(compress(records, stays)), list(compress(sources, stays))
@@ -114,8 +116,8 @@ class Path:
                 records, sources, ids, groups = quarantine.without(
                     beyond, records, records, sources, ids, groups
                 )
-                forwarded = [each for each in forwarded if each[1].offset < end]
-                quarantined = [each for each in quarantined if each[0].offset < end]
+                forwarded = [item for item in forwarded if item[1].offset < end]
+                quarantined = [item for item in quarantined if item[0].offset < end]
         judged, resent = verdicts.arrived(records, sources, crossings, table)
         if refused:
             gone = quarantine.but_resent(refused, resent)
@@ -224,7 +226,7 @@ class Path:
             accepted = [verdict is Verdict.ACCEPTED for verdict in checked.verdicts]
             records, sources = list(compress(records, accepted)), list(compress(sources, accepted))
         else:
-            records, sources = [records[each] for each in owners], [sources[each] for each in owners]
+            records, sources = [records[owner] for owner in owners], [sources[owner] for owner in owners]
         if batch.topic != self._forward_topic:
             number = batch.partition
             return [Origin(number, record.offset, record.timestamp) for record in records]
@@ -237,8 +239,8 @@ class Path:
         """
         home, here = self._home, self._partition
         homes = [
-            home[group] if group is not None else here if each is None else home[each[1:]]
-            for group, each in zip(groups, ids, strict=True)
+            home[group] if group is not None else here if id_ is None else home[id_[1:]]
+            for group, id_ in zip(groups, ids, strict=True)
         ]
         return None if homes.count(here) == len(homes) else homes
 
@@ -248,9 +250,13 @@ class Path:
             accepted = (verdict is Verdict.ACCEPTED for verdict in checked.verdicts)
             fresh = list(compress(sources, accepted))
         else:
-            fresh = [sources[each] for each in checked.owners]
+            fresh = [sources[owner] for owner in checked.owners]
         wanted = sorted(
-            {each for each in checked.originals if each is not None and each < checked.first_sequence}
+            {
+                original
+                for original in checked.originals
+                if original is not None and original < checked.first_sequence
+            }
         )
         stored = dict(zip(wanted, table.find(wanted), strict=True))
         topic = self._address.input_topic

@@ -62,8 +62,8 @@ def decode_any(value: bytes | None) -> list[Part]:
     parts = _listed(value)
     decoded: list[Part] = []
     try:
-        for each in parts:
-            decoded.append(_part(each))  # noqa: PERF401 - which one it was is needed
+        for part in parts:
+            decoded.append(_part(part))  # noqa: PERF401 - which one it was is needed
     except MalformedEnvelopeError as error:
         raise MalformedEnvelopeError(f"part {len(decoded) + 1}/{len(parts)}: {error}") from None
     return decoded
@@ -119,14 +119,14 @@ def _headers(listed: Any) -> Headers:
     if type(listed) is not list:
         _refuse('"headers" is not a list')
     found = []
-    for each in listed:
-        if type(each) is not dict:
-            _refuse_object(each, "a header is not a JSON object")
-        if not each.keys() <= _HEADER:
+    for item in listed:
+        if type(item) is not dict:
+            _refuse_object(item, "a header is not a JSON object")
+        if not item.keys() <= _HEADER:
             _refuse(
-                f"unknown name {shown(min(each.keys() - _HEADER))} in a header: known are {', '.join(sorted(_HEADER))}"
+                f"unknown name {shown(min(item.keys() - _HEADER))} in a header: known are {', '.join(sorted(_HEADER))}"
             )
-        name = each.get("name")
+        name = item.get("name")
         if type(name) is not str:
             _refuse('a header has no "name"' if name is None else 'the "name" of a header is not a string')
         if name.startswith(wire_names.RESERVED_PREFIX):
@@ -134,7 +134,7 @@ def _headers(listed: Any) -> Headers:
                 f"the header {shown(name)} begins with {wire_names.RESERVED_PREFIX}, which is Ringfence's own"
             )
         _utf8(name, "the name of a header")
-        found.append((name, _bytes(each, "value", "value_base64")))
+        found.append((name, _bytes(item, "value", "value_base64")))
     return tuple(found)
 
 

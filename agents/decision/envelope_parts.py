@@ -48,11 +48,13 @@ class Units:
     def __init__(self, address: AddressSettings, others: Iterable[AddressSettings]) -> None:
         """``others``: the addresses that its envelopes may have parts for, beside its own."""
         self._own = address.name
-        self._readers = {each.name: IdReader(each) for each in (address, *others)}
+        self._readers = {
+            address_settings.name: IdReader(address_settings) for address_settings in (address, *others)
+        }
         self._plain = {
-            each.name
-            for each in (address, *others)
-            if each.duplicate_id_from == "header" and not each.group_header
+            address_settings.name
+            for address_settings in (address, *others)
+            if address_settings.duplicate_id_from == "header" and not address_settings.group_header
         }
         """Where a part of nothing but key and value has no ID, and its key is its group."""
 
@@ -70,12 +72,12 @@ class Units:
         form = last_header(record.headers, wire_names.HEADER_TRANSACTION) or b""
         if own in self._plain and (bare := envelope.decode_bare(form, record.value)) is not None:
             keys, values, named = bare
-            addresses = [own if each is None else each for each in named] if named else [own] * len(keys)
+            addresses = [own if item is None else item for item in named] if named else [own] * len(keys)
             if not named or self._plain.issuperset(addresses):
                 lead = () if own_id is None else (own_id,)
                 return Unit(addresses, keys, keys, values, [()] * len(keys), lead)
         parts = envelope.decode(form, record.value)
-        addresses = [own if each.address is None else each.address for each in parts]
+        addresses = [own if part.address is None else part.address for part in parts]
         if addresses.count(own) == len(addresses):  # as most: all at once
             ids, groups = self._readers[own].ids(parts)[0], self._readers[own].groups(parts)
         else:
@@ -83,10 +85,10 @@ class Units:
         return Unit(
             addresses,
             groups,
-            [each.key for each in parts],
-            [each.value for each in parts],
-            [each.headers for each in parts],
-            [each for each in (own_id, *ids) if each is not None],
+            [part.key for part in parts],
+            [part.value for part in parts],
+            [part.headers for part in parts],
+            [item for item in (own_id, *ids) if item is not None],
         )
 
     def _of_several(
@@ -102,9 +104,9 @@ class Units:
                     f"part {addresses.index(address) + 1}/{len(parts)}: address {envelope.shown(address)} is not in "
                     f"transaction_addresses of {self._own}: add it there, or send such envelopes to an address that lists it"
                 )
-            places = [number for number, each in enumerate(addresses) if each == address]
+            places = [number for number, name in enumerate(addresses) if name == address]
             those = [parts[number] for number in places]
-            for number, each, group in zip(places, reader.ids(those)[0], reader.groups(those), strict=True):
-                ids[number] = each if each is None or address == self._own else foreign_id(address, each)
+            for number, id_, group in zip(places, reader.ids(those)[0], reader.groups(those), strict=True):
+                ids[number] = id_ if id_ is None or address == self._own else foreign_id(address, id_)
                 groups[number] = group
         return ids, groups

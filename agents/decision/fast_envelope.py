@@ -148,12 +148,12 @@ def _list(headers: Iterable[_Header]) -> tuple[int, Headers]:
     """How many strings they have in the JSON, and what they are."""
     strings = 0
     listed = []
-    for each in headers:
-        if each.name.startswith(wire_names.RESERVED_PREFIX):
+    for header in headers:
+        if header.name.startswith(wire_names.RESERVED_PREFIX):
             raise _DoubtError
-        values, value = _content(each.value, each.value_base64)
+        values, value = _content(header.value, header.value_base64)
         strings += 2 + values
-        listed.append((each.name, value))
+        listed.append((header.name, value))
     return strings, tuple(listed)
 
 

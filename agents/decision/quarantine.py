@@ -57,4 +57,4 @@ def in_order(quarantined: Collection[Quarantined]) -> list[Quarantined]:
 def without(offsets: Container[int], records: Sequence[Record], *lists: Sequence[Any]) -> list[list[Any]]:
     """Lists that run in parallel to the records, without those of the records at these offsets."""
     kept = [record.offset not in offsets for record in records]
-    return [list(compress(each, kept)) for each in lists]
+    return [list(compress(list_, kept)) for list_ in lists]

@@ -94,8 +94,8 @@ def _ids_of(
 ) -> list[Sequence[bytes]]:
     """All IDs of each message."""
     return [
-        units[record.offset].ids if record.offset in units else [] if each is None else [each]
-        for record, each in zip(records, ids, strict=True)
+        units[record.offset].ids if record.offset in units else [] if id_ is None else [id_]
+        for record, id_ in zip(records, ids, strict=True)
     ]
 
 
@@ -104,6 +104,6 @@ def _one_of(
 ) -> list[bytes | None]:
     """The ID of each message, where none has more than one."""
     return [
-        next(iter(unit.ids), None) if (unit := units.get(record.offset)) is not None else each
-        for record, each in zip(records, ids, strict=True)
+        next(iter(unit.ids), None) if (unit := units.get(record.offset)) is not None else id_
+        for record, id_ in zip(records, ids, strict=True)
     ]

@@ -131,7 +131,7 @@ async def write_back(
         Exception: as :meth:`ringfence_kafka.producer.transactional.TransactionalProducer.transact`.
     """
     stored = lost.stored.meta
-    whole = all(next_offsets[each] >= stored.next_offsets.get(each, 0) for each in next_offsets)
+    whole = all(next_offsets[offset] >= stored.next_offsets.get(offset, 0) for offset in next_offsets)
     choice = _Choice(stored, changelog.partition, next_offsets[input_topic], forwarded=whole)
     kept = 0
 

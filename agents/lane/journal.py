@@ -72,7 +72,7 @@ def outgoing(
         "before": before,
         "after": after,
         "next": dict(next_offsets),
-        "topic_ids": {topic: each for topic, each in topic_ids.items() if topic in next_offsets},
+        "topic_ids": {topic: id_ for topic, id_ in topic_ids.items() if topic in next_offsets},
     }
     key = wire_names.lane_name(address, lane).encode()
     builder.append(timestamp=None, key=key, value=json.dumps(told).encode(), headers=[])

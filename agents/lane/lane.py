@@ -126,7 +126,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         self, ends: Mapping[tuple[str, int], int], committed: Mapping[tuple[str, int], int | None]
     ) -> bool:
         """Whether what the cluster has said of its topics leaves no doubt. Else :meth:`compare` is to ask again."""
-        return all(each.fits(ends, committed) for each in self._cursors.values())
+        return all(cursor.fits(ends, committed) for cursor in self._cursors.values())
 
     async def compare(self) -> None:
         """Whether an idle lane still fits the cluster; if not, it opens anew. One that works finds out by itself."""

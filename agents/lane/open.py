@@ -76,7 +76,7 @@ def require_sizes(known: Mapping[str, int], now: Mapping[str, int]) -> None:
         TopicChangedError: one has changed.
     """
     changed = [
-        f"{each} takes {now[each]} bytes" for each in known if now.get(each, known[each]) != known[each]
+        f"{name} takes {now[name]} bytes" for name in known if now.get(name, known[name]) != known[name]
     ]
     if changed:
         raise TopicChangedError(f"max.message.bytes has changed: {', '.join(changed)} now")
@@ -255,8 +255,8 @@ class Opening:
         self._held = cursors
         self._doubtful = False
         self._say_open(restored, cursors[self.address.input_topic].next)
-        accepted = [each.accepted_topic for each in (self.address, *self._targets)]
-        counts = {each: facts.counts[each] for each in (self.address.input_topic, *accepted)}
+        accepted = [address_settings.accepted_topic for address_settings in (self.address, *self._targets)]
+        counts = {name: facts.counts[name] for name in (self.address.input_topic, *accepted)}
         address = with_limits(self.address, self.limits)
         path = Path(
             address,
@@ -334,7 +334,7 @@ class Opening:
             lost,
             changelog,
             producer,
-            {topic: each.next for topic, each in cursors.items()},
+            {topic: cursor.next for topic, cursor in cursors.items()},
             facts.topic_ids,
             self.address.input_topic,
             self.group_id,
@@ -408,7 +408,7 @@ class Opening:
 
     async def _begin(self, cursors: Mapping[str, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            await asyncio.gather(*(each.begin(ownership) for each in cursors.values()))
+            await asyncio.gather(*(cursor.begin(ownership) for cursor in cursors.values()))
 
     async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
         """What was fetched before, as it stands in the log now; None = left to the consumer."""
@@ -437,7 +437,7 @@ class Opening:
         if meta is None or event is None:
             return
         capacities = (meta.capacity, size)
-        next_offsets = {topic: each.next for topic, each in cursors.items()}
+        next_offsets = {topic: cursor.next for topic, cursor in cursors.items()}
         told = journal.outgoing(
             producer.builder(),
             self.group_id,
@@ -513,7 +513,7 @@ class Opening:
     async def _cursors(self, facts: TopicFacts, lost: Lost | None = None) -> dict[str, Cursor]:
         """Return where the lane continues; ``lost``: its changelog was deleted, and RocksDB is as far as it was."""
         topics = (self.address.input_topic, self.forward_topic)
-        found = await asyncio.gather(*(self._cursor(each, facts, lost) for each in topics))
+        found = await asyncio.gather(*(self._cursor(topic, facts, lost) for topic in topics))
         return dict(zip(topics, found, strict=True))
 
     async def _cursor(self, topic: str, facts: TopicFacts, lost: Lost | None) -> Cursor:
@@ -566,9 +566,9 @@ class Opening:
     async def _set_back(self, producer: TransactionalProducer, cursors: Mapping[str, Cursor]) -> None:
         """Commit where the lane is where the group says otherwise: lags, and the lane's own comparisons, go by the group."""
         offsets = {
-            TopicPartition(topic, self.partition): each.next
-            for topic, each in cursors.items()
-            if each.distrusts
+            TopicPartition(topic, self.partition): cursor.next
+            for topic, cursor in cursors.items()
+            if cursor.distrusts
         }
         if offsets:
             async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -610,7 +610,7 @@ class Opening:
                     self.name, topic, start,
                 )  # fmt: skip
                 return start
-            known = [each for each in (committed, recorded) if each is not None]
+            known = [item for item in (committed, recorded) if item is not None]
             if not known:
                 return start
             next_offset = max(known)

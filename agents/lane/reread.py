@@ -32,10 +32,10 @@ async def read_again(kafka: KafkaSettings, cluster: Cluster, held: FetchedBatch)
     async with asyncio.timeout(READ_LIMIT_S):
         start = max(held.begin, await cluster.log_start(held.topic, held.partition))
         end = min(held.end, await cluster.high_watermark(held.topic, held.partition))
-        records: list[Any] = [each for each in held.records if each.offset < start]
+        records: list[Any] = [record for record in held.records if record.offset < start]
 
         async def consume(found: Sequence[Any]) -> None:
-            records.extend(each for each in found if each.offset < end)
+            records.extend(item for item in found if item.offset < end)
 
         await log_reader.read(kafka, held.topic, held.partition, start, end, consume)
     return dataclasses.replace(held, end=end, records=records) if records else None

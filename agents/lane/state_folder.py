@@ -84,8 +84,8 @@ class StateFolder:
     @property
     def _reason(self) -> str:
         causes: dict[str, list[str]] = {}
-        for lane, each in self._failing.items():
-            causes.setdefault(each.cause, []).append(lane)
+        for lane, item in self._failing.items():
+            causes.setdefault(item.cause, []).append(lane)
         return "; ".join(self._told(sorted(lanes)) for lanes in causes.values())
 
     def _told(self, lanes: list[str]) -> str:
@@ -141,7 +141,7 @@ class StateFolder:
             return False
         now = self._now()
         if now - self._failed_at < RECENT_S or not all(
-            usable(each.folder) for each in self._failing.values()
+            usable(value.folder) for value in self._failing.values()
         ):
             self._usable_since = None
             if not self.unusable and now - self._since >= GIVE_UP_S and await self._others():

@@ -62,7 +62,7 @@ async def ask(
         TopicMissingError: a topic is not there.
         LaneRefusedError: one is not as it must be, or a right is missing.
     """
-    elsewhere = [each.accepted_topic for each in targets]
+    elsewhere = [target.accepted_topic for target in targets]
     described = await cluster.describe([*address.topics(app_id).values(), *elsewhere])
     existing = described.topics
     if absent := [
@@ -85,7 +85,7 @@ async def ask(
     outputs = Outputs(
         {name: topic.partitions for name, topic in existing.items()},
         {name: topic.message_bytes_max for name, topic in existing.items()},
-        {each.name: max(AGED_MS_MIN, AGED_SHARE * each.retention_ms) for each in existing.values()},
+        {value.name: max(AGED_MS_MIN, AGED_SHARE * value.retention_ms) for value in existing.values()},
     )
     changelog = existing[wire_names.changelog_topic(app_id, address.name)]
     return TopicFacts(existing, outputs, changelog.number("delete.retention.ms", _DAY_MS) / 1000, topic_ids)

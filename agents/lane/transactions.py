@@ -159,7 +159,9 @@ class Transactions:
             )
         # Readers get it with its marker. The coordinator writes that behind its answer, by a request of its own (KIP-98): as long again.
         marker_s = time.monotonic() - written_at
-        self._marked |= dict.fromkeys(((each.topic, each.partition) for each in outputs), time.monotonic())
+        self._marked |= dict.fromkeys(
+            ((output.topic, output.partition) for output in outputs), time.monotonic()
+        )
         await reach("after-commit", self._name)
         position = bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
         await reach("before-store", self._name)
@@ -177,7 +179,7 @@ class Transactions:
         """Before what is old is written: see that retention does not take it for what it has kept long enough."""
         if self._marked_by is not opened:
             self._marked, self._marked_by = {}, opened
-        aged = {(each.topic, each.partition) for each in outputs if each.aged}
+        aged = {(output.topic, output.partition) for output in outputs if output.aged}
         due = [place for place in aged if not self._marked_lately(place, opened)]
         if not due:
             return
@@ -206,7 +208,7 @@ class Transactions:
     async def _plan(self, batch: FetchedBatch, records: Sequence[Record], opened: Opened) -> _Plan:
         """Decide and build: by the core, or else in Python."""
         opening, table = self._opening, opened.table
-        nexts = {each.topic: each.next for each in opened.cursors.values()}
+        nexts = {cursor.topic: cursor.next for cursor in opened.cursors.values()}
         given = opened.partition_counts, opened.topic_ids
         plan = opened.native_path.plan(batch, records, table)
         if plan is not None:
@@ -233,9 +235,9 @@ class Transactions:
         """
         records = list(records)  # each is made once, and looked at several times
         refused = {
-            each.offset: batch.malformed[each.offset]
-            for each in (records if batch.malformed else ())
-            if each.offset in batch.malformed
+            record.offset: batch.malformed[record.offset]
+            for record in (records if batch.malformed else ())
+            if record.offset in batch.malformed
         }
         confirmed = False
         while True:
@@ -248,7 +250,7 @@ class Transactions:
                     confirmed = True
                 refused |= error.reasons
                 continue
-            self._say_refused(batch, {each.offset: reason for each, _, reason in outcome.quarantined})
+            self._say_refused(batch, {record.offset: reason for record, _, reason in outcome.quarantined})
             return outcome, outputs
 
     def _say_refused(self, batch: FetchedBatch, reasons: dict[int, str]) -> None:
@@ -299,7 +301,7 @@ class Transactions:
             found.update(_COUNTED_AS[verdict] for verdict, _ in judged)
             kept = [unit.addresses for verdict, unit in judged if verdict is not Verdict.DUPLICATE]
             self.parts.update(chain.from_iterable(kept))
-            sizes = [len(each) for each in kept]
+            sizes = [len(item) for item in kept]
         self._counts.update(+found)
         return sizes
 

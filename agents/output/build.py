@@ -166,7 +166,10 @@ class Emitter:
         """Names of headers that are not taken over from the input."""
         self._forward_topic = forward_topic
         self._outputs = outputs
-        self._targets = {each.name: _Target(each, outputs) for each in (address, *others)}
+        self._targets = {
+            address_settings.name: _Target(address_settings, outputs)
+            for address_settings in (address, *others)
+        }
         self._home = self._targets[address.name].home
         self._duplicates_home = self._home
         if address.duplicates == "divert":
@@ -201,16 +204,16 @@ class Emitter:
                 does not fit into the quarantine topic and the sizes are not confirmed.
         """
         too_large: dict[int, str] = {}
-        oldest = min((each.timestamp for each in outcome.records), default=math.inf)
+        oldest = min((record.timestamp for record in outcome.records), default=math.inf)
 
         def batches(topic: str) -> _Batches:
             aged_before = self.aged_before(topic, oldest)
             return _Batches(topic, self._outputs.bytes_max[topic], new_builder, too_large, aged_before)
 
-        accepted = {each: batches(self._targets[each].topic) for each in self._emitted_to(outcome)}
+        accepted = {name: batches(self._targets[name].topic) for name in self._emitted_to(outcome)}
         self._accept(outcome, accepted)
         self._probe_ignored(outcome, batches)
-        written = [batch for each in accepted.values() for batch in each.finish()]
+        written = [batch for value in accepted.values() for batch in value.finish()]
         if outcome.originals:
             written += self._diverted(outcome, batches(self._address.duplicates_topic))
             for offset in outcome.resent & too_large.keys():
@@ -252,7 +255,7 @@ class Emitter:
                 continue
             headers = [header for header in record.headers if header[0] not in replaced]
             if crossings and record.offset in crossings:
-                headers = [each for each in headers if each[0] != wire_names.HEADER_HOPS]
+                headers = [header for header in headers if header[0] != wire_names.HEADER_HOPS]
                 headers += crossings[record.offset].kept
             headers.append((wire_names.HEADER_SOURCE, source))
             if record.key != group:
@@ -295,7 +298,7 @@ class Emitter:
             if unit is None or record.offset in outcome.resent:
                 continue
             topics = {address: self._targets[address].topic for address in unit.addresses}
-            least = min(self._outputs.bytes_max[each] for each in topics.values())
+            least = min(self._outputs.bytes_max[topic] for topic in topics.values())
             if 2 * len(record.value or b"") + OURS_BYTES > least:
                 probes = {address: batches(topic) for address, topic in topics.items()}
                 self._accept_parts(record, source, unit, outcome, probes)

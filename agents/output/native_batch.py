@@ -60,12 +60,12 @@ class RawBatch:
         body = bytearray(1)
         encode_varint(timestamp - self._first, body.append)
         encode_varint(self._count, body.append)
-        for each in (key, value):
-            if each is None:
+        for item in (key, value):
+            if item is None:
                 body += _NULL
             else:
-                encode_varint(len(each), body.append)
-                body += each
+                encode_varint(len(item), body.append)
+                body += item
         encode_varint(0, body.append)
         length = bytearray()
         encode_varint(len(body), length.append)

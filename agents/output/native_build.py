@@ -125,8 +125,8 @@ class NativePath:
             self._outgoing(accepted, oldest),
             Chunk(ring.capacity, slots),
             [
-                Outgoing(self._changelog, self._partition, RawBatch(self._form, Filled(*each)))
-                for each in state
+                Outgoing(self._changelog, self._partition, RawBatch(self._form, Filled(*item)))
+                for item in state
             ],
         )
 
@@ -136,8 +136,8 @@ class NativePath:
         topic = self._address.accepted_topic
         aged_before = self._emitter.aged_before(topic, oldest)
         found = []
-        for each in accepted:
-            filled = Filled(*each)
+        for item in accepted:
+            filled = Filled(*item)
             aged = aged_before is not None and filled.max_timestamp < aged_before
             found.append(Outgoing(topic, filled.partition, RawBatch(self._form, filled), aged))
         return found
@@ -153,4 +153,4 @@ class NativePath:
 
 
 def _encoded(names: Sequence[str]) -> tuple[bytes, ...]:
-    return tuple(each.encode() for each in names)
+    return tuple(name.encode() for name in names)

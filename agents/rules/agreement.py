@@ -99,15 +99,17 @@ class Agreement:
         if statements is None:
             return True
         return any(
-            each.worker != self._own.worker and each.addresses is not None and not each.unusable
-            for each in statements
+            statement.worker != self._own.worker
+            and statement.addresses is not None
+            and not statement.unusable
+            for statement in statements
         )
 
     async def unlike_rules(self, address: str, own: Rules) -> str | None:
         """Return the fault if a live worker states other rules for the address."""
-        for each in await self._together.ask(None) or ():
-            said = (each.addresses or {}).get(address)
-            if said is not None and (fault := unlike_fault(address, each.worker, said.rules, own)):
+        for item in await self._together.ask(None) or ():
+            said = (item.addresses or {}).get(address)
+            if said is not None and (fault := unlike_fault(address, item.worker, said.rules, own)):
                 return fault
         return None
 
@@ -127,7 +129,10 @@ class Agreement:
         tries = round(STABLE_LIMIT_S / AGAIN_S)
         for _ in range(tries):
             members = await ask_members()
-            if all(each.metadata is not None for each in members):
-                return [self._own, *(decode(each.metadata.user_data, each.member_id) for each in members)]
+            if all(member.metadata is not None for member in members):
+                return [
+                    self._own,
+                    *(decode(member.metadata.user_data, member.member_id) for member in members),
+                ]
             await asyncio.sleep(AGAIN_S)
         return None

@@ -46,7 +46,7 @@ def rules_of(address: AddressSettings, targets: Iterable[AddressSettings] = ()) 
 
 def _own_rules(address: AddressSettings) -> dict[str, Any]:
     """Keys without an effect are left out: a change of them changes no verdict."""
-    found: dict[str, Any] = {each: getattr(address, each) for each in TOPICS}
+    found: dict[str, Any] = {topic: getattr(address, topic) for topic in TOPICS}
     found["duplicate_id_from"] = address.duplicate_id_from
     if address.duplicate_id_from == "header":
         found["duplicate_id_headers"] = list(address.duplicate_id_headers)

@@ -41,8 +41,10 @@ def own_statement(settings: Settings) -> Statement:
     return Statement(
         settings.app.instance_name,
         {
-            each.name: Said(_stated(rules_of(each, settings.transaction_targets(each))), limits_of(each))
-            for each in settings.addresses
+            address.name: Said(
+                _stated(rules_of(address, settings.transaction_targets(address))), limits_of(address)
+            )
+            for address in settings.addresses
         },
     )
 
@@ -67,9 +69,9 @@ def decode(user_data: bytes | None, member: str) -> Statement:
     try:
         told = json.loads(user_data or b"{}")[KEY]
         addresses = {
-            str(name): Said(dict(each["rules"]), Limits(**each["limits"]))
-            for each in told["addresses"]
-            for name in each["names"]
+            str(name): Said(dict(item["rules"]), Limits(**item["limits"]))
+            for item in told["addresses"]
+            for name in item["names"]
         }
         return Statement(str(told["worker"]), addresses, bool(told.get(UNUSABLE)))
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -92,17 +94,17 @@ def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
     """
     everybody = sorted(statements, key=lambda each: each.worker)
     limits = [
-        (each.worker, each.addresses[address].limits)
-        for each in everybody
-        if each.addresses is not None and address in each.addresses
+        (item.worker, item.addresses[address].limits)
+        for item in everybody
+        if item.addresses is not None and address in item.addresses
     ]
     found = []
     for field in Limits._fields:
-        values = list(dict.fromkeys((worker, getattr(each, field)) for worker, each in limits))
+        values = list(dict.fromkeys((worker, getattr(item, field)) for worker, item in limits))
         if len({value for _, value in values}) > 1:
             said = ", ".join(f"{worker} says {as_written(value)}" for worker, value in values)
             found.append(f"{field}: {said}")
-    silent = [each.worker for each in everybody if each.addresses is None]
+    silent = [item.worker for item in everybody if item.addresses is None]
     if silent:
         found.append(f"{', '.join(silent)} states no limits: it is not a worker of Ringfence")
     return found

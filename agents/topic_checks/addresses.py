@@ -76,30 +76,31 @@ class AddressFaults:
         addresses, app_id = self._settings.addresses, self._settings.app.id
         journal = wire_names.journal_topic(app_id)
         described = await self._cluster.describe(
-            [journal, *(topic for each in addresses for topic in each.topics(app_id).values())]
+            [journal, *(topic for address in addresses for topic in address.topics(app_id).values())]
         )
         existing = described.topics
-        targets = {each.name: self._settings.transaction_targets(each) for each in addresses}
+        targets = {address.name: self._settings.transaction_targets(address) for address in addresses}
         absent = {
-            each.name: [
-                *missing_topics(app_id, each, described),
-                *missing_targets(each, targets[each.name], described),
+            address.name: [
+                *missing_topics(app_id, address, described),
+                *missing_targets(address, targets[address.name], described),
             ]
-            for each in addresses
+            for address in addresses
         }
         self.bytes_max = {name: topic.message_bytes_max for name, topic in existing.items()}
         counts = {name: topic.partitions for name, topic in existing.items()}
         wrong = {
-            each.name: [
-                *topic_faults(app_id, each, existing),
-                *target_faults(each, targets[each.name], existing),
+            address.name: [
+                *topic_faults(app_id, address, existing),
+                *target_faults(address, targets[address.name], existing),
             ]
-            or count_faults(each, counts, metas.get(each.name, ()), targets[each.name])
-            for each in addresses
+            or count_faults(address, counts, metas.get(address.name, ()), targets[address.name])
+            for address in addresses
         }
         found: dict[str, Sequence[str]] = {name: [*absent[name], *wrong[name]] for name in absent}
         found |= await self._ask_again(
-            [each for each in addresses if each.name in self.by_address and not found[each.name]], existing
+            [address for address in addresses if address.name in self.by_address and not found[address.name]],
+            existing,
         )
         found[EVERY] = [] if journal in existing else [missing_journal(app_id)]
         self._say(found)

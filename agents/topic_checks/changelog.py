@@ -30,17 +30,22 @@ async def state_faults(
     A partition that nobody tells of says nothing: its lane will find out, and the others are not to wait for it.
     """
     app_id = cluster.group_id
-    changelogs = [wire_names.changelog_topic(app_id, each.name) for each in addresses]
-    places = [(each, p) for each in changelogs if each in existing for p in range(existing[each].partitions)]
+    changelogs = [wire_names.changelog_topic(app_id, address.name) for address in addresses]
+    places = [
+        (changelog, p)
+        for changelog in changelogs
+        if changelog in existing
+        for p in range(existing[changelog].partitions)
+    ]
     starts, ends = await asyncio.gather(
         cluster.known_starts(places, TOLD_LIMIT_S), cluster.known_stable_ends(places, TOLD_LIMIT_S)
     )
     metas = await _newest_metas(
-        cluster, {each: (starts[each], ends[each]) for each in starts.keys() & ends.keys()}
+        cluster, {start: (starts[start], ends[start]) for start in starts.keys() & ends.keys()}
     )
     return {
-        each.name: meta_faults(app_id, each, metas, existing, settings.transaction_targets(each))
-        for each in addresses
+        address.name: meta_faults(app_id, address, metas, existing, settings.transaction_targets(address))
+        for address in addresses
     }
 
 

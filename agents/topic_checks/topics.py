@@ -53,9 +53,9 @@ def denied(app_id: str, address: AddressSettings, error: BaseException) -> str |
     named = error.args[0] if error.args else ()
     names = [named] if isinstance(named, str) else sorted(map(str, named))
     if isinstance(error, TransactionalIdAuthorizationFailed):
-        return "; ".join(lacking("transactional ID", each, {"Write"}) for each in names)
+        return "; ".join(lacking("transactional ID", name, {"Write"}) for name in names)
     roles = {topic: role for role, topic in address.topics(app_id).items()}
-    return "; ".join(lacking("topic", each, rights_on(roles.get(each, ""))) for each in names)
+    return "; ".join(lacking("topic", name, rights_on(roles.get(name, ""))) for name in names)
 
 
 def missing_topics(app_id: str, address: AddressSettings, described: Described) -> list[str]:
@@ -111,9 +111,9 @@ def missing_targets(
 ) -> list[str]:
     """Accepted topics of other addresses that its transactions have parts for, and that do not exist or may not be seen."""
     return [
-        of_target(address, each, _absent(described, "accepted topic", each.name, each.accepted_topic))
-        for each in targets
-        if each.accepted_topic not in described.topics
+        of_target(address, target, _absent(described, "accepted topic", target.name, target.accepted_topic))
+        for target in targets
+        if target.accepted_topic not in described.topics
     ]
 
 
@@ -126,10 +126,10 @@ def target_faults(
     """
     source = existing.get(address.input_topic)
     return [
-        of_target(address, each, fault)
-        for each in targets
-        if (topic := existing.get(each.accepted_topic)) is not None
-        for fault in _target_faults(source, each, topic)
+        of_target(address, target, fault)
+        for target in targets
+        if (topic := existing.get(target.accepted_topic)) is not None
+        for fault in _target_faults(source, target, topic)
     ]
 
 
@@ -157,7 +157,7 @@ def count_faults(
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
     """Partition counts that are not those with which lanes began, by their last meta records."""
-    own = {address.input_topic, address.accepted_topic, *(each.accepted_topic for each in targets)}
+    own = {address.input_topic, address.accepted_topic, *(target.accepted_topic for target in targets)}
     found = {
         (topic, before): counts[topic]
         for meta in metas
@@ -200,11 +200,11 @@ def notes(
                 )
         if role in _RECORDS and name in existing:
             told += _refuses_late(role, address.name, existing[name], source)
-    for each in targets:
-        if (accepted := existing.get(each.accepted_topic)) is not None:
+    for target in targets:
+        if (accepted := existing.get(target.accepted_topic)) is not None:
             whole = "parts go to quarantine, each with its whole transaction"
             told += [
-                of_target(address, each, note) for note in _less_than(source, each.name, accepted, whole)
+                of_target(address, target, note) for note in _less_than(source, target.name, accepted, whole)
             ]
     return told
 
@@ -270,7 +270,7 @@ def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicD
         changelog.partitions == source.partitions or (fits and changelog.partitions > source.partitions)
     ):
         same = [
-            each.name for each in (changelog, forward) if each and each.partitions == changelog.partitions
+            item.name for item in (changelog, forward) if item and item.partitions == changelog.partitions
         ]
         yield _moved(address.name, source.name, source.partitions, changelog.partitions, " and ".join(same))
         if len(same) > 1:

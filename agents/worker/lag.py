@@ -83,21 +83,23 @@ class LaneLags:
         """
         lanes = dict(lanes)  # they may change while the cluster is asked
         places = [*lanes, *halves]
-        waiting = [each for each in places if each not in lanes or lanes[each].state is not LaneState.OPEN]
-        idle = [each for each in lanes.values() if each.idle]
+        waiting = [
+            place for place in places if place not in lanes or lanes[place].state is not LaneState.OPEN
+        ]
+        idle = [lane for lane in lanes.values() if lane.idle]
         seen = await self._ask(places, waiting, idle)
-        self._lags = {each: _lag(each, lanes.get(each), seen) for each in places}
+        self._lags = {place: _lag(place, lanes.get(place), seen) for place in places}
         now = asyncio.get_running_loop().time()
-        self._growth = {each: self._growth.get(each, Growth()) for each in places}
-        for each in seen.ends.keys() & self._growth.keys():
-            self._growth[each].note(now, seen.ends[each])
-        doubtful = [each for each in idle if not each.fits(seen.ends, seen.committed)]
+        self._growth = {place: self._growth.get(place, Growth()) for place in places}
+        for end in seen.ends.keys() & self._growth.keys():
+            self._growth[end].note(now, seen.ends[end])
+        doubtful = [lane for lane in idle if not lane.fits(seen.ends, seen.committed)]
         await asyncio.gather(*map(_compare, doubtful))
 
     async def _ask(
         self, places: Collection[Partition], waiting: Collection[Partition], idle: Iterable[Lane]
     ) -> _Seen:
-        read = [(each.topic, each.partition) for lane in idle for each in lane.cursors.values()]
+        read = [(cursor.topic, cursor.partition) for lane in idle for cursor in lane.cursors.values()]
         ends, starts, committed = await asyncio.gather(
             _told(self._cluster.known_ends({*places, *read}, ENDS_LIMIT_S)),
             _told(self._cluster.known_starts(waiting, ENDS_LIMIT_S)),

@@ -116,7 +116,7 @@ class Lanes:
 
         Slowly at first: nobody waits for it, and those who work on them now may need the same cores.
         """
-        mine = sorted(each for each in set(partitions) if each[0] in self._addresses)
+        mine = sorted(partition for partition in set(partitions) if partition[0] in self._addresses)
         if mine:
             log.info("restoring %d lanes before they are ours: %s", len(mine), _listed(map(self._name, mine)))
         self._slices.rest(SLOWLY_S)
@@ -147,11 +147,11 @@ class Lanes:
             self._explaining = asyncio.create_task(self._explain_halves()) if self._halves else None
             await self._suspend()  # a lost generation may bring an assignment that no revocation went before
             stay = self._lanes.keys() & mine
-            for each in sorted(stay):
-                self._lanes[each].start(ownership)
-            await asyncio.gather(*(self._dismiss(each) for each in sorted(self._lanes.keys() - mine)))
-            for each in sorted(mine - stay):
-                lane = self._lanes[each] = self._new(each)
+            for item in sorted(stay):
+                self._lanes[item].start(ownership)
+            await asyncio.gather(*(self._dismiss(lane) for lane in sorted(self._lanes.keys() - mine)))
+            for entry in sorted(mine - stay):
+                lane = self._lanes[entry] = self._new(entry)
                 lane.start(ownership)
             self._assigned = True
             self._state_changed()
@@ -248,14 +248,14 @@ class Lanes:
     @property
     def addresses(self) -> list[str]:
         """Names of all addresses."""
-        return [each.name for each in self._settings.addresses]
+        return [address.name for address in self._settings.addresses]
 
     def report(self) -> dict[str, Any]:
         """State of each lane, for health."""
         shown = {lane.name: self.state_of(lane) for lane in self._lanes.values()}
         return {
-            self._name(each): {"state": LaneState.REFUSED.value, "reason": reason}
-            for each, reason in self.halves.items()
+            self._name(item): {"state": LaneState.REFUSED.value, "reason": reason}
+            for item, reason in self.halves.items()
         } | {
             lane.name: {
                 "state": shown[lane.name][0].value,
@@ -343,7 +343,7 @@ class Lanes:
     def _ids_in_memory(self) -> int:
         """Return the capacity of all rings whose files are in memory."""
         openings = (lane.opening for lane in self._lanes.values())
-        return sum(each.limits.id_cache_size for each in openings if each.table.in_memory)
+        return sum(opening.limits.id_cache_size for opening in openings if opening.table.in_memory)
 
     async def look_at_limits(self) -> None:
         """Ask whether live workers agree; rings that keep recorded limits take over what all state."""
@@ -355,13 +355,13 @@ class Lanes:
     def note_unassigned(self, partitions: Iterable[Partition]) -> None:
         """Partitions of input and forward topics that stay nobody's, of all there are."""
         mine = {(self._inputs[topic], number) for topic, number in partitions if topic in self._inputs}
-        self.unassigned = [self._name(each) for each in sorted(mine)]
+        self.unassigned = [self._name(item) for item in sorted(mine)]
         self._state_changed()
 
     async def _explain_halves(self) -> None:
         await self.look_at_topics()
-        for each, reason in self.halves.items():
-            log.error("lane %s is not opened: %s", self._name(each), reason)
+        for item, reason in self.halves.items():
+            log.error("lane %s is not opened: %s", self._name(item), reason)
 
     def _whole_lanes(self, partitions: set[Partition]) -> set[Partition]:
         """The lanes of which the group gave us input and forward partition.
@@ -392,8 +392,8 @@ class Lanes:
             log.info("ready: %d lanes open", len(self._lanes))
         else:
             waiting = [lane.name for lane in self._lanes.values() if lane.state is not LaneState.OPEN]
-            waiting += [self._name(each) for each in self._halves]
-            waiting += (f"{each} (no worker has it)" for each in self.unassigned)
+            waiting += [self._name(halve) for halve in self._halves]
+            waiting += (f"{name} (no worker has it)" for name in self.unassigned)
             waiting += map(shown, self.faults.by_address)
             waiting += self.foreign
             log.info("not ready: waiting for %s", _listed(waiting, "an assignment"))

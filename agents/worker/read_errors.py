@@ -32,5 +32,5 @@ class Unreadable:
 
     def all(self) -> dict[tuple[str, int], str]:
         """Those that cannot be read now, with why."""
-        told = {each: self.why(*each) for each in list(self._refused)}
-        return {each: why for each, why in told.items() if why is not None}
+        told = {item: self.why(*item) for item in list(self._refused)}
+        return {item: why for item, why in told.items() if why is not None}

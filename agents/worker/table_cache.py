@@ -31,9 +31,9 @@ class TableCache(Generic[Place]):
     async def forget(self) -> None:
         """Let go of those whose time is over, without holding up others."""
         now = self._clock()
-        for each in [each for each, (until, _) in self._tables.items() if until <= now]:
+        for item in [item for item, (until, _) in self._tables.items() if until <= now]:
             # One that comes back meanwhile is not there any more.
-            if (table := self.take(each)) is not None:
+            if (table := self.take(item)) is not None:
                 await table.dispose()
 
     def close(self) -> None:

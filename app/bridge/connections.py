@@ -20,14 +20,14 @@ async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
         ConfigurationError: none may run.
         BrokerUnavailableError: a drain finds no source.
     """
-    found: list[Permitted] = [(each, None) for each in plans if each.share is None]
+    found: list[Permitted] = [(plan, None) for plan in plans if plan.share is None]
     strict: dict[tuple[str, str], list[Plan]] = {}
-    for each in plans:
-        if each.share is not None:
-            strict.setdefault((each.connection, each.source_topic), []).append(each)
+    for plan in plans:
+        if plan.share is not None:
+            strict.setdefault((plan.connection, plan.source_topic), []).append(plan)
     refused = []
-    for those in strict.values():
-        permit, members = Permit(those[0], drain=drain), None
+    for value in strict.values():
+        permit, members = Permit(value[0], drain=drain), None
         try:
             members = (await permit.get()).members
         except RingfenceError as error:
@@ -36,8 +36,8 @@ async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
             if isinstance(error, ConfigurationError):
                 refused.append(str(error))
             else:
-                log.warning("cluster connection %s: %s", those[0].connection, error)
-        found += _with(those, members, permit)
+                log.warning("cluster connection %s: %s", value[0].connection, error)
+        found += _with(value, members, permit)
     if refused and len(refused) == len(strict) and all(permit is not None for _, permit in found):
         raise ConfigurationError("\n".join(refused))
     return found
@@ -46,6 +46,6 @@ async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
 def _with(those: Sequence[Plan], members: tuple[str, ...] | None, permit: Permit) -> list[Permitted]:
     """None = it is not known yet: as configured."""
     if members is None:
-        return [(each, permit) for each in those]
-    wanted = [each for each in those if each.share is not None and each.share.member in members]
-    return [(with_members(each, members), permit) for each in wanted]
+        return [(plan, permit) for plan in those]
+    wanted = [plan for plan in those if plan.share is not None and plan.share.member in members]
+    return [(with_members(plan, members), permit) for plan in wanted]

@@ -71,5 +71,5 @@ class _Collector(Collector):
             for number, place in sorted(bridge.window.places.items()):
                 unconfirmed.add_metric([bridge.plan.name, str(number)], place.next - place.confirmed)
         yield from (lag, unconfirmed, up)
-        yield foreign_metric([each.group_watch for each in self._bridges])
+        yield foreign_metric([bridge.group_watch for bridge in self._bridges])
         yield throttle_metric()

@@ -72,10 +72,10 @@ async def _run(
             if drain:
                 raise TopicError("stopped before anything was drained: run it again with --drain") from None
             return
-        log.info("%d bridges begin: %s", len(bridges), ", ".join(each.plan.name for each in bridges))
+        log.info("%d bridges begin: %s", len(bridges), ", ".join(bridge.plan.name for bridge in bridges))
         await _until(bridges, stopping, ends if drain else None)
     if drain:
-        await drains.require_at([each.plan for each in bridges], ends)
+        await drains.require_at([bridge.plan for bridge in bridges], ends)
 
 
 async def _prepare(
@@ -97,25 +97,25 @@ async def _until(
     Raises:
         TopicError: a partition keeps the drain from ending.
     """
-    running = [asyncio.create_task(each.run(), name=each.plan.name) for each in bridges]
+    running = [asyncio.create_task(bridge.run(), name=bridge.plan.name) for bridge in bridges]
     try:
         while not await set_within(stopping, LIVE_S if ends is None else LOOK_S):
             for task in running:
                 if task.done():
                     task.result()
-            if ends is not None and all(each.drained or each.standing for each in bridges):
+            if ends is not None and all(bridge.drained or bridge.standing for bridge in bridges):
                 told = [
-                    f"bridge {each.plan.name}: not drained: {why}"
-                    for each in bridges
-                    for why in each.standing
+                    f"bridge {bridge.plan.name}: not drained: {why}"
+                    for bridge in bridges
+                    for why in bridge.standing
                 ]
                 if told:
                     raise TopicError("\n".join(told))
-                if await drains.reached([each.plan for each in bridges], ends):
+                if await drains.reached([bridge.plan for bridge in bridges], ends):
                     break
     finally:
-        for each in bridges:
-            each.stop()
+        for bridge in bridges:
+            bridge.stop()
         ended = await asyncio.gather(*running, return_exceptions=True)
     for error in ended:
         if error is not None:
@@ -130,7 +130,7 @@ async def _inspect(found: Sequence[Plan]) -> None:
     """
     told = await asyncio.gather(*map(faults, found))
     if all(told):
-        raise PrerequisiteError("\n".join(dict.fromkeys(fault for each in told for fault in each)))
-    for each in told:
-        for fault in each:
+        raise PrerequisiteError("\n".join(dict.fromkeys(fault for item in told for fault in item)))
+    for item in told:
+        for fault in item:
             log.error("%s", fault)

@@ -46,20 +46,20 @@ class _Pages:
 
     async def health(self, _request: web.Request) -> web.Response:
         """503 until every bridge forwards all partitions that it has; names bridge, partition and reason."""
-        ready = bool(self._bridges) and all(each.state.ready for each in self._bridges)
+        ready = bool(self._bridges) and all(bridge.state.ready for bridge in self._bridges)
         report = {
             "ready": ready,
             "reason": None if self._bridges else "looking around: clusters, topics and rights",
             "bridges": {
-                each.plan.name: {
-                    "ready": each.state.ready,
+                bridge.plan.name: {
+                    "ready": bridge.state.ready,
                     "partitions": {
-                        str(number): {"confirmed": place.confirmed, "lag": each.state.lags.get(number)}
-                        for number, place in sorted(each.window.places.items())
+                        str(number): {"confirmed": place.confirmed, "lag": bridge.state.lags.get(number)}
+                        for number, place in sorted(bridge.window.places.items())
                     },
-                    "reasons": each.state.reasons,
+                    "reasons": bridge.state.reasons,
                 }
-                for each in self._bridges
+                for bridge in self._bridges
             },
         }
         return web.json_response(report, status=200 if ready else 503)

@@ -26,18 +26,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     killed = json.loads(options.killed.read_text("utf-8")) if options.killed else {}
-    pairs = {address: accepted for address, _, accepted in (each.partition("=") for each in options.topics)}
+    pairs = {address: accepted for address, _, accepted in (topic.partition("=") for topic in options.topics)}
     try:
         inputs = {address: read(options.bootstrap, address) for address in pairs}
         judgements = judge(inputs, {address: read(options.bootstrap, pairs[address]) for address in pairs})
-        for each in judgements:
-            killed_at = {int(number): offset for number, offset in killed.get(each.address, {}).items()}
-            each.straddling = straddling(each.address, inputs[each.address], killed_at)
+        for judgement in judgements:
+            killed_at = {int(number): offset for number, offset in killed.get(judgement.address, {}).items()}
+            judgement.straddling = straddling(judgement.address, inputs[judgement.address], killed_at)
     except CannotJudgeError as error:
         sys.stderr.write(f"the check could not read everything: {error}\n")
         return 2
     report(standard_output(), judgements, options.seconds)
-    return 0 if all(each.exact for each in judgements) else 1
+    return 0 if all(judgement.exact for judgement in judgements) else 1
 
 
 if __name__ == "__main__":

@@ -60,11 +60,11 @@ def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence
     Raises:
         CannotJudgeError: a message has no ID: nothing tells it from another.
     """
-    direct = [each for each in target if HOP_HEADER not in dict(each.headers)]
-    hops = [dict(each.headers)[HOP_HEADER] for each in target if HOP_HEADER in dict(each.headers)]
+    direct = [item for item in target if HOP_HEADER not in dict(item.headers)]
+    hops = [dict(item.headers)[HOP_HEADER] for item in target if HOP_HEADER in dict(item.headers)]
     sent: dict[bytes, list[Record]] = {}
-    for each in (*origin, *direct):
-        sent.setdefault(_id(each), []).append(each)
+    for item in (*origin, *direct):
+        sent.setdefault(_id(item), []).append(item)
     found = Crossing(
         sent_to_origin=len(origin),
         sent_to_target=len(direct),
@@ -72,15 +72,15 @@ def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence
         accepted=len(accepted),
         over_the_bridge=len(hops),
         bridged_again=len(hops) - len(set(hops)),
-        failed_over=len({_id(each) for each in origin} & {_id(each) for each in direct}),
+        failed_over=len({_id(item) for item in origin} & {_id(item) for item in direct}),
     )
-    counts = Counter(_id(each) for each in accepted)
+    counts = Counter(_id(item) for item in accepted)
     found.lost = [f"{_name(copies[0])}: not accepted" for known, copies in sent.items() if not counts[known]]
     found.doubled = [f"{text(known)}: accepted {count} times" for known, count in counts.items() if count > 1]
-    for each in accepted:
-        copies = sent.get(_id(each), ())
-        if _content(each) not in map(_content, copies):
-            found.changed.append(f"{_name(each)}: {'not as it was sent' if copies else 'nobody sent it'}")
+    for entry in accepted:
+        copies = sent.get(_id(entry), ())
+        if _content(entry) not in map(_content, copies):
+            found.changed.append(f"{_name(entry)}: {'not as it was sent' if copies else 'nobody sent it'}")
     found.out_of_order = list(_out_of_order(origin, target, accepted))
     return found
 
@@ -89,24 +89,24 @@ def _out_of_order(
     origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]
 ) -> Iterator[str]:
     """Each group has one line of what came over the bridge, and one of what came directly."""
-    first = {_id(each): (each.partition, each.offset) for each in reversed(origin)}
-    places = {(each.partition, each.offset): each for each in target}
+    first = {_id(item): (item.partition, item.offset) for item in reversed(origin)}
+    places = {(item.partition, item.offset): item for item in target}
     last: dict[tuple[bytes | None, bool], tuple[int, int]] = {}
     home: dict[bytes | None, int] = {}
-    for each in accepted:
-        topic, _, offset = (dict(each.headers).get(SOURCE_HEADER) or b"").rpartition(b"/")
+    for item in accepted:
+        topic, _, offset = (dict(item.headers).get(SOURCE_HEADER) or b"").rpartition(b"/")
         place = int(topic.rpartition(b"/")[2] or -1), int(offset or -1)
         source = places.get(place)
         if source is None:
-            yield f"{_name(each)}: names no input record in {SOURCE_HEADER}"
+            yield f"{_name(item)}: names no input record in {SOURCE_HEADER}"
             continue
-        if home.setdefault(each.key, each.partition) != each.partition:
-            yield f"{_name(each)}: its group is in the accepted partitions {home[each.key]} and {each.partition}"
+        if home.setdefault(item.key, item.partition) != item.partition:
+            yield f"{_name(item)}: its group is in the accepted partitions {home[item.key]} and {item.partition}"
         bridged = HOP_HEADER in dict(source.headers)
-        position = first.get(_id(each), (-1, -1)) if bridged else place
-        if position < last.get((each.key, bridged), (-1, -1)):
-            yield f"{_name(each)}: accepted after a later one of its group"
-        last[each.key, bridged] = position
+        position = first.get(_id(item), (-1, -1)) if bridged else place
+        if position < last.get((item.key, bridged), (-1, -1)):
+            yield f"{_name(item)}: accepted after a later one of its group"
+        last[item.key, bridged] = position
 
 
 def _id(record: Record) -> bytes:
@@ -117,7 +117,7 @@ def _id(record: Record) -> bytes:
 
 
 def _content(record: Record) -> tuple[object, ...]:
-    theirs = tuple(each for each in record.headers if not each[0].startswith(_OURS))
+    theirs = tuple(header for header in record.headers if not header[0].startswith(_OURS))
     return record.key, record.value, theirs, record.timestamp
 
 
@@ -135,19 +135,19 @@ def report(console: Console, found: Crossing) -> None:
     numbers = [found.sent_to_origin, found.sent_to_target, found.distinct, found.accepted]
     faults = [found.lost, found.doubled, found.out_of_order, found.changed]
     table.add_row(
-        *(f"{each:,}" for each in numbers),
-        *(f"[bold red]{len(each):,}[/]" if each else "0" for each in faults),
+        *(f"{number:,}" for number in numbers),
+        *(f"[bold red]{len(fault):,}[/]" if fault else "0" for fault in faults),
     )
     console.print(table)
     console.print(
         f"The bridge wrote {found.over_the_bridge:,} records, {found.bridged_again:,} of them once more than needed. "
         f"{found.failed_over:,} messages came both ways, because their producer was unsure and sent them again to the target."
     )
-    for title, those in zip(("lost", "doubled", "out of order", "changed"), faults, strict=True):
-        for fault in those[:FAULTS_SHOWN]:
+    for title, items in zip(("lost", "doubled", "out of order", "changed"), faults, strict=True):
+        for fault in items[:FAULTS_SHOWN]:
             console.print(f"{title}: {fault}", markup=False, highlight=False, soft_wrap=True)
-        if len(those) > FAULTS_SHOWN:
-            console.print(f"{title}: and {len(those) - FAULTS_SHOWN:,} more")
+        if len(items) > FAULTS_SHOWN:
+            console.print(f"{title}: and {len(items) - FAULTS_SHOWN:,} more")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

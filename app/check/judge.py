@@ -57,8 +57,8 @@ def judge(inputs: Mapping[str, Sequence[Record]], outputs: Mapping[str, Sequence
         outputs: The same of its accepted topic. What is in one may come from another address's transactions.
     """
     found = {address: Judgement(address, len(records)) for address, records in inputs.items()}
-    everything = [unit(address, each) for address, records in inputs.items() for each in records]
-    units = {each.place: each for each in everything}
+    everything = [unit(address, record) for address, records in inputs.items() for record in records]
+    units = {item.place: item for item in everything}
     originals = _originals(everything)
     _count_resent(everything, found)
     times = {
@@ -108,9 +108,9 @@ def _judge_whole(found: Judgement, original: Unit, counts: Mapping[str, int]) ->
 
 def _count_resent(units: Iterable[Unit], found: Mapping[str, Judgement]) -> None:
     hops = _Hops()
-    for each in units:
-        if each.hop is not None and hops.known(each.place, each.hop):
-            found[each.place[0]].resent += 1
+    for entry in units:
+        if entry.hop is not None and hops.known(entry.place, entry.hop):
+            found[entry.place[0]].resent += 1
 
 
 def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
@@ -121,15 +121,15 @@ def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
     first: dict[Id, Place] = {}
     originals: dict[Place, Place] = {}
     hops = _Hops()
-    for each in units:
-        sent = None if each.hop is None else hops.known(each.place, each.hop)
+    for entry in units:
+        sent = None if entry.hop is None else hops.known(entry.place, entry.hop)
         if sent is not None:
-            originals[each.place] = originals[sent]
+            originals[entry.place] = originals[sent]
             continue
-        known = next((first[one] for one in each.ids if one in first), None)
-        originals[each.place] = known or each.place
+        known = next((first[one] for one in entry.ids if one in first), None)
+        originals[entry.place] = known or entry.place
         if known is None:
-            first |= dict.fromkeys(each.ids, each.place)
+            first |= dict.fromkeys(entry.ids, entry.place)
     return originals
 
 
@@ -199,7 +199,7 @@ def _source(output: Record) -> Place | None:
     if len(values) != 1 or values[0] is None:
         return None
     topic, *numbers = values[0].decode("utf-8", "replace").rsplit("/", 2)
-    if len(numbers) != 2 or not all(each.isdecimal() for each in numbers):  # noqa: PLR2004
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):  # noqa: PLR2004
         return None
     return topic, int(numbers[0]), int(numbers[1])
 
@@ -216,4 +216,4 @@ def _differences(wanted: Wanted, address: str, output: Record) -> list[str]:
 
 
 def _theirs(headers: Headers) -> Headers:
-    return tuple(each for each in headers if each[0] not in _OURS)
+    return tuple(header for header in headers if header[0] not in _OURS)

@@ -22,7 +22,7 @@ def table(judgements: Sequence[Judgement], seconds: float) -> Table:
         "sent", "distinct", "accepted", "lost", "torn", "doubled", "out of order", "changed", "messages/s",
     ):  # fmt: skip
         made.add_column(column, justify="right")
-    rows = [(each.address, _numbers(each)) for each in judgements]
+    rows = [(judgement.address, _numbers(judgement)) for judgement in judgements]
     total = [sum(column) for column in zip(*(numbers for _, numbers in rows), strict=True)]
     rows.append(("total", total))
     for name, numbers in rows:
@@ -48,20 +48,22 @@ def standard_output() -> Console:
 def report(console: Console, judgements: Sequence[Judgement], seconds: float) -> None:
     """The table, and the first faults of each kind."""
     console.print(table(judgements, seconds))
-    crossing = sum(each.straddling for each in judgements)
-    for each in judgements:
-        if each.parts:
+    crossing = sum(judgement.straddling for judgement in judgements)
+    for judgement in judgements:
+        if judgement.parts:
             console.print(
-                f"{each.accepted:,} transactions of {each.address} were accepted as {each.parts:,} parts."
+                f"{judgement.accepted:,} transactions of {judgement.address} were accepted as {judgement.parts:,} parts."
             )
-        if each.resent:
-            console.print(f"{each.resent:,} records of {each.address} were sent again by their bridges.")
+        if judgement.resent:
+            console.print(
+                f"{judgement.resent:,} records of {judgement.address} were sent again by their bridges."
+            )
     if crossing:
         console.print(
             f"{crossing:,} resends came after the kill while their originals were consumed before it."
         )
     for title in ("lost", "torn", "doubled", "out_of_order", "changed"):
-        faults = [fault for each in judgements for fault in getattr(each, title)]
+        faults = [fault for judgement in judgements for fault in getattr(judgement, title)]
         for fault in faults[:FAULTS_SHOWN]:
             console.print(
                 f"{title.replace('_', ' ')}: {fault}", markup=False, highlight=False, soft_wrap=True

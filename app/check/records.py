@@ -70,7 +70,7 @@ class Unit(NamedTuple):
     def __str__(self) -> str:
         topic, partition, offset = self.place
         [first, *_] = self.wanted.values()
-        ids = ", ".join(text(each) for _, each in self.ids) or "none"
+        ids = ", ".join(text(data) for _, data in self.ids) or "none"
         return f"{topic}/{partition}/{offset} (group {text(first.key)}, ID {ids})"
 
 
@@ -93,10 +93,10 @@ def unit(topic: str, record: Record) -> Unit:
         return Unit(place, own, {"": wanted_one}, hop)
     try:
         listed = json.loads(record.value or b"")["parts"]
-        parts = [_part(topic, each, record.timestamp) for each in listed]
+        parts = [_part(topic, item, record.timestamp) for item in listed]
         own += tuple(_ids_of(parts)) if counted else ()
-        parts = [each._replace(headers=(*each.headers, *passed)) for each in parts]
-        wanted = {f"{number}/{len(parts)}": each for number, each in enumerate(parts, 1)}
+        parts = [part._replace(headers=(*part.headers, *passed)) for part in parts]
+        wanted = {f"{number}/{len(parts)}": part for number, part in enumerate(parts, 1)}
         [*_, _last] = parts
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CannotJudgeError(
@@ -123,11 +123,13 @@ def _hop(place: Place, headers: dict[str, bytes | None]) -> Hop | None:
 
 
 def _without_bridges(headers: Headers) -> Headers:
-    return tuple(each for each in headers if not each[0].startswith(_OF_BRIDGES) and each[0] != PASSED_HEADER)
+    return tuple(
+        header for header in headers if not header[0].startswith(_OF_BRIDGES) and header[0] != PASSED_HEADER
+    )
 
 
 def _part(topic: str, part: dict[str, Any], timestamp: int) -> Wanted:
-    headers = tuple((each["name"], _bytes(each, "value")) for each in part.get("headers") or ())
+    headers = tuple((item["name"], _bytes(item, "value")) for item in part.get("headers") or ())
     return Wanted(
         part.get("address") or topic, _bytes(part, "key"), _bytes(part, "value"), headers, timestamp
     )
@@ -141,8 +143,8 @@ def _bytes(holder: dict[str, Any], name: str) -> bytes | None:
 
 
 def _ids_of(parts: list[Wanted]) -> Iterator[Id]:
-    for each in parts:
-        yield from _ids(each.address, each.headers)
+    for part in parts:
+        yield from _ids(part.address, part.headers)
 
 
 def _ids(address: str, headers: Headers) -> tuple[Id, ...]:

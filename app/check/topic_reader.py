@@ -51,10 +51,10 @@ def _await_no_open_transaction(
 ) -> None:
     """Wait until all that was written is decided: an open transaction hides whatever stands behind it."""
     deadline = time.monotonic() + SILENCE_LIMIT_S
-    for each in partitions:
-        while _end(reader, each) != _end(witness, each):
+    for partition in partitions:
+        while _end(reader, partition) != _end(witness, partition):
             if time.monotonic() > deadline:
-                raise CannotJudgeError(f"a transaction on {each.topic}/{each.partition} stays open")
+                raise CannotJudgeError(f"a transaction on {partition.topic}/{partition.partition} stays open")
             time.sleep(0.1)
 
 

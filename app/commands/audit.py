@@ -81,7 +81,7 @@ def audit(
     if id_headers and not id_from:
         id_from = "header"
     given = {"duplicate_id_headers": id_headers, "duplicate_id_from": id_from, "group_header": group_header}
-    address = next((each for each in settings.addresses if each.input_topic == topic), None)
+    address = next((address for address in settings.addresses if address.input_topic == topic), None)
     found = _validated(AddressDefaults, address or settings.address_defaults, given)
     require_listener(settings.kafka)  # before Spark's libraries are loaded
     from reconcile.audit import job  # noqa: PLC0415
@@ -97,7 +97,11 @@ def audit(
         master or settings.reconcile.master,
         out,
         as_json,
-        {each.name: each for each in settings.addresses if each is not address},
+        {
+            address_settings.name: address_settings
+            for address_settings in settings.addresses
+            if address_settings is not address
+        },
         settings.reconcile.executor_timeout,
     )
     return job.run(request)
@@ -110,7 +114,7 @@ def _validated(kind: type[Section], base: BaseModel, given: Mapping[str, Any]) -
         return kind.model_validate({**kept, **{key: value for key, value in given.items() if value}})
     except ValidationError as error:
         faults = [
-            f"{_option(each['loc'])}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+            f"{_option(item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in error.errors()
         ]
         raise ConfigurationError("\n".join(faults)) from error
 

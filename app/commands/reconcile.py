@@ -62,9 +62,12 @@ def reconcile(
 
 def _refuse_options(context: click.Context) -> None:
     """What stands before the name of a verb behind this one would not be heard."""
-    for each in context.command.params:
-        if each.expose_value and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"write {each.opts[0]} behind '{context.invoked_subcommand}'")
+    for param in context.command.params:
+        if (
+            param.expose_value
+            and context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        ):
+            raise click.UsageError(f"write {param.opts[0]} behind '{context.invoked_subcommand}'")
 
 
 @reconcile.command("show")

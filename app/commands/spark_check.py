@@ -11,7 +11,7 @@ def require_spark() -> None:
     Raises:
         PrerequisiteError: it is not installed.
     """
-    missing = [each for each in ("pyspark", "matplotlib", "jinja2") if find_spec(each) is None]
+    missing = [name for name in ("pyspark", "matplotlib", "jinja2") if find_spec(name) is None]
     if missing:
         raise PrerequisiteError(
             f"this verb runs on Spark, and there is no {', '.join(missing)} here: pip install 'ringfence[reconcile]', or use the "

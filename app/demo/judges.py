@@ -34,8 +34,8 @@ class Judges:
             killed: Where the worker was when it died.
         """
         arguments = ["app.check", "--bootstrap", self.bootstrap, "--seconds", f"{seconds:.1f}"]
-        for each in ADDRESSES:
-            arguments += ["--topics", f"{each}={wire_names.accepted_topic(each)}"]
+        for address in ADDRESSES:
+            arguments += ["--topics", f"{address}={wire_names.accepted_topic(address)}"]
         if killed is not None:
             kept = self.stage.directory / "killed.json"
             kept.write_text(json.dumps(killed), "utf-8")

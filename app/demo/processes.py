@@ -42,9 +42,9 @@ class Interruption:
         self._former: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for each in _STOP_SIGNALS:
-            if signal.getsignal(each) is not signal.SIG_IGN:  # nohup means it
-                self._former[each] = signal.signal(each, self._note)
+        for item in _STOP_SIGNALS:
+            if signal.getsignal(item) is not signal.SIG_IGN:  # nohup means it
+                self._former[item] = signal.signal(item, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:

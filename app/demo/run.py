@@ -121,7 +121,10 @@ class Demo:
         """Send everything, kill the worker on the way, wait until all is consumed; returns the seconds it took."""
         bootstrap = self._broker.bootstrap_servers
         watch = Watch(
-            bootstrap, APP_ID, {each: wire_names.accepted_topic(each) for each in ADDRESSES}, PARTITIONS
+            bootstrap,
+            APP_ID,
+            {address: wire_names.accepted_topic(address) for address in ADDRESSES},
+            PARTITIONS,
         )
         self._stack.callback(watch.close)
         publisher = Publisher(bootstrap, self._plan)
@@ -203,7 +206,7 @@ id_cache_size = {plan.messages}
 [reconcile]
 state_dir = {json.dumps(str(directory / "reconcile"))}
 """
-    addresses = "".join(f'[[addresses]]\nname = "{each}"\n' for each in ADDRESSES)
+    addresses = "".join(f'[[addresses]]\nname = "{address}"\n' for address in ADDRESSES)
     return f"{head}{addresses}transaction_addresses = {json.dumps(PLAIN)}\n"  # of the last one
 
 

@@ -40,20 +40,22 @@ class Watch:
             }
         )
         self._inputs = [
-            TopicPartition(topic, each) for topic in accepted_topics for each in range(partitions)
+            TopicPartition(topic, index) for topic in accepted_topics for index in range(partitions)
         ]
         self._reader = _AcceptedReader(
-            bootstrap, [TopicPartition(topic, each, 0) for topic in accepted_topics.values() for each in range(partitions)]
+            bootstrap, [TopicPartition(topic, index, 0) for topic in accepted_topics.values() for index in range(partitions)]
         )  # fmt: skip
         self._reader.start()
 
     def positions(self) -> Positions:
         """Committed offsets, 0 where there is none; asked for now. The broker's refusal leaves as KafkaException."""
         found: Positions = {}
-        for each in self._committed.committed(self._inputs, ANSWER_LIMIT_S):
-            if each.error is not None:
-                raise KafkaException(each.error)
-            found.setdefault(each.topic, {})[each.partition] = max(each.offset, 0)
+        for topic_partition in self._committed.committed(self._inputs, ANSWER_LIMIT_S):
+            if topic_partition.error is not None:
+                raise KafkaException(topic_partition.error)
+            found.setdefault(topic_partition.topic, {})[topic_partition.partition] = max(
+                topic_partition.offset, 0
+            )
         return found
 
     @property
@@ -96,7 +98,9 @@ class _AcceptedReader(threading.Thread):
         """The thread."""
         ends: dict[bytes, int] = {}
         while not self._stopped.is_set():
-            messages = [each for each in self._consumer.consume(5_000, timeout=0.2) if each.error() is None]
+            messages = [
+                message for message in self._consumer.consume(5_000, timeout=0.2) if message.error() is None
+            ]
             for message in messages:
                 headers = dict(message.headers() or ())
                 part = headers.get(_PART_HEADER)

@@ -173,7 +173,7 @@ class EmbeddedBroker:
         resource = ConfigResource(ConfigResource.Type.BROKER, str(server_files.NODE_ID))
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         described = client.describe_configs([resource], request_timeout=_ANSWER_TIMEOUT_S)[resource].result()
-        return {name: bool(each.is_sensitive) for name, each in described.items()}
+        return {name: bool(item.is_sensitive) for name, item in described.items()}
 
     def log_tail(self) -> str:
         """What tells why this start went wrong: its errors, else its last lines; and what Java itself said."""

@@ -73,23 +73,23 @@ def _stop_signals() -> Iterator[None]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise _StopRequestedError
 
-    before = {each: signal.getsignal(each) for each in _STOP_SIGNALS}
-    heeded = [each for each in _STOP_SIGNALS if before[each] != signal.SIG_IGN]
+    before = {item: signal.getsignal(item) for item in _STOP_SIGNALS}
+    heeded = [item for item in _STOP_SIGNALS if before[item] != signal.SIG_IGN]
     try:
-        for each in heeded:
-            signal.signal(each, stop)
+        for signals in heeded:
+            signal.signal(signals, stop)
         yield
     finally:
-        for each in heeded:
-            signal.signal(each, before[each])
+        for signals in heeded:
+            signal.signal(signals, before[signals])
 
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
     """Let no second Ctrl-C interrupt the orderly end, which has a limit of its own."""
-    before = {each: signal.signal(each, signal.SIG_IGN) for each in _STOP_SIGNALS}
+    before = {item: signal.signal(item, signal.SIG_IGN) for item in _STOP_SIGNALS}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signals, handler in before.items():
+            signal.signal(signals, handler)

@@ -52,9 +52,9 @@ def require(folder: Path, expected: Mapping[str, str], title: str, ivy_cache: Pa
 def of_folder(folder: Path) -> dict[str, str]:
     """SHA-256 by file name."""
     found = {}
-    for each in sorted(folder.iterdir()):
-        with each.open("rb") as file:
-            found[each.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
 

@@ -64,7 +64,7 @@ def known_versions() -> list[str]:
     """Versions of Kafka whose jars are known by their digests, the oldest first."""
     prefix, suffix = f"kafka_{SCALA_VERSION}-", ".jar"
     found = [
-        each.removeprefix(prefix).removesuffix(suffix) for each in digests.known() if each.startswith(prefix)
+        name.removeprefix(prefix).removesuffix(suffix) for name in digests.known() if name.startswith(prefix)
     ]
     return sorted(found, key=order)
 

@@ -143,8 +143,8 @@ class TcpProxy:
         if mode.refusing:
             self.connections_cut += len(self._connections)
         if mode.refusing or before.dropped - mode.dropped:
-            for each in self._connections:
-                each.cancel()
+            for connection in self._connections:
+                connection.cancel()
             await asyncio.gather(*self._connections, return_exceptions=True)
         if mode.held:
             self._flowing.clear()
@@ -177,12 +177,12 @@ class TcpProxy:
                     group.create_task(self._read(source, under_way))
                     group.create_task(self._deliver(way, under_way, target))
         except (OSError, ExceptionGroup, asyncio.CancelledError):
-            for each in writers:
-                _reset(each)
+            for stream_writer in writers:
+                _reset(stream_writer)
         finally:
             self._connections.discard(task)
-            for each in writers:
-                each.close()
+            for stream_writer in writers:
+                stream_writer.close()
 
     async def _read(
         self, source: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes]]

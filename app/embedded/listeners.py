@@ -38,12 +38,12 @@ def properties(plain_port: int, controller_port: int, further: Mapping[str, List
     public = {PLAINTEXT: Listener(plain_port), **further}
     everything = {**public, CONTROLLER: Listener(controller_port)}
     return {
-        "listeners": ",".join(f"{name}://{HOST}:{each.port}" for name, each in everything.items()),
+        "listeners": ",".join(f"{name}://{HOST}:{item.port}" for name, item in everything.items()),
         "advertised.listeners": ",".join(
-            f"{name}://{HOST}:{each.advertised_port or each.port}" for name, each in public.items()
+            f"{name}://{HOST}:{item.advertised_port or item.port}" for name, item in public.items()
         ),
         "listener.security.protocol.map": ",".join(
-            f"{name}:{each.protocol}" for name, each in everything.items()
+            f"{name}:{item.protocol}" for name, item in everything.items()
         ),
         "controller.quorum.voters": f"{server_files.NODE_ID}@{HOST}:{controller_port}",
     }

@@ -66,17 +66,19 @@ def unknown(properties: Iterable[str], described: Mapping[str, bool]) -> list[st
         described: Of the running broker, each property's name, and whether its value is hidden: Kafka hides those it does not know.
     """
     return [
-        each
-        for each in properties
-        if described.get(each, True) and not _SECRET.search(each) and not each.startswith(_OF_A_LISTENER)
+        property_
+        for property_ in properties
+        if described.get(property_, True)
+        and not _SECRET.search(property_)
+        and not property_.startswith(_OF_A_LISTENER)
     ]
 
 
 def no_such(names: Sequence[str], described: Mapping[str, bool]) -> ConfigurationError:
     """The error for them, with what may have been meant."""
     known = sorted(set(described) - set(names))
-    near = {each: difflib.get_close_matches(each, known, n=1) for each in names}
-    told = [f"{each} (did you mean {found[0]}?)" if found else each for each, found in near.items()]
+    near = {name: difflib.get_close_matches(name, known, n=1) for name in names}
+    told = [f"{name} (did you mean {found[0]}?)" if found else name for name, found in near.items()]
     return ConfigurationError(
         f"--property: Kafka knows none of the name {', '.join(told)}: correct or remove it"
     )

@@ -76,8 +76,8 @@ def _escaped(value: str) -> str:
     """As a file of Java's properties has it: Latin-1, a backslash escapes, blanks at the beginning would be passed over."""
     text = value.replace("\\", "\\\\")
     kept = text.lstrip()
-    text = "".join(f"\\{each}" for each in text[: len(text) - len(kept)]) + kept
-    return "".join(each if each.isascii() else _units(each) for each in text)
+    text = "".join(f"\\{name}" for name in text[: len(text) - len(kept)]) + kept
+    return "".join(name if name.isascii() else _units(name) for name in text)
 
 
 def _units(character: str) -> str:

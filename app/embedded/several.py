@@ -125,7 +125,7 @@ class Several:
 
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
-        self.bootstrap_servers: Final = ",".join(f"{HOST}:{each.port}" for each in nodes)
+        self.bootstrap_servers: Final = ",".join(f"{HOST}:{node.port}" for node in nodes)
         # One that is frozen is asked for the time-out of its socket; the default is a minute.
         self._admin = AdminClient(
             {"bootstrap.servers": self.bootstrap_servers, "socket.timeout.ms": 3000, "log_level": 0}
@@ -134,13 +134,13 @@ class Several:
     @property
     def pids(self) -> list[int]:
         """Of all processes."""
-        return [each.pid for each in self.nodes]
+        return [node.pid for node in self.nodes]
 
     def start(self) -> None:
         """Start whoever does not run; returns when all copies are in step."""
-        for each in self.nodes:
-            if not each.running:
-                each.launch()
+        for node in self.nodes:
+            if not node.running:
+                node.launch()
         self.wait_whole()
 
     def wait_whole(self) -> None:
@@ -149,15 +149,15 @@ class Several:
 
     def wait_led(self, *gone: Node) -> None:
         """Until no partition is led by one of these."""
-        numbers = {each.number for each in gone}
+        numbers = {node.number for node in gone}
         self._wait(lambda: not numbers & set(self.leaders().values()), lambda: str(self.leaders()))
 
     def leaders(self) -> dict[tuple[str, int], int]:
         """Of every partition."""
         return {
-            (name, number): each.leader
+            (name, number): partition.leader
             for name, topic in self._admin.list_topics(timeout=5).topics.items()
-            for number, each in topic.partitions.items()
+            for number, partition in topic.partitions.items()
         }
 
     def elect_preferred(self) -> None:
@@ -176,8 +176,8 @@ class Several:
         return ", ".join(
             f"{name}/{number}"
             for name, topic in topics.items()
-            for number, each in topic.partitions.items()
-            if each.leader != each.replicas[0]
+            for number, partition in topic.partitions.items()
+            if partition.leader != partition.replicas[0]
         )
 
     def _missing(self) -> str:
@@ -186,13 +186,13 @@ class Several:
             metadata = self._admin.list_topics(timeout=5)
         except KafkaException as error:
             return str(error)
-        if away := {each.number for each in self.nodes} - set(metadata.brokers):
+        if away := {node.number for node in self.nodes} - set(metadata.brokers):
             return f"brokers {away} are not there"
         behind = [
-            f"{name}/{number}: {each.isrs} of {each.replicas}"
+            f"{name}/{number}: {partition.isrs} of {partition.replicas}"
             for name, topic in metadata.topics.items()
-            for number, each in topic.partitions.items()
-            if set(each.isrs) != set(each.replicas) or each.leader not in each.replicas
+            for number, partition in topic.partitions.items()
+            if set(partition.isrs) != set(partition.replicas) or partition.leader not in partition.replicas
         ]
         return "; ".join(behind)
 
@@ -218,12 +218,12 @@ def several(folder: Path, properties: Mapping[str, str] | None = None) -> Iterat
         properties: Of each, over those of such a cluster.
     """
     nodes = [Node(folder / str(number), number) for number in range(1, COUNT + 1)]
-    voters = ",".join(f"{each.number}@{HOST}:{each.controller_port}" for each in nodes)
+    voters = ",".join(f"{node.number}@{HOST}:{node.controller_port}" for node in nodes)
     cluster = data_folder.new_cluster_id()
     with contextlib.ExitStack() as stack:
-        for each in nodes:
-            each.format(cluster, voters, properties or {})
-            stack.callback(each.end)
+        for node in nodes:
+            node.format(cluster, voters, properties or {})
+            stack.callback(node.end)
         cluster_of = Several(nodes)
         cluster_of.start()
         yield cluster_of

@@ -159,12 +159,12 @@ def _counters(lanes: Lanes) -> Iterable[Metric]:
         for name, text in _COUNTERS.items()
     }
     counts: dict[str, Counter[str]] = lanes.totals()
-    for address, each in sorted(counts.items()):
+    for address, value in sorted(counts.items()):
         for verdict in _VERDICTS:
-            messages.add_metric([address, verdict], each[verdict])
-            transactions.add_metric([address, verdict], each[f"transactions_{verdict}"])
+            messages.add_metric([address, verdict], value[verdict])
+            transactions.add_metric([address, verdict], value[f"transactions_{verdict}"])
         for name, family in others.items():
-            family.add_metric([address], each[name])
+            family.add_metric([address], value[name])
     for address, accepted in sorted(lanes.parts().items()):
         for target, count in sorted(accepted.items()):
             parts.add_metric([address, target], count)

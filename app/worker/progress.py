@@ -20,11 +20,11 @@ class ProgressLine:
 
     def next(self, lanes: Lanes, seconds: float) -> str:
         """The line after so many seconds."""
-        open_lanes = sum(lanes.state_of(each)[0] is LaneState.OPEN for each in lanes.lanes)
+        open_lanes = sum(lanes.state_of(lane)[0] is LaneState.OPEN for lane in lanes.lanes)
         waiting = [
-            lanes.lags.of((each.opening.address.input_topic, each.opening.partition)) for each in lanes.lanes
+            lanes.lags.of((lane.opening.address.input_topic, lane.opening.partition)) for lane in lanes.lanes
         ]
-        waiting += [lanes.lags.of(each) for each in lanes.halves]
+        waiting += [lanes.lags.of(halve) for halve in lanes.halves]
         totals: Counter[str] = Counter()
         for counts in lanes.totals().values():
             totals.update(counts)
@@ -43,8 +43,8 @@ class ProgressLine:
         judged += [
             f"{done[name]:,} {name}" for name in ("forwarded", "quarantined", "gap_records") if done.get(name)
         ]
-        unknown = sum(each is None for each in waiting)
-        lag = f"lag {sum(each or 0 for each in waiting):,}" + (
+        unknown = sum(item is None for item in waiting)
+        lag = f"lag {sum(item or 0 for item in waiting):,}" + (
             f" and unknown of {unknown} lanes" if unknown else ""
         )
         page = f"; {self._url}/" if self._url else ""

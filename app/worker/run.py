@@ -178,7 +178,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     )
     app.topics_together = static_membership.lanes(settings)
     app.cluster = Cluster(settings.kafka, settings.app.id)
-    app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
+    app.transport = BatchTransport([URL(part) for part in servers.split(";")], app)
     app.transport.buffers = Buffers(settings.app.buffer_bytes_max)
     LenientRecords.record_bytes_max = max(RECORD_BYTES_MAX, settings.app.buffer_bytes_max // COPIES)
     app.transport.spacing = FetchInterval(settings.app.latency_target_ms / 1000)
@@ -336,7 +336,7 @@ FILES_BESIDE_LANES: Final = 150
 def _say_files(settings: Settings) -> None:
     """Warn if this process may not have as many open files as all lanes of its addresses need."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lanes = sum(each.partitions for each in settings.addresses)
+    lanes = sum(address.partitions for address in settings.addresses)
     needed = FILES_BESIDE_LANES + FILES_A_LANE * lanes
     if most != resource.RLIM_INFINITY and most < needed:
         log.warning(

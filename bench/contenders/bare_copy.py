@@ -96,8 +96,8 @@ async def run(options: argparse.Namespace) -> None:
     await consumer.start()
     try:
         tasks = [
-            asyncio.create_task(copy(consumer, TopicPartition(options.input, each), options))
-            for each in range(options.partitions)
+            asyncio.create_task(copy(consumer, TopicPartition(options.input, index), options))
+            for index in range(options.partitions)
         ]
         everything = asyncio.gather(*tasks)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, everything.cancel)

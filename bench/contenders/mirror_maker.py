@@ -82,8 +82,8 @@ def prepare(folder: Path, source: str, topic: str, target: str, partitions: int,
         f"{TARGET}.producer.linger.ms": str(LINGER_MS),
         f"{TARGET}.producer.max.request.size": str(2 * BATCH_BYTES),
         "replication.factor": "1",
-        **{f"{each}.topic.replication.factor": "1" for each in names},
-        **{f"{each}.storage.replication.factor": "1" for each in kept},
+        **{f"{name}.topic.replication.factor": "1" for name in names},
+        **{f"{name}.storage.replication.factor": "1" for name in kept},
     }
     properties = folder / "mirror-maker.properties"
     properties.write_text("".join(f"{key} = {value}\n" for key, value in given.items()), "utf-8")
@@ -96,6 +96,6 @@ def prepare(folder: Path, source: str, topic: str, target: str, partitions: int,
             "org.apache.kafka.connect.mirror.MirrorMaker", str(properties),
         ),
         f"{alias}.{topic}",
-        tuple(f"mm2-{each}.{alias}.internal" for each in ("configs", "offsets", "status")),
+        tuple(f"mm2-{name}.{alias}.internal" for name in ("configs", "offsets", "status")),
         (f"mm2-offset-syncs.{TARGET}.internal",),
     )  # fmt: skip

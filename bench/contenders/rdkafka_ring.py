@@ -102,14 +102,14 @@ class Copy:
             _, timestamp = message.timestamp()
             produce(output, message.value(), message.key(), timestamp=timestamp, headers=headers)
             ring.place(ring.head, identity)
-        places = [TopicPartition(self._options.input, each, offset) for each, offset in offsets.items()]
+        places = [TopicPartition(self._options.input, number, offset) for number, offset in offsets.items()]
         self._producer.send_offsets_to_transaction(places, self._consumer.consumer_group_metadata(), ANSWER_S)
         self._producer.commit_transaction(ANSWER_S)
 
     def _restore(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            ring = self._rings[each.partition] = Ring(self._options.ring)
-            self._read(TopicPartition(self._options.changelog, each.partition, 0), ring)
+        for partition in partitions:
+            ring = self._rings[partition.partition] = Ring(self._options.ring)
+            self._read(TopicPartition(self._options.changelog, partition.partition, 0), ring)
 
     def _read(self, partition: TopicPartition, ring: Ring) -> None:
         reader = Consumer({**self._reading, "enable.partition.eof": True})

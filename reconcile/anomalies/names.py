@@ -46,10 +46,10 @@ def rows(found: DataFrame, anomaly: Anomaly, detail: Column, /, **columns: Colum
     special = {"anomaly": F.lit(anomaly.value), "detail": detail, **columns}
     return found.select(
         *(
-            special.get(each.name, F.col(each.name) if each.name in there else F.lit(None))
-            .cast(each.dataType)
-            .alias(each.name)
-            for each in ANOMALIES
+            special.get(anomaly.name, F.col(anomaly.name) if anomaly.name in there else F.lit(None))
+            .cast(anomaly.dataType)
+            .alias(anomaly.name)
+            for anomaly in ANOMALIES
         )
     )
 
@@ -69,10 +69,10 @@ def doubted(found: DataFrame, doubts: Sequence[Doubt]) -> DataFrame:
     why = F.coalesce(
         *(
             F.when(
-                (F.col("address") == each.address) & F.col("anomaly").isin(sorted(each.anomalies)),
-                F.lit(each.why),
+                (F.col("address") == doubt.address) & F.col("anomaly").isin(sorted(doubt.anomalies)),
+                F.lit(doubt.why),
             )
-            for each in doubts
+            for doubt in doubts
         )
     )
     sure = F.col("why").isNull()

@@ -34,7 +34,7 @@ def notes(audit: Audit) -> list[str]:
         _contents,
         _limits,
     )
-    return [sentence for each in parts for sentence in each(audit)]
+    return [sentence for part in parts for sentence in part(audit)]
 
 
 def toml(audit: Audit) -> str:
@@ -67,8 +67,8 @@ def obvious_group_header(audit: Audit) -> str:
     """Where no record has a key, and one of the usual headers is there; empty = none."""
     if audit.sum("keyed") or audit.settings.group_header:
         return ""
-    seen = {each.name for each in audit.headers}
-    return next((each for each in GROUP_HEADERS if each in seen), "")
+    seen = {header.name for header in audit.headers}
+    return next((header for header in GROUP_HEADERS if header in seen), "")
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------------
@@ -81,14 +81,14 @@ def _nothing(audit: Audit) -> Iterator[str]:
             f"{audit.topic.name}: none of the {part.offsets:,} offsets that were read holds a record: they are markers of "
             "transactions, or what was written was taken back."
         )
-    elif any(each.start < each.end for each in extents):
+    elif any(extent.start < extent.end for extent in extents):
         yield (
             f"{audit.topic.name} has no record in {part.asked}: ask for more with --since or --last, or for all of it."
-            if any(each.start < each.stable for each in extents)
+            if any(extent.start < extent.stable for extent in extents)
             else f"{audit.topic.name} has only records of transactions that are still open: run again when they have ended."
         )
-    elif any(each.end for each in extents):
-        yield f"{audit.topic.name} is empty: retention deleted all {sum(each.end for each in extents):,} records."
+    elif any(extent.end for extent in extents):
+        yield f"{audit.topic.name} is empty: retention deleted all {sum(extent.end for extent in extents):,} records."
     else:
         yield f"{audit.topic.name} is empty: nothing was ever written to it."
     yield "Nothing can be told of resends: run again when there is traffic."
@@ -147,17 +147,19 @@ def _instead(audit: Audit) -> Iterator[str]:
     """Where no record has an ID: what could serve as one."""
     if audit.found.with_id:
         return
-    for each in audit.others:
-        yield _by_key(audit, each) if each.id_from == "key" else _by_value(audit, each)
-    likely = [each for each in audit.headers if each.values >= _UNIQUE * each.records and each.records > 1]
+    for other in audit.others:
+        yield _by_key(audit, other) if other.id_from == "key" else _by_value(audit, other)
+    likely = [
+        header for header in audit.headers if header.values >= _UNIQUE * header.records and header.records > 1
+    ]
     if likely:
-        names = ", ".join(each.name for each in likely[:_NAMED_MAX])
+        names = ", ".join(header_seen.name for header_seen in likely[:_NAMED_MAX])
         yield (
             f"Of the headers, {names} has a value of its own in nearly each of the {audit.headers_sample:,} records looked at: "
             f"if that is what a producer keeps when it sends again, try --id-header {shlex.quote(likely[0].name)}."
         )
     elif audit.headers:
-        yield f"The headers that are there ({', '.join(each.name for each in audit.headers[:_NAMED_MAX])}) repeat too much to be IDs."
+        yield f"The headers that are there ({', '.join(header.name for header in audit.headers[:_NAMED_MAX])}) repeat too much to be IDs."
     elif audit.others:
         yield "The records have no headers at all."
 
@@ -300,17 +302,17 @@ def _limits(audit: Audit) -> Iterator[str]:
     """What these numbers cannot show."""
     part, extents = audit.topic.part, audit.topic.extents.values()
     if not part.whole:
-        there = sum(each.stable - each.start for each in extents)
+        there = sum(extent.stable - extent.start for extent in extents)
         yield (
             f"This is a sample: {part.asked}, {_share(part.offsets, there)} of what is there. The first of an ID may lie before it: "
             "resends are a lower bound, and the longest distances are missing."
         )
-    elif any(each.start for each in extents):
+    elif any(extent.start for extent in extents):
         yield (
             "The log does not begin at its first record: what retention or compaction deleted cannot be seen, so resends of it "
             "count as first ones."
         )
-    open_end = sum(each.end - each.stable for each in extents)
+    open_end = sum(extent.end - extent.stable for extent in extents)
     if open_end:
         yield f"{_many(open_end, 'offset')} at the end behind a transaction that is still open: not read."
     if audit.far_off:

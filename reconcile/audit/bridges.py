@@ -32,6 +32,4 @@ def counted(records: DataFrame) -> Bridges:
     with kept(by_bridge) as bridges:
         listed = bridges.orderBy(F.desc("records"), "bridge").limit(BRIDGES_SHOWN).collect()
         resends = bridges.agg(F.coalesce(F.sum("resends"), F.lit(0)).alias("resends")).collect()[0]["resends"]
-    return Bridges(
-        **row.asDict(), resends=resends, bridges={each["bridge"]: each["records"] for each in listed}
-    )
+    return Bridges(**row.asDict(), resends=resends, bridges={row["bridge"]: row["records"] for row in listed})

@@ -56,36 +56,36 @@ def seconds_of(text: str) -> int:
 def whole(extents: Mapping[int, Extent]) -> Part:
     """All of it."""
     return Part(
-        "the whole topic", {number: (each.start, each.stable) for number, each in extents.items()}, True
+        "the whole topic", {number: (extent.start, extent.stable) for number, extent in extents.items()}, True
     )
 
 
 def since(extents: Mapping[int, Extent], begins: Mapping[int, int | None], asked: str) -> Part:
     """From these offsets on; None = nothing that recent is there."""
     spans = {}
-    for number, each in extents.items():
+    for number, extent in extents.items():
         begin = begins[number]
         spans[number] = (
-            each.stable if begin is None else min(max(begin, each.start), each.stable),
-            each.stable,
+            extent.stable if begin is None else min(max(begin, extent.start), extent.stable),
+            extent.stable,
         )
     return _part(f"the last {asked}", spans, extents)
 
 
 def last(extents: Mapping[int, Extent], count: int) -> Part:
     """The last offsets of each partition, as many as its share of the topic; together ``count``."""
-    sizes = {number: each.stable - each.start for number, each in extents.items()}
+    sizes = {number: extent.stable - extent.start for number, extent in extents.items()}
     total = sum(sizes.values())
     wanted = min(count, total)
     shares = {number: divmod(wanted * size, total) if total else (0, 0) for number, size in sizes.items()}
     missing = wanted - sum(share for share, _ in shares.values())
     largest_rest = sorted(shares, key=lambda number: (-shares[number][1], number))[:missing]
     spans = {
-        number: (each.stable - shares[number][0] - (number in largest_rest), each.stable)
-        for number, each in extents.items()
+        number: (extent.stable - shares[number][0] - (number in largest_rest), extent.stable)
+        for number, extent in extents.items()
     }
     return _part(f"the last {count:,} records", spans, extents)
 
 
 def _part(asked: str, spans: Mapping[int, tuple[int, int]], extents: Mapping[int, Extent]) -> Part:
-    return Part(asked, spans, all(spans[number][0] == each.start for number, each in extents.items()))
+    return Part(asked, spans, all(spans[number][0] == extent.start for number, extent in extents.items()))

@@ -68,8 +68,8 @@ def _address(audit: Audit) -> AddressFigures:
         groups_largest=audit.groups.largest,
         lanes=[
             Lane(
-                each.lane, each.records, each.records - each.resends, each.resends, 0, min(each.ids, capacity)
+                lane.lane, lane.records, lane.records - lane.resends, lane.resends, 0, min(lane.ids, capacity)
             )
-            for each in found.lanes
+            for lane in found.lanes
         ],
     )

@@ -101,12 +101,14 @@ def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
 def _columns(special: dict[str, Column]) -> list[Column]:
     """In the order of the schema; what is not said of a record is null, or False."""
     plain = {"partition", "offset", "timestamp", "moment", "lane"}
-    missing = {each.name: F.lit(None) for each in ARRIVED if each.name not in plain}
+    missing = {struct_field.name: F.lit(None) for struct_field in ARRIVED if struct_field.name not in plain}
     flags = ("fresh", "repeats", "expired", "cross_lane", "other_partition", "other_group")
-    missing |= {each: F.lit(False) for each in flags}
+    missing |= {flag: F.lit(False) for flag in flags}
     return [
-        special.get(each.name, missing.get(each.name, F.col(each.name))).cast(each.dataType).alias(each.name)
-        for each in ARRIVED
+        special.get(struct_field.name, missing.get(struct_field.name, F.col(struct_field.name)))
+        .cast(struct_field.dataType)
+        .alias(struct_field.name)
+        for struct_field in ARRIVED
     ]
 
 
@@ -132,7 +134,7 @@ def resends(arrived: DataFrame, *, alone: bool) -> DataFrame:
         "messages": _between("records", same, offset_of_both=0),
     }
     known = ~F.col("fresh") & ~F.col("expired")
-    return both.select(*_resend({name: F.when(known, each) for name, each in distances.items()}))
+    return both.select(*_resend({name: F.when(known, distance) for name, distance in distances.items()}))
 
 
 _BETWEEN = tuple(
@@ -149,7 +151,7 @@ def _ranked(arrived: DataFrame, *, alone: bool) -> DataFrame:
     own = Window.partitionBy("lane", "partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
     counted = arrived.withColumns({"ids": F.sum(accepted).over(own), "records": F.sum(one).over(own)})
     if alone:
-        return counted.withColumns({each: F.lit(0).cast("bigint") for each in _BETWEEN})
+        return counted.withColumns({name: F.lit(0).cast("bigint") for name in _BETWEEN})
     for whose, part in (("all", ["lane"]), ("own", ["lane", "partition"])):
         by_moment = Window.partitionBy(*part).orderBy("moment")
         counted = counted.withColumns(
@@ -174,8 +176,8 @@ def _between(what: str, same: Column, offset_of_both: int) -> Column:
 
 def _resend(special: dict[str, Column]) -> list[Column]:
     return [
-        special.get(each.name, F.col(each.name)).cast(each.dataType).alias(each.name)
-        for each in AUDITED_RESENDS
+        special.get(resend.name, F.col(resend.name)).cast(resend.dataType).alias(resend.name)
+        for resend in AUDITED_RESENDS
     ]
 
 

@@ -112,7 +112,7 @@ def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
     further = request.settings.duplicate_id_from == "header"
     try:
         with progress(spark, len(STEPS), Console(stderr=True)) as told:
-            others = {name: dialect(each) for name, each in request.others.items()}
+            others = {name: dialect(other) for name, other in request.others.items()}
             counter = Counter(spark, kafka_options(request.kafka), told, others)
             return counter.counted(_nothing_yet(request, topic), look_further=further)
     except (*SPARK, AssertionError) as error:

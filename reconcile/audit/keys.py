@@ -46,7 +46,7 @@ def by_partition(audit: Audit, records: DataFrame) -> Audit:
         audit,
         partitions=[
             PartitionCount(
-                number, **({each: there[number][each] for each in names} if number in there else empty)
+                number, **({name: there[number][name] for name in names} if number in there else empty)
             )
             for number in sorted(audit.topic.extents)
         ],
@@ -79,7 +79,7 @@ def by_key(audit: Audit, records: DataFrame) -> Audit:
     sample = [Placed(bytes(row["key"]), row["partition"], row["count"]) for row in rows]
     return replace(
         audit,
-        sampled_keys=len({each.key for each in sample}),
+        sampled_keys=len({item.key for item in sample}),
         partitioners=explained(sample, audit.topic.partitions) or None,
     )
 

@@ -68,7 +68,7 @@ class Counter:
             self.progress.begin(STEPS[4])
             audit = self._headers(audit)
         if without_ids:
-            others = [self._instead(audit, own, each) for each in ("key", "value")]
+            others = [self._instead(audit, own, name) for name in ("key", "value")]
             audit = replace(audit, others=others)
         return audit
 
@@ -85,7 +85,10 @@ class Counter:
             audit,
             found=found,
             moments=resend_counts.moments(tally.moments),
-            partitions=[replace(each, resends=resends.get(each.partition, 0)) for each in audit.partitions],
+            partitions=[
+                replace(partition, resends=resends.get(partition.partition, 0))
+                for partition in audit.partitions
+            ],
         )
 
     def _instead(self, audit: Audit, own: topic_reader.Dialect, id_from: str) -> Resends:

@@ -46,12 +46,12 @@ def explained(sample: Iterable[Placed], partitions: int) -> dict[str, float]:
 
     With one partition every partitioner puts everything there. Empty keys are left out: librdkafka spreads them.
     """
-    told = [each for each in sample if each.key]
-    total = sum(each.records for each in told)
+    told = [item for item in sample if item.key]
+    total = sum(item.records for item in told)
     if not total or partitions == 1:
         return {}
     return {
-        name: sum(each.records for each in told if HASHES[name](each.key) % partitions == each.partition)
+        name: sum(item.records for item in told if HASHES[name](item.key) % partitions == item.partition)
         / total
         for name in NAMES
     }

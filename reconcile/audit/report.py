@@ -19,8 +19,8 @@ def show(audit: Audit, notes: Sequence[str], snippet: str, console: Console) -> 
     tell(table, console)
     if audit.found.distance.count:
         tell(_distances(audit.found), console)
-    for each in notes:
-        console.print(f"- {each}", markup=False, highlight=False)
+    for note in notes:
+        console.print(f"- {note}", markup=False, highlight=False)
     if audit.records:
         console.print()
         console.print(snippet, markup=False, highlight=False, end="", soft_wrap=True)
@@ -84,8 +84,8 @@ def _of(part: int, of: int) -> str:
 
 def _distances(found: Resends) -> Table:
     table = Table(title="How far resends are from what they repeat")
-    for each in ("", "median", "99 %", "largest"):
-        table.add_column(each, justify="right" if each else "left")
+    for item in ("", "median", "99 %", "largest"):
+        table.add_column(item, justify="right" if item else "left")
     spreads: list[tuple[str, Spread, str]] = [
         ("IDs of the lane", found.distance, ",.0f"),
         ("messages of the lane", found.messages, ",.0f"),

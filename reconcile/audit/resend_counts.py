@@ -32,7 +32,7 @@ def tallied(arrived: DataFrame, first_ms: int, last_ms: int) -> Tally:
     step = step_ms(first_ms, last_ms)
     within = F.col("timestamp").between(first_ms, last_ms) & (F.col("timestamp") > 0)
     at = F.when(within, F.floor(F.col("timestamp") / step) * step)
-    by = [F.col(each) for each in ("lane", "place", "at")]
+    by = [F.col(name) for name in ("lane", "place", "at")]
     counted = {
         "records": F.lit(True), "with_id": F.col("has_id"), "ids": F.col("fresh"), "dropped": dropped,
         "resends": dropped | F.col("cross_lane") | F.col("expired"),
@@ -45,10 +45,10 @@ def tallied(arrived: DataFrame, first_ms: int, last_ms: int) -> Tally:
         "lane",
         F.col("partition").alias("place"),
         at.alias("at"),
-        *(each.alias(name) for name, each in counted.items()),
+        *(column.alias(name) for name, column in counted.items()),
     )
     rows = (
-        flags.groupingSets([[each] for each in by], *by)
+        flags.groupingSets([[column] for column in by], *by)
         .agg(F.grouping_id().alias("set"), *(F.count_if(name).alias(name) for name in counted))
         .orderBy("set", *by).collect()
     )  # fmt: skip
@@ -63,9 +63,9 @@ def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
     counted = ("records", "ids", "dropped", "forwarded")
     return replace(
         found,
-        **{each: sum(row[each] for row in rows) for each in names},
+        **{name: sum(row[name] for row in rows) for name in names},
         lanes=[
-            LaneCount(lane, *(there[lane][each] if lane in there else 0 for each in counted))
+            LaneCount(lane, *(there[lane][name] if lane in there else 0 for name in counted))
             for lane in range(lanes)
         ],
     )
@@ -85,11 +85,11 @@ def spreads(resends: DataFrame, found: Resends, confidence: Fraction, capacity: 
     values = F.array(
         *(
             F.struct(
-                F.lit(each).alias("kind"),
-                F.col(each).alias("value"),
+                F.lit(name).alias("kind"),
+                F.col(name).alias("value"),
                 F.lit(total).cast("bigint").alias("total"),
             )
-            for each, total in totals.items()
+            for name, total in totals.items()
         )
     )
     counted = (
@@ -111,7 +111,7 @@ def spreads(resends: DataFrame, found: Resends, confidence: Fraction, capacity: 
         )
         .orderBy("kind", "upper").collect()
     )  # fmt: skip
-    by_kind = {each: [row for row in rows if row["kind"] == each] for each in totals}
+    by_kind = {total: [row for row in rows if row["kind"] == total] for total in totals}
     distance = by_kind["distance"]
     return replace(
         found,

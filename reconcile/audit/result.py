@@ -88,7 +88,7 @@ class Resends:
     @property
     def forwarded(self) -> int:
         """Records that Ringfence would send to another lane than where they stand."""
-        return sum(each.forwarded for each in self.lanes)
+        return sum(lane.forwarded for lane in self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,11 @@ class Groups:
 
     def share(self, first: int) -> float:
         """What part of the records the largest have."""
-        return sum(each.records for each in self.largest[:first]) / self.records if self.records else 0.0
+        return (
+            sum(large_group.records for large_group in self.largest[:first]) / self.records
+            if self.records
+            else 0.0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,7 @@ class Audit:
     @property
     def records(self) -> int:
         """How many were read."""
-        return sum(each.records for each in self.partitions)
+        return sum(partition.records for partition in self.partitions)
 
     @property
     def partitioner(self) -> str:
@@ -208,12 +212,12 @@ class Audit:
     @property
     def lane_skew(self) -> float:
         """Records of the busiest lane, against the mean of all."""
-        loads = [each.records for each in self.found.lanes]
+        loads = [lane.records for lane in self.found.lanes]
         return max(loads) * self.topic.partitions / sum(loads) if sum(loads) else 0.0
 
     def sum(self, name: str) -> int:
         """Over all partitions."""
-        return sum(int(getattr(each, name)) for each in self.partitions)
+        return sum(int(getattr(partition, name)) for partition in self.partitions)
 
 
 def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]:
@@ -243,27 +247,27 @@ def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]
         "without_id": audit.records - found.with_id,
         "keyed": audit.sum("keyed"),
         "tombstones": audit.sum("tombstones"),
-        "partitions": [asdict(each) for each in audit.partitions],
+        "partitions": [asdict(partition) for partition in audit.partitions],
         "transactions": asdict(audit.transactions),
         "bridges": asdict(audit.bridges),
         "resends": _resends(audit, found),
-        "instead": [_resends(audit, each) for each in audit.others],
+        "instead": [_resends(audit, other) for other in audit.others],
         "groups": {
             "count": audit.groups.count,
             "records": audit.groups.records,
             "largest_share": audit.groups.share(1),
             "top_10_share": audit.groups.share(10),
-            "largest": [asdict(each) for each in audit.groups.largest],
-            "sizes": [asdict(each) for each in audit.groups.sizes],
+            "largest": [asdict(large_group) for large_group in audit.groups.largest],
+            "sizes": [asdict(size) for size in audit.groups.sizes],
         },
-        "lanes": [asdict(each) for each in found.lanes],
+        "lanes": [asdict(lane) for lane in found.lanes],
         "lane_skew": audit.lane_skew,
         "partitioner": {
             "recommended": audit.partitioner,
             "sampled_keys": audit.sampled_keys,
             "explained": audit.partitioners,
         },
-        "headers_seen": {"records": audit.headers_sample, "headers": [asdict(each) for each in audit.headers]},
+        "headers_seen": {"records": audit.headers_sample, "headers": [asdict(header) for header in audit.headers]},
         "ring": {
             "capacity": audit.settings.id_cache_size,
             "recommended": audit.recommended,

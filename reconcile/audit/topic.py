@@ -85,10 +85,10 @@ def surveyed(cluster: Admin, wanted: Wanted, now: int) -> Topic:
 
 
 def _not_there(name: str, names: list[str]) -> str:
-    seen = [each for each in names if not each.startswith("__")]
+    seen = [name for name in names if not name.startswith("__")]
     near = difflib.get_close_matches(name, seen, n=_NEAR_MAX)
     if near:
-        hint = f"did you mean {' or '.join(repr(each) for each in near)}?"
+        hint = f"did you mean {' or '.join(repr(name) for name in near)}?"
     elif seen:
         hint = (
             f"this user sees {len(seen):,} topic{'' if len(seen) == 1 else 's'}, and none of a name like it"

@@ -54,8 +54,8 @@ def counted(records: DataFrame, own: str, dialect: Dialect, others: Mapping[str,
     ).collect()
     names = ("count", "malformed", "parts", "part_ids", "without_id", "largest")
     return Transactions(
-        **{each: row[each] for each in names},
-        addresses={printable(each["part_address"]): each["count"] for each in listed},
+        **{name: row[name] for name in names},
+        addresses={printable(row["part_address"]): row["count"] for row in listed},
     )
 
 
@@ -69,7 +69,7 @@ def _addresses() -> Column:
 def _has_id(own: str, dialect: Dialect, others: Mapping[str, Dialect]) -> Column:
     """Of a row: the envelope's own, or a part's."""
     found = F.when(F.col("part_number") == 0, topic_reader.has_id(dialect))
-    for name, each in others.items():
+    for name, other in others.items():
         if name != own:
-            found = found.when(F.col("part_address") == name, topic_reader.has_id(each))
+            found = found.when(F.col("part_address") == name, topic_reader.has_id(other))
     return found.otherwise(topic_reader.has_id(dialect))

@@ -148,14 +148,14 @@ class Admin:
             BrokerUnavailableError: nobody answers.
             PrerequisiteError: this user may not see the group.
         """
-        wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(*each) for each in places])
+        wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(*place) for place in places])
 
         def ask() -> Sequence[TopicPartition]:
             # A client that knows a coordinator goes on asking it when it was restarted, and never hears; then it aborts the process.
             anew = self._client()
             asked = anew.list_consumer_group_offsets([wanted], request_timeout=ANSWER_LIMIT_S)
             found = self._awaited(asked[self._group], anew).topic_partitions or ()
-            if fault := next((each.error for each in found if each.error is not None), None):
+            if fault := next((item.error for item in found if item.error is not None), None):
                 raise KafkaException(fault)
             return found
 
@@ -167,7 +167,10 @@ class Admin:
                     f"group {self._group}: this user may not see it: allow Describe on it; see docs/security.md"
                 ) from error
             raise self._unavailable(error) from error
-        return {(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in answers}
+        return {
+            (answer.topic, answer.partition): answer.offset if answer.offset >= 0 else None
+            for answer in answers
+        }
 
     def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
         """The first offsets that are still there."""
@@ -190,7 +193,7 @@ class Admin:
         deadline = time.monotonic() + OPEN_LIMIT_S
         while True:
             ends = self._offsets(wanted, _LATEST, IsolationLevel.READ_COMMITTED)
-            behind = [each for each in wanted if ends[each] < at_least[each]]
+            behind = [item for item in wanted if ends[item] < at_least[item]]
             if not behind:
                 return ends
             if time.monotonic() > deadline:
@@ -265,13 +268,15 @@ class Admin:
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
     def _offsets(self, places: Iterable[Place], spec: Any, level: IsolationLevel) -> dict[Place, int]:
-        wanted = {TopicPartition(*each): spec for each in places}
+        wanted = {TopicPartition(*place): spec for place in places}
         if not wanted:
             return {}
 
         def ask() -> dict[Place, int]:
             futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_LIMIT_S)
-            return {(tp.topic, tp.partition): int(self._awaited(each).offset) for tp, each in futures.items()}
+            return {
+                (tp.topic, tp.partition): int(self._awaited(future).offset) for tp, future in futures.items()
+            }
 
         try:
             return retriable_errors.asked(self._admin, ask)

@@ -29,7 +29,8 @@ def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded
         BrokerUnavailableError: nobody answers.
     """
     addresses = {
-        wire_names.changelog_topic(settings.app.id, each.name): each.name for each in settings.addresses
+        wire_names.changelog_topic(settings.app.id, address.name): address.name
+        for address in settings.addresses
     }
     topics = cluster.describe(addresses)
     places = [(name, number) for name, facts in topics.items() for number in range(facts.partitions)]

@@ -60,10 +60,10 @@ class Survey:
             OpenTransactionError: a transaction stays open.
             ForeignChangelogError: an address's topics are another one's.
         """
-        roles = {each.name: topic_roles(settings.app.id, each) for each in settings.addresses}
+        roles = {address.name: topic_roles(settings.app.id, address) for address in settings.addresses}
         journal = wire_names.journal_topic(settings.app.id)
         cluster_id = cluster.connect()
-        names = list(dict.fromkeys([*(topic for each in roles.values() for topic in each.values()), journal]))
+        names = list(dict.fromkeys([*(topic for role in roles.values() for topic in role.values()), journal]))
         topics = cluster.describe(names)
         missing = [topic for topic in names if topic not in topics]
         if missing:
@@ -80,11 +80,11 @@ class Survey:
 
         def places(*wanted: str) -> list[Place]:
             return [
-                (each[role], number)
-                for each in roles.values()
+                (value[role], number)
+                for value in roles.values()
                 for role in wanted
-                if role in each
-                for number in range(topics[each[role]].partitions)
+                if role in value
+                for number in range(topics[value[role]].partitions)
             ]
 
         inputs, outputs = places("input"), places("forward", "accepted", "quarantine", "duplicates")
@@ -100,14 +100,14 @@ class Survey:
             topics,
             committed,
             starts,
-            {**ends, **{each: stable[each] for each in outputs}},
+            {**ends, **{output: stable[output] for output in outputs}},
             cluster.stable_ends(inputs, dict.fromkeys(inputs, 0)),
             {number: (starts[journal, number], stable[journal, number]) for _, number in of_journal if starts[journal, number] < stable[journal, number]},
             {
                 journal: Position(
                     topics[journal].id,
-                    tuple(starts[each] for each in of_journal),
-                    tuple(stable[each] for each in of_journal),
+                    tuple(starts[item] for item in of_journal),
+                    tuple(stable[item] for item in of_journal),
                 )
             },
             lanes,
@@ -126,14 +126,16 @@ class Survey:
         seen = seen or {}
         ((journal, now),) = self.journal_position.items()
         lost = journal_lost(journal, now, positions.get(journal), seen.get(journal, ()))
-        cuts = {each.name: self._cut(self.roles[each.name], positions, seen, lost) for each in addresses}
+        cuts = {
+            address.name: self._cut(self.roles[address.name], positions, seen, lost) for address in addresses
+        }
         return {
-            each.name: replace(
-                cuts[each.name],
-                targets=[cuts[name].accepted for name in each.transaction_addresses],
-                recorded=self.recorded.get(each.name, {}),
+            address.name: replace(
+                cuts[address.name],
+                targets=[cuts[name].accepted for name in address.transaction_addresses],
+                recorded=self.recorded.get(address.name, {}),
             )
-            for each in addresses
+            for address in addresses
         }
 
     def _cut(
@@ -144,7 +146,7 @@ class Survey:
         journal: Sequence[Lost],
     ) -> AddressCut:
         cuts: dict[str, TopicCut] = {}
-        accepted = {each["accepted"] for each in self.roles.values()}
+        accepted = {role["accepted"] for role in self.roles.values()}
         for role, topic in roles.items():
             numbers = range(self.topics[topic].partitions)
             until = self.committed if role == "input" else self.ends
@@ -154,14 +156,14 @@ class Survey:
                 key, ends = chained_key(topic), self.stable
             state = TopicState(
                 self.topics[topic].id,
-                tuple(self.starts[topic, each] for each in numbers),
-                tuple(until[topic, each] for each in numbers),
-                tuple(ends[topic, each] for each in numbers),
+                tuple(self.starts[topic, number] for number in numbers),
+                tuple(until[topic, number] for number in numbers),
+                tuple(ends[topic, number] for number in numbers),
             )
             cuts[role] = replace(cut_topic(topic, state, positions.get(key), seen.get(key, ())), key=key)
         forward = roles["forward"]
         return AddressCut(
             cuts["input"], cuts["forward"], cuts["accepted"], cuts["quarantine"], cuts.get("duplicates"),
-            tuple(self.committed[forward, each] or 0 for each in range(self.topics[forward].partitions)),
+            tuple(self.committed[forward, index] or 0 for index in range(self.topics[forward].partitions)),
             journal,
         )  # fmt: skip

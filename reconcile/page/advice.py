@@ -45,10 +45,10 @@ def document(ring: Ring) -> dict[str, int]:
 def sentences(addresses: Mapping[str, Mapping[str, Any]], confidence: float) -> Sequence[str]:
     """One for each address of the document whose ring is too small."""
     return [
-        f"{name}: {_percent(confidence)} of resends need id_cache_size = {each['ring']['recommended']}, "
-        f"it has {each['ring']['capacity']}"
-        for name, each in addresses.items()
-        if each["ring"]["recommended"] > each["ring"]["capacity"]
+        f"{name}: {_percent(confidence)} of resends need id_cache_size = {address['ring']['recommended']}, "
+        f"it has {address['ring']['capacity']}"
+        for name, address in addresses.items()
+        if address["ring"]["recommended"] > address["ring"]["capacity"]
     ]
 
 
@@ -63,7 +63,7 @@ def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
     if not count:
         return []
     several = f"{name}: {count:,} transaction{' is' if count == 1 else 's are'} torn"
-    first = next((each for each in findings if each.anomaly == Anomaly.TORN), None)
+    first = next((finding for finding in findings if finding.anomaly == Anomaly.TORN), None)
     if first is not None:
         place = f"{first.topic}/{first.partition}/{first.offset}"
         several += f"{': ' if count == 1 else ', the first is '}{place}, {first.detail}"

@@ -100,26 +100,26 @@ class _Address:
     @property
     def found(self) -> int:
         """Anomalies of all names."""
-        return sum(each.count for each in self.anomalies)
+        return sum(anomaly.count for anomaly in self.anomalies)
 
     @property
     def alarming(self) -> bool:
-        return any(each.alarming for each in self.anomalies)
+        return any(anomaly.alarming for anomaly in self.anomalies)
 
     @property
     def rings(self) -> bool:
         """Whether there is something to say of them."""
-        return self.it.ring.capacity > 0 and any(each.ring_used for each in self.it.lanes)
+        return self.it.ring.capacity > 0 and any(lane.ring_used for lane in self.it.lanes)
 
     @property
     def apart(self) -> bool:
         """Whether lanes have resends of their own to show."""
-        return any(each.resends for each in self.it.lanes)
+        return any(lane.resends for lane in self.it.lanes)
 
     @property
     def largest(self) -> int:
         """The size of the largest group."""
-        return max(*(each.records for each in self.it.groups_largest), 1)
+        return max(*(group.records for group in self.it.groups_largest), 1)
 
 
 def render(figures: Figures) -> str:
@@ -132,8 +132,8 @@ def render(figures: Figures) -> str:
     unknown = Verdict("?", figures.verdict, "unknown", "")
     night = figures.verdict != ""
     addresses = [
-        _address(each, f"a{at}", figures.bootstrap_servers, night=night)
-        for at, each in enumerate(figures.addresses, 1)
+        _address(address, f"a{at}", figures.bootstrap_servers, night=night)
+        for at, address in enumerate(figures.addresses, 1)
     ]
     return environment.get_template("page.html").render(
         figures=figures, verdict=VERDICTS.get(figures.verdict, unknown), night=night, addresses=addresses,
@@ -167,41 +167,41 @@ def _address(it: AddressFigures, anchor: str, servers: str, *, night: bool) -> _
     if it.moments:
         drawn["day"] = [Markup(plots.day(it.moments, it.step_ms, wide=wide)) for wide in (True, False)]  # noqa: S704
         drawn["peak"] = prose.peak(it.moments, it.step_ms, it.strays)
-    if any(each.count for each in it.distances):
+    if any(distance.count for distance in it.distances):
         drawn["distances"] = Markup(plots.distances(it.distances, it.ring))  # noqa: S704
-    if any(each.count for each in it.ages):
+    if any(age.count for age in it.ages):
         drawn["ages"] = Markup(plots.ages(it.ages))  # noqa: S704
-    if any(each.groups for each in it.group_sizes):
+    if any(size.groups for size in it.group_sizes):
         drawn["groups"] = Markup(plots.groups(it.group_sizes))  # noqa: S704
         drawn["groups_say"] = prose.groups(it)
     return _Address(
         it, anchor, anomalies, **drawn, resends=prose.resends(it, night=night), lanes=prose.shown(it.lanes),
-        lanes_say=prose.lanes(it, night=night), looks=[each for each in anomalies if each.findings],
+        lanes_say=prose.lanes(it, night=night), looks=[anomaly for anomaly in anomalies if anomaly.findings],
     )  # fmt: skip
 
 
 def _anomalies(it: AddressFigures, anchor: str, servers: str) -> Iterator[_Anomaly]:
     """Those that were found, in the order of the figures; a name of which only findings tell is not forgotten."""
     named: dict[str, list[Finding]] = {name: [] for name in it.anomalies}
-    for each in it.findings:
-        named.setdefault(each.anomaly, []).append(each)
+    for finding in it.findings:
+        named.setdefault(finding.anomaly, []).append(finding)
     for at, (name, findings) in enumerate(named.items(), 1):
         count = max(it.anomalies.get(name, 0), len(findings))
         if count:
             means, do = formatting.MEANINGS.get(name, formatting.Meaning("", ""))
-            looks = [_Found(each, _places(each, servers)) for each in findings]
+            looks = [_Found(finding, _places(finding, servers)) for finding in findings]
             yield _Anomaly(name, count, means, do, f"{anchor}-{at}", looks)
 
 
 def _places(finding: Finding, servers: str) -> list[_Place]:
     return [
         _Place(
-            each,
-            [record_links.kcat(each, servers), record_links.console_consumer(each, servers)]
-            if record_links.readable(each, servers)
+            place,
+            [record_links.kcat(place, servers), record_links.console_consumer(place, servers)]
+            if record_links.readable(place, servers)
             else (),
         )
-        for each in record_links.places(finding)
+        for place in record_links.places(finding)
     ]
 
 

@@ -137,16 +137,16 @@ class Drawing:
         left, right = axes.get_xlim()
         area = axes.get_position()
         width, height = area.width * self._width, area.height * self._height
-        shares = [math.log(each.at / left) / math.log(right / left) for each in marks]
-        widths = [len(each.text) * _LETTER / width for each in marks]
-        for each, (row, side) in zip(marks, _arranged(shares, widths), strict=True):
-            style = _MARKS[each.name]
+        shares = [math.log(mark.at / left) / math.log(right / left) for mark in marks]
+        widths = [len(mark.text) * _LETTER / width for mark in marks]
+        for mark, (row, side) in zip(marks, _arranged(shares, widths), strict=True):
+            style = _MARKS[mark.name]
             top = 1 + (30 - 16 * row) / height
-            axes.axvline(each.at, ymax=top, clip_on=False, gid=each.name, **style)
+            axes.axvline(mark.at, ymax=top, clip_on=False, gid=mark.name, **style)
             axes.annotate(
-                each.text, (each.at, 1), (5 * side, 22 - 16 * row), xycoords=("data", "axes fraction"),
+                mark.text, (mark.at, 1), (5 * side, 22 - 16 * row), xycoords=("data", "axes fraction"),
                 textcoords="offset points", ha="left" if side > 0 else "right", color=style["color"],
-                weight="normal" if style["color"] == SOFT else "semibold", gid=f"{each.name}-label",
+                weight="normal" if style["color"] == SOFT else "semibold", gid=f"{mark.name}-label",
             )  # fmt: skip
 
     def image(self, kind: str, title: str, description: str) -> str:

@@ -53,7 +53,7 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(_escaped(each) if unicodedata.category(each) in _HIDDEN else each for each in text)
+    return "".join(_escaped(name) if unicodedata.category(name) in _HIDDEN else name for name in text)
 
 
 def _escaped(character: str) -> str:

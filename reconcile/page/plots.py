@@ -26,7 +26,9 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
     """What came in over time, accepted below it, and under that the duplicates on a scale of their own."""
     width, above = (WIDE, 130) if wide else (NARROW, 120)
     begin, end = moments[0].at, moments[-1].at + step_ms
-    records, duplicates = (sum(getattr(each, name) for each in moments) for name in ("records", "duplicates"))
+    records, duplicates = (
+        sum(getattr(moment, name) for moment in moments) for name in ("records", "duplicates")
+    )
     description = (
         f"{formatting.number(records)} records and {formatting.number(duplicates)} duplicates from {formatting.time(begin)} "
         f"to {formatting.time(end)} UTC, in stretches of {formatting.span(step_ms)}."
@@ -50,7 +52,7 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
 def distances(bins: Sequence[Bin], ring: Ring) -> str:
     """The share of the resends that a ring of each size catches, and the ring that there is, and the one that there should be."""
     last = max(
-        1.0, ring.capacity, ring.recommended, *(each.upper for each in bins if math.isfinite(each.upper))
+        1.0, ring.capacity, ring.recommended, *(bin_.upper for bin_ in bins if math.isfinite(bin_.upper))
     )
     description = (
         f"Half of {formatting.number(ring.resends)} resends are within {formatting.number(ring.resend_distance_p50)} IDs, "
@@ -62,46 +64,46 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
         made.cumulative(axes, _shares(bins, 0.8, last * 1.6), 0.8, last * 1.6)
         powers = range(math.floor(math.log10(last * 1.6)) + 1)
         every = math.ceil(len(powers) / 7)
-        shown = [10**each for each in powers if each % every == 0]
-        axes.set_xticks(shown, [formatting.compact(each) for each in shown])
+        shown = [10**power for power in powers if power % every == 0]
+        axes.set_xticks(shown, [formatting.compact(item) for item in shown])
         made.label(axes, "distance in IDs: the size of ring that catches it")
         marks = [Mark("recommended", ring.recommended, f"recommended {formatting.number(ring.recommended)}")]
         if ring.capacity:
             marks.append(Mark("capacity", ring.capacity, f"id_cache_size {formatting.number(ring.capacity)}"))
-        made.marks(axes, [each for each in marks if each.at])
+        made.marks(axes, [mark for mark in marks if mark.at])
         return made.image("small", "Resend distance against ring size", description)
 
 
 def ages(bins: Sequence[Bin]) -> str:
     """How long after what it repeats a resend comes."""
-    finite = [each.upper for each in bins if math.isfinite(each.upper)]
+    finite = [bin_.upper for bin_ in bins if math.isfinite(bin_.upper)]
     first = max(1e-3, min(finite, default=1.0)) / 1.5
     last = max(max(finite, default=1.0) * 1.6, first * 100)
-    total = sum(each.count for each in bins)
+    total = sum(bin_.count for bin_ in bins)
     half, most = (
-        next(each.upper for each, so_far in _cumulated(bins) if so_far >= total * share)
+        next(bin_.upper for bin_, so_far in _cumulated(bins) if so_far >= total * share)
         for share in (0.5, 0.99)
     )
     marks = [Mark("most", most, f"99 % within {formatting.span(most * 1000)}")] if most <= last else []
     if half < min(most, last):
         marks.append(Mark("half", half, f"half within {formatting.span(half * 1000)}"))
     description = (
-        ", ".join([f"Of {formatting.number(total)} resends", *(each.text for each in reversed(marks))]) + "."
+        ", ".join([f"Of {formatting.number(total)} resends", *(mark.text for mark in reversed(marks))]) + "."
     )
     with drawing(NARROW, _SHARES_ALL) as made:
         axes = made.axes(top=_SHARES_TOP, height=_SHARES_HEIGHT)
         made.cumulative(axes, _shares(bins, first, last), first, last)
-        within = [each for each in _AGES if first <= each[0] <= last]
+        within = [age for age in _AGES if first <= age[0] <= last]
         shown = within[:: math.ceil(len(within) / 6) or 1]
         axes.set_xticks([at for at, _ in shown], [text for _, text in shown])
         made.label(axes, "time after what it repeats")
-        made.marks(axes, [each for each in marks if each.at > first])
+        made.marks(axes, [mark for mark in marks if mark.at > first])
         return made.image("small", "Time between a resend and what it repeats", description)
 
 
 def groups(bins: Sequence[GroupBin]) -> str:
     """How many groups there are of each size, and how many records are in them."""
-    total, records = sum(each.groups for each in bins), sum(each.records for each in bins)
+    total, records = sum(group_bin.groups for group_bin in bins), sum(group_bin.records for group_bin in bins)
     description = (
         f"{formatting.number(total)} groups with {formatting.number(records)} records; "
         f"the largest size is up to {formatting.number(bins[-1].upper)}."
@@ -111,8 +113,8 @@ def groups(bins: Sequence[GroupBin]) -> str:
         step = math.ceil(len(bins) / 6)
         shown = range(0, len(bins), step)
         for axes, name, counts in (
-            (upper, "groups", [each.groups for each in bins]),
-            (lower, "records in them", [each.records for each in bins]),
+            (upper, "groups", [group_bin.groups for group_bin in bins]),
+            (lower, "records in them", [group_bin.records for group_bin in bins]),
         ):
             edges = [at + side for at in range(len(bins)) for side in (0.12, 0.88)]
             heights = [value for count in counts for value in (count, 0)][:-1]
@@ -128,18 +130,18 @@ def groups(bins: Sequence[GroupBin]) -> str:
 def _cumulated(bins: Sequence[Bin]) -> Iterator[tuple[Bin, int]]:
     """Each bin, and how many are up to it."""
     so_far = 0
-    for each in bins:
-        so_far += each.count
-        yield each, so_far
+    for bin_ in bins:
+        so_far += bin_.count
+        yield bin_, so_far
 
 
 def _shares(bins: Sequence[Bin], first: float, last: float) -> tuple[list[float], list[float]]:
     """The share of all up to each value: exact where a bin ends. Between ``first`` and ``last``, from 0 to 1."""
-    total = sum(each.count for each in bins)
+    total = sum(bin_.count for bin_ in bins)
     lowest = bins[0].upper
     xs, ys = [min(max(first, lowest / 2 if lowest > 1 else lowest), last)], [0.0]
-    for each, so_far in _cumulated(bins):
-        xs.append(min(max(each.upper, first), last))
+    for bin_, so_far in _cumulated(bins):
+        xs.append(min(max(bin_.upper, first), last))
         ys.append(so_far / total)
     return [*xs, last], [*ys, 1.0]
 
@@ -148,18 +150,18 @@ def _stairs(moments: Sequence[Moment], step_ms: int, name: str) -> tuple[list[fl
     """Edges and values of steps; where a stretch is left out they go down to 0."""
     edges: list[float] = [moments[0].at]
     values: list[float] = []
-    for each in moments:
-        if each.at > edges[-1]:
-            edges.append(each.at)
+    for moment in moments:
+        if moment.at > edges[-1]:
+            edges.append(moment.at)
             values.append(0)
-        edges.append(each.at + step_ms)
-        values.append(getattr(each, name))
+        edges.append(moment.at + step_ms)
+        values.append(getattr(moment, name))
     return edges, values
 
 
 def _time_ticks(begin: int, end: int, most: int) -> list[tuple[int, str]]:
     """At round times of UTC; with the date where a day begins, and at the first."""
-    step = next((each for each in _TIME_STEPS if (end - begin) / each <= most), None)
+    step = next((step for step in _TIME_STEPS if (end - begin) / step <= most), None)
     if step is None:  # no calendar goes so far
         return []
     first = math.ceil(begin / step) * step

@@ -94,7 +94,7 @@ def _resent(count: int) -> str:
 
 def groups(it: AddressFigures) -> str:
     """How many, and how large the largest."""
-    count, records = (sum(getattr(each, name) for each in it.group_sizes) for name in ("groups", "records"))
+    count, records = (sum(getattr(size, name) for size in it.group_sizes) for name in ("groups", "records"))
     text = f"{count:,} group{'' if count == 1 else 's'} with {records:,} record{'' if records == 1 else 's'}."
     if it.groups_largest and records:
         text += f" The largest has {formatting.about(it.groups_largest[0].records / records)} of them."
@@ -110,7 +110,7 @@ def shown(every: Sequence[Lane]) -> Sequence[Lane]:
 
 def lanes(it: AddressFigures, *, night: bool) -> str:
     """All of them in a sentence or two."""
-    count, records = len(it.lanes), sum(each.records for each in it.lanes)
+    count, records = len(it.lanes), sum(lane.records for lane in it.lanes)
     if not count:
         return ""
     said = ["One lane." if count == 1 else f"{count:,} lanes."]
@@ -123,13 +123,13 @@ def lanes(it: AddressFigures, *, night: bool) -> str:
             f"{formatting.about(1 / count)}."
         )
     if night:
-        behind = [each.lag for each in it.lanes if each.lag]
+        behind = [lane.lag for lane in it.lanes if lane.lag]
         waiting = f"{sum(behind):,} records wait" if sum(behind) > 1 else "1 record waits"
         where = f", in {len(behind):,} of them" if count > 1 else ""
         said.append(f"{waiting} to be judged{where}." if behind else "Nothing waits to be judged.")
-    if it.ring.capacity and any(each.ring_used for each in it.lanes):
-        used = sorted(each.ring_used / it.ring.capacity for each in it.lanes)
-        low, high, middle = (formatting.about(each) for each in (used[0], used[-1], median(used)))
+    if it.ring.capacity and any(lane.ring_used for lane in it.lanes):
+        used = sorted(lane.ring_used / it.ring.capacity for lane in it.lanes)
+        low, high, middle = (formatting.about(value) for value in (used[0], used[-1], median(used)))
         said.append(
             f"Of a ring {low} to {high} {'is' if night else 'would be'} used, the median is {middle}."
         )

@@ -33,7 +33,7 @@ def places(finding: Finding) -> list[Place]:
         for role, topic, partition, offset in named
         if topic is not None and partition is not None and offset is not None
     ]
-    return [each._replace(gone=finding.gone and at == 0) for at, each in enumerate(there)]
+    return [item._replace(gone=finding.gone and at == 0) for at, item in enumerate(there)]
 
 
 def readable(place: Place, servers: str) -> bool:
@@ -58,6 +58,6 @@ def console_consumer(place: Place, servers: str) -> str:
         "--partition", str(place.partition), "--offset", str(place.offset),
         "--max-messages", "1", "--timeout-ms", str(TIMEOUT_MS),
     ]  # fmt: skip
-    for each in _PRINTED:
-        command += ["--property", f"print.{each}=true"]
+    for item in _PRINTED:
+        command += ["--property", f"print.{item}=true"]
     return shlex.join(command)

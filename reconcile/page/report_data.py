@@ -20,7 +20,7 @@ GROUPS_MAX: Final = 20
 SECOND_MS: Final = 1_000
 DAY_MS: Final = 86_400 * SECOND_MS
 MOMENTS_MAX: Final = 200
-STEPS_MS: Final = tuple(each * SECOND_MS for each in (1, 10, 60, 300, 900, 3_600, 21_600, 86_400))
+STEPS_MS: Final = tuple(number * SECOND_MS for number in (1, 10, 60, 300, 900, 3_600, 21_600, 86_400))
 """How long the stretches of time may be in which records are counted; beyond the last, some days."""
 
 
@@ -168,7 +168,7 @@ class Figures:
     def from_json(cls, text: str) -> "Figures":
         """Read it again."""
         kept: dict[str, Any] = json.loads(text)
-        kept["addresses"] = tuple(_address(each) for each in kept["addresses"])
+        kept["addresses"] = tuple(_address(item) for item in kept["addresses"])
         kept["advice"] = tuple(kept["advice"])
         return cls(**kept)
 
@@ -185,7 +185,7 @@ _PARTS: Final = {
 
 
 def _address(kept: dict[str, Any]) -> AddressFigures:
-    parts = {name: tuple(kind(**each) for each in kept[name]) for name, kind in _PARTS.items()}
+    parts = {name: tuple(kind(**item) for item in kept[name]) for name, kind in _PARTS.items()}
     return AddressFigures(**{**kept, **parts, "ring": Ring(**kept["ring"])})
 
 

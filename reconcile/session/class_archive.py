@@ -57,7 +57,7 @@ class ClassArchive:
         """Where it can be had; ``theirs`` is what somebody has set for all of this machine's Spark."""
         folder = Path(theirs.get("spark.jars.ivy", _IVY)).expanduser()
         plain = _PLAIN.fullmatch(str(folder)) and folder.is_absolute()
-        if java is None or not plain or any(each in theirs for each in _OTHERS):
+        if java is None or not plain or any(other in theirs for other in _OTHERS):
             return None
         home: str = _find_spark_home()  # type: ignore[no-untyped-call]
         return cls(folder, packages, java, Path(home), environ)
@@ -94,7 +94,7 @@ class ClassArchive:
 
     def _only_jars(self) -> bool:
         """Java makes no archive where a folder with files is in its class path."""
-        if any(self._environ.get(each) for each in _MORE_CLASSES):
+        if any(self._environ.get(class_) for class_ in _MORE_CLASSES):
             return False
         settings = Path(self._environ.get("SPARK_CONF_DIR") or self._home / "conf")
         return not settings.is_dir() or not any(settings.iterdir())
@@ -104,20 +104,20 @@ class ClassArchive:
             kept = json.loads((self._folder / "connector.json").read_text("utf-8"))
             jars = [(Path(name), size) for name, size in kept["jars"]]
             there = kept["packages"] == self._packages and all(
-                each.stat().st_size == size for each, size in jars
+                path.stat().st_size == size for path, size in jars
             )
         except (OSError, ValueError, LookupError, TypeError):
             return None
-        return [each for each, _ in jars] if there and jars else None
+        return [path for path, _ in jars] if there and jars else None
 
     def _keep_jars(self, spark: SparkSession) -> None:
         """Of those that Ivy found, what Spark does not bring along itself."""
         found = spark.sparkContext.getConf().get("spark.jars") or ""
-        jars = [Path(each.removeprefix("file:")) for each in found.split(",") if each]
-        own = {_name(each) for each in (self._home / "jars").glob("*.jar")}
-        needed = [each for each in jars if _name(each) not in own]
-        if needed and all(_PLAIN.fullmatch(str(each)) for each in needed):
-            sizes = [(str(each), each.stat().st_size) for each in needed]
+        jars = [Path(part.removeprefix("file:")) for part in found.split(",") if part]
+        own = {_name(path) for path in (self._home / "jars").glob("*.jar")}
+        needed = [jar for jar in jars if _name(jar) not in own]
+        if needed and all(_PLAIN.fullmatch(str(path)) for path in needed):
+            sizes = [(str(path), path.stat().st_size) for path in needed]
             self._write("connector.json", json.dumps({"packages": self._packages, "jars": sizes}))
 
     def _write(self, name: str, text: str) -> None:
@@ -130,15 +130,15 @@ class ClassArchive:
         """Java looks itself whether it is of these jars; another name for others, so that it is made again."""
         looked_at = [self._java.resolve(), *sorted((self._home / "jars").glob("*.jar")), *(self._jars or ())]
         told = hashlib.sha256()
-        for each in looked_at:
-            stat = each.stat()
-            told.update(f"{each} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        for item in looked_at:
+            stat = item.stat()
+            told.update(f"{item} {stat.st_size} {stat.st_mtime_ns}\n".encode())
         return self._folder / f"{told.hexdigest()[:_HASHED]}{_ARCHIVE}"
 
     def _keep_archive(self, spark: SparkSession, stopped: Callable[[], bool]) -> None:
         archive = self._archive()
-        for each in self._folder.glob(f"*{_ARCHIVE}"):
-            each.unlink(missing_ok=True)
+        for path in self._folder.glob(f"*{_ARCHIVE}"):
+            path.unlink(missing_ok=True)
         # Empty: this Java cannot, and is not asked again. It may end over it.
         archive.touch()
         made = archive.with_suffix(f".{os.getpid()}")
@@ -164,8 +164,8 @@ def _dump(spark: SparkSession, to: Path) -> None:
 
     def array(kind: Any, *values: Any) -> Any:
         made = gateway.new_array(kind, len(values))
-        for at, each in enumerate(values):
-            made[at] = each
+        for at, value in enumerate(values):
+            made[at] = value
         return made
 
     anything, text, kind = jvm.java.lang.Object, jvm.java.lang.String, jvm.java.lang.Class
@@ -174,7 +174,7 @@ def _dump(spark: SparkSession, to: Path) -> None:
     takes = ("javax.management.ObjectName", "java.lang.String", "[Ljava.lang.Object;", texts)
     # By the interface: the server's own class is closed to others.
     invoke = kind.forName("javax.management.MBeanServer").getMethod(
-        "invoke", array(kind, *(kind.forName(each) for each in takes))
+        "invoke", array(kind, *(kind.forName(take) for take in takes))
     )
     command = array(anything, array(text, "dynamic_dump", str(to)))
     server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()

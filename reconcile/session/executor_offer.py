@@ -31,8 +31,8 @@ def offered(context: SparkContext, master: str, demand: Demand) -> str:
     if not master.startswith(_STANDALONE):
         return f"it asks {master} for {_asked(demand, None)}: look at what the cluster has free"
     pages = []
-    for each in master.removeprefix(_STANDALONE).split(","):
-        host, _, port = each.rpartition(":")
+    for part in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = part.rpartition(":")
         page = f"http://{host}:{_page_port(context, host.strip('[]'), int(port))}"
         state = _state(page)
         if state is not None and state.get("status") == "ALIVE":
@@ -53,9 +53,9 @@ def compared(state: Mapping[str, Any], application: str, master: str, demand: De
         master: Its URL.
         demand: The settings.
     """
-    apps = [each for each in state.get("activeapps", ()) if each.get("id") == application]
+    apps = [item for item in state.get("activeapps", ()) if item.get("id") == application]
     memory_mib = apps[0].get("memoryperexecutor") if apps else None
-    workers = [each for each in state.get("workers", ()) if each.get("state") == "ALIVE"]
+    workers = [item for item in state.get("workers", ()) if item.get("state") == "ALIVE"]
     return f"it asks {master} for {_asked(demand, memory_mib)}; {_workers(workers)}"
 
 
@@ -69,9 +69,9 @@ def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
     if not workers:
         return "the cluster has no worker"
     shown = [
-        f"{each.get('host')}:{each.get('port')} has {each.get('coresfree')} of {each.get('cores')} cores and {each.get('memoryfree')} of "
-        f"{each.get('memory')} MiB free"
-        for each in workers[:WORKERS_SHOWN_MAX]
+        f"{worker.get('host')}:{worker.get('port')} has {worker.get('coresfree')} of {worker.get('cores')} cores and {worker.get('memoryfree')} of "
+        f"{worker.get('memory')} MiB free"
+        for worker in workers[:WORKERS_SHOWN_MAX]
     ]
     more = len(workers) - len(shown)
     return f"the cluster has {len(workers)} worker{'' if len(workers) == 1 else 's'}: {', '.join(shown)}" + (

@@ -163,5 +163,5 @@ def _environment(added: dict[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for each in added:
-            os.environ.pop(each, None)
+        for name in added:
+            os.environ.pop(name, None)

@@ -30,15 +30,15 @@ def check(master: str) -> None:
         )
     if not master.startswith(_STANDALONE):
         return
-    places = [each.rpartition(":") for each in master.removeprefix(_STANDALONE).split(",")]
+    places = [part.rpartition(":") for part in master.removeprefix(_STANDALONE).split(",")]
     tried = [_Attempt(host, int(port)) for host, _, port in places]
-    for each in tried:
-        each.thread.start()
-    for each in tried:
-        each.thread.join(CONNECT_LIMIT_S)
-    if not any(each.reached for each in tried):
+    for attempt in tried:
+        attempt.thread.start()
+    for attempt in tried:
+        attempt.thread.join(CONNECT_LIMIT_S)
+    if not any(attempt.reached for attempt in tried):
         raise PrerequisiteError(
-            f"{_named(master)}: nobody listens there ({'; '.join(each.fault for each in tried)}): start Spark's master, or "
+            f"{_named(master)}: nobody listens there ({'; '.join(attempt.fault for attempt in tried)}): start Spark's master, or "
             "correct the address"
         )
 

@@ -158,11 +158,11 @@ def _jvm(conf: SparkConf, folder: Path, stop: Stop) -> Iterator[Jvm]:
             stop.ends(started[0].terminate, started[0].kill)
         yield started[0]
     finally:
-        for each in started:
+        for jvm in started:
             if stop.number is None:
-                each.end()
+                jvm.end()
             else:
-                each.end_now()
+                jvm.end_now()
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - PySpark has no other way to forget it
 
 

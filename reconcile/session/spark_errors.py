@@ -80,12 +80,12 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
             SparkFailedError(f"the disk is full: {disk}"),
         ),
     ]
-    if any(each in text for each in _SILENT):
+    if any(item in text for item in _SILENT):
         return BrokerUnavailableError(
             f"the brokers answer no more ({innermost(error)}): look at them; {after}"
         )
     for marks, found in known:
-        if any(each in text for each in marks):
+        if any(mark in text for mark in marks):
             return found
     return SparkFailedError(f"Spark failed: {innermost(error)}: {after}")
 

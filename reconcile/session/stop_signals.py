@@ -66,8 +66,8 @@ class Stop:
         Signals that the starter of this process ignores (nohup) stay ignored.
         """
         if self._heeded and self.number is None:
-            for each in SIGNALS:
-                signal.signal(each, self._come if each in self._heeded else signal.SIG_IGN)
+            for item in SIGNALS:
+                signal.signal(item, self._come if item in self._heeded else signal.SIG_IGN)
 
     def _come(self, number: int, _frame: FrameType | None) -> None:
         first, self.number = self.number is None, self.number or number
@@ -97,14 +97,14 @@ def stoppable() -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {each: signal.getsignal(each) for each in SIGNALS}
+    before = {item: signal.getsignal(item) for item in SIGNALS}
     try:
-        stop.heed(each for each in SIGNALS if before[each] != signal.SIG_IGN)
+        stop.heed(item for item in SIGNALS if before[item] != signal.SIG_IGN)
         yield stop
     except Exception:
         if stop.number is None:
             raise
         raise StoppedError(stop.number) from None
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signals, handler in before.items():
+            signal.signal(signals, handler)

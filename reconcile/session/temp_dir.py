@@ -49,10 +49,10 @@ def own_folder() -> Iterator[Path]:
 def _sweep() -> None:
     """Who holds the lock lives, also in another container that shares the folder; what is not ours is not looked at."""
     with contextlib.suppress(OSError):
-        for each in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
             with contextlib.suppress(OSError):
-                if _is_left(each):
-                    shutil.rmtree(each, ignore_errors=True)
+                if _is_left(path):
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_left(folder: Path) -> bool:

@@ -54,8 +54,8 @@ def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
     exploded = counted.select(*records.columns, "parts", F.posexplode(rows).alias("part_number", "part"))
     itself = F.col("part_number") == 0
     own_columns = {
-        each: F.when(itself, F.col(each)).otherwise(F.col("part")[each])
-        for each in ("key", "value", "headers")
+        name: F.when(itself, F.col(name)).otherwise(F.col("part")[name])
+        for name in ("key", "value", "headers")
     }
     return exploded.withColumns({**own_columns, "part_address": F.col("part")["address"]}).select(
         *records.columns, *_OPENED

@@ -87,7 +87,7 @@ def apart(out: str, state: str) -> None:
     Raises:
         ConfigurationError: it is that of the runs, or within it.
     """
-    places = [_place(each) for each in (out, state)]
+    places = [_place(name) for name in (out, state)]
     if places[0] == places[1] or places[0].startswith(f"{places[1]}/"):
         raise ConfigurationError(
             f"--out {out} is in reconcile.state_dir ({state}), where runs remove what is not theirs: name another folder. What a "
@@ -151,10 +151,10 @@ class LocalFiles:
         """What is in a folder; nothing if it does not exist."""
         path = self._root / folder
         try:
-            names = [each.name for each in path.iterdir()] if path.is_dir() else []
+            names = [file.name for file in path.iterdir()] if path.is_dir() else []
         except OSError as error:
             raise unusable(str(path), error.strerror or str(error)) from error
-        return sorted(each for each in names if not each.startswith("."))
+        return sorted(name for name in names if not name.startswith("."))
 
     def read(self, name: str) -> str:
         """A file's text."""
@@ -201,18 +201,18 @@ class LocalFiles:
         """What is in a folder is on the disk when this returns, whoever wrote it, and so are the folders above it."""
         top = self._root / folder
         try:
-            for each in (top, *top.rglob("*")) if top.is_dir() else ():
-                _to_disk(each)
+            for path in (top, *top.rglob("*")) if top.is_dir() else ():
+                _to_disk(path)
             self._to_disk(top.parent)
         except OSError as error:
             raise unusable(str(top), error.strerror or str(error)) from error
 
     def _to_disk(self, folder: Path) -> None:
         """The names in a folder, and its own in those above."""
-        for each in (folder, *folder.parents):
-            if each.is_dir():
-                _to_disk(each)
-            if each == self._root:
+        for path in (folder, *folder.parents):
+            if path.is_dir():
+                _to_disk(path)
+            if path == self._root:
                 return
 
     @contextlib.contextmanager

@@ -43,7 +43,7 @@ class HadoopFiles:
         path = self._path(self.at(folder))
         if not self._system.exists(path):
             return []
-        return sorted(each.getPath().getName() for each in self._system.listStatus(path))
+        return sorted(item.getPath().getName() for item in self._system.listStatus(path))
 
     def read(self, name: str) -> str:
         """A file's text."""

@@ -115,7 +115,7 @@ def _outputs(
             "of": _part(F.col("part_text")),
         }
     )
-    elsewhere = [(topic, each) for topic, several in sources.items() for each in several]
+    elsewhere = [(topic, item) for topic, several in sources.items() for item in several]
     address = address_of(numbers)
     if elsewhere:
         away = F.when(F.col("source").isNull(), _elsewhere(elsewhere))
@@ -133,13 +133,13 @@ def _outputs(
         "original_partition": F.col("named.partition"),
         "original_offset": F.col("named.offset"),
     }
-    return columns.select(*(own.get(each, F.col(each)).alias(each) for each in OUTPUTS.names))
+    return columns.select(*(own.get(name, F.col(name)).alias(name) for name in OUTPUTS.names))
 
 
 def _part(text: Column) -> Column:
     """Which part of how many an output says that it is; null = none."""
     split = F.split(text, "/")
-    number, parts = (F.try_element_at(split, F.lit(each)).try_cast("int") for each in (1, 2))
+    number, parts = (F.try_element_at(split, F.lit(number)).try_cast("int") for number in (1, 2))
     sound = (F.size(split) == 2) & (number > 0) & (parts > 0)  # noqa: PLR2004
     return F.when(sound, F.struct(number.alias("number"), parts.alias("parts")))
 
@@ -147,8 +147,8 @@ def _part(text: Column) -> Column:
 def _elsewhere(several: Sequence[tuple[str, Source]]) -> Column:
     """Address and place of the input that a part comes from, where it is one of another address."""
     rows = []
-    for topic, each in several:
-        named = place_in(F.col("source_text"), F.lit(each.topic))
+    for topic, item in several:
+        named = place_in(F.col("source_text"), F.lit(item.topic))
         here = (F.col("topic") == topic) & F.col("of").isNotNull() & named.isNotNull()
-        rows.append(F.when(here, F.struct(F.lit(each.number).alias("address"), named.alias("place"))))
+        rows.append(F.when(here, F.struct(F.lit(item.number).alias("address"), named.alias("place"))))
     return F.coalesce(*rows)

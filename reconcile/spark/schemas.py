@@ -205,7 +205,7 @@ HOPS: Final = _schema(
 """What lanes know of hops: of each way what was confirmed, and the hops that are not below it."""
 
 FOLLOWED: Final = _schema(
-    **{each.name: each.dataType for each in EVIDENCE},
+    **{struct_field.name: struct_field.dataType for struct_field in EVIDENCE},
     kept=FLAG,  # a night before has judged it
     accepted=FLAG,
     lost=FLAG,  # nothing came of it, so its lane need not know its hop

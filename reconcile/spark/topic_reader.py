@@ -65,11 +65,11 @@ def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges, *, who
 
     It fails, rather than go on without, when retention deletes something meanwhile; ``whole`` = False: it goes on.
     """
-    records = sum(end - begin for each in ranges.values() for begin, end in each.values())
+    records = sum(end - begin for offset_range in ranges.values() for begin, end in offset_range.values())
     return (
         spark.read.format("kafka")
         .options(**options)
-        .option("assign", json.dumps({topic: sorted(each) for topic, each in ranges.items()}))
+        .option("assign", json.dumps({topic: sorted(offset_range) for topic, offset_range in ranges.items()}))
         .option("startingOffsets", _offsets(ranges, 0))
         .option("endingOffsets", _offsets(ranges, 1))
         .option("includeHeaders", "true")
@@ -81,7 +81,10 @@ def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges, *, who
 
 def _offsets(ranges: Ranges, side: int) -> str:
     return json.dumps(
-        {topic: {str(number): span[side] for number, span in each.items()} for topic, each in ranges.items()}
+        {
+            topic: {str(number): span[side] for number, span in offset_range.items()}
+            for topic, offset_range in ranges.items()
+        }
     )
 
 
@@ -101,12 +104,12 @@ def inputs(
         targets: Topic → its address, and those that parts of its envelopes may be for.
         chained: Topics that are the accepted topics of other addresses.
     """
-    others = {each.name: each for several in targets.values() for each in several.others}
+    others = {other.name: other for several in targets.values() for other in several.others}
     # Parts have what is said of their envelope's hop.
     rows = envelopes.opened(
         hops.with_hops(_read_once(records, dialect, chained), chained),
-        _mapped({topic: F.lit(each.name) for topic, each in targets.items()}),
-        _mapped({topic: _names(each.others) for topic, each in targets.items()}),
+        _mapped({topic: F.lit(target.name) for topic, target in targets.items()}),
+        _mapped({topic: _names(target.others) for topic, target in targets.items()}),
     ).withColumn("address", address_of(numbers))
     of_part = F.when(F.col("part_number") == 0, F.col("address"))
     for each in others.values():
@@ -127,8 +130,8 @@ def inputs(
         "part_address",
         F.unix_millis("timestamp").alias("timestamp"),
         *(
-            F.when(F.col("special"), each).otherwise(F.col("plain")[name]).alias(name)
-            for name, each in said.items()
+            F.when(F.col("special"), column).otherwise(F.col("plain")[name]).alias(name)
+            for name, column in said.items()
         ),
         "hop_source",
         "hop_offset",
@@ -146,7 +149,7 @@ def _read_once(records: DataFrame, dialect: Dialect, chained: Collection[str]) -
     said = {"id": id_of(dialect), "group": group_of(dialect), **_digests()}
     return records.select(
         "topic", "partition", "offset", "timestamp", special.alias("special"),
-        F.struct(*(F.when(~special, each).alias(name) for name, each in said.items())).alias("plain"),
+        F.struct(*(F.when(~special, column).alias(name) for name, column in said.items())).alias("plain"),
         *(F.when(special, F.col(name)).alias(name) for name in ("key", "value", "headers")),
     )  # fmt: skip
 
@@ -162,17 +165,17 @@ def _digests() -> dict[str, Column]:
 
 
 def _names(others: Sequence[Target]) -> Column:
-    return F.array(*(F.lit(each.name) for each in others)).cast("array<string>")
+    return F.array(*(F.lit(other.name) for other in others)).cast("array<string>")
 
 
 def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[Target]) -> Column:
     """What is read as the address says that the row is for."""
     found: Column | None = None
-    for each in others:
-        if each.dialect != own:
-            here = F.col("part_address") == each.number
+    for other in others:
+        if other.dialect != own:
+            here = F.col("part_address") == other.number
             found = (
-                F.when(here, read(each.dialect)) if found is None else found.when(here, read(each.dialect))
+                F.when(here, read(other.dialect)) if found is None else found.when(here, read(other.dialect))
             )
     return read(own) if found is None else found.otherwise(read(own))
 
@@ -243,8 +246,8 @@ def _mapped(values: Mapping[str, Column]) -> Column:
     if not rest:
         return value
     found = F.when(F.col("topic") == first, value)
-    for topic, each in rest:
-        found = found.when(F.col("topic") == topic, each)
+    for topic, column in rest:
+        found = found.when(F.col("topic") == topic, column)
     return found
 
 
@@ -259,7 +262,7 @@ def id_of(dialect: Dialect) -> Column:
         return F.when(F.length("key") > 0, F.col("key"))
     if dialect.id_from == "value":
         return F.when(F.length("value") > 0, F.unhex(F.sha2("value", 256)))
-    return F.coalesce(*(F.when(F.length(header(each)) > 0, header(each)) for each in dialect.id_headers))
+    return F.coalesce(*(F.when(F.length(header(name)) > 0, header(name)) for name in dialect.id_headers))
 
 
 def group_of(dialect: Dialect) -> Column:
@@ -318,6 +321,6 @@ def place_in(text: Column, topic: Column) -> Column:
 def concatenated(frames: Sequence[DataFrame]) -> DataFrame:
     """All rows of one frame or several."""
     whole, *rest = frames
-    for each in rest:
-        whole = whole.unionByName(each)
+    for data_frame in rest:
+        whole = whole.unionByName(data_frame)
     return whole

@@ -41,7 +41,7 @@ def share(partitions: Iterable[int], owned: Mapping[str, Owned]) -> dict[str, li
     everything = sorted(partitions)
     kept: dict[str, list[int]] = {member: [] for member in sorted(owned)}
     for partition in everything:
-        said = [(each[partition], member) for member, each in owned.items() if partition in each]
+        said = [(value[partition], member) for member, value in owned.items() if partition in value]
         if said:
             kept[max(said)[1]].append(partition)
     least, more = divmod(len(everything), len(kept))
@@ -51,13 +51,13 @@ def share(partitions: Iterable[int], owned: Mapping[str, Owned]) -> dict[str, li
     for member, quota in quotas.items():
         # What is not held yet goes first: nothing of it runs.
         kept[member] = sorted(kept[member], key=lambda each: (owned[member][each] == 0, each))[:quota]
-    given = {each for those in kept.values() for each in those}
-    free = [each for each in everything if each not in given]
+    given = {number for value in kept.values() for number in value}
+    free = [number for number in everything if number not in given]
     for member in reversed(ranked):
         wanted = quotas[member] - len(kept[member])
         kept[member] += free[:wanted]
         free = free[wanted:]
-    return {member: sorted(those) for member, those in kept.items()}
+    return {member: sorted(items) for member, items in kept.items()}
 
 
 class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
@@ -93,7 +93,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """What this member says as it joins."""
-        said: dict[str, Any] = {self._topic: {str(each): token for each, token in self._owned().items()}}
+        said: dict[str, Any] = {self._topic: {str(number): token for number, token in self._owned().items()}}
         if self._app_id is not None:
             said[app_id_check.APP_KEY] = self._app_id
         if self._stated is not None:
@@ -105,28 +105,28 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """For all members, where this one is the one that shares out. Each topic by itself: members may differ in theirs."""
         found: dict[str, list[tuple[str, list[int]]]] = {member: [] for member in members}
-        apps = {member: app_id_check.app_of(each.user_data) for member, each in members.items()}
-        stated = {member: group_terms.stated(each.user_data) for member, each in members.items()}
+        apps = {member: app_id_check.app_of(item.user_data) for member, item in members.items()}
+        stated = {member: group_terms.stated(item.user_data) for member, item in members.items()}
         told: dict[str, bytes] = {}
-        for topic in sorted({topic for each in members.values() for topic in each.subscription}):
+        for topic in sorted({topic for member in members.values() for topic in member.subscription}):
             owned = {
-                member: _said(each.user_data, topic)
-                for member, each in members.items()
-                if topic in each.subscription and is_ours(topic, each.user_data or b"")
+                member: _said(item.user_data, topic)
+                for member, item in members.items()
+                if topic in item.subscription and is_ours(topic, item.user_data or b"")
             }
             if not owned:
                 continue  # members with the name of this assignor and nothing else of Ringfence get nothing
             for said, refusal in ((apps, app_id_check.refusal), (stated, group_terms.refusal)):
                 chosen = group_terms.elected({member: said[member] for member in owned}, owned)
-                for member in [each for each in owned if said[each] != chosen]:
+                for member in [name for name in owned if said[name] != chosen]:
                     told[member] = refusal(str(chosen))
                     del owned[member]
             for member, partitions in share(cluster.partitions_for_topic(topic) or (), owned).items():
                 if partitions:
                     found[member].append((topic, partitions))
         return {
-            member: ConsumerProtocolMemberAssignment(_VERSION, those, told.get(member, b""))
-            for member, those in found.items()
+            member: ConsumerProtocolMemberAssignment(_VERSION, items, told.get(member, b""))
+            for member, items in found.items()
         }
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
@@ -150,7 +150,7 @@ def _said(user_data: bytes | None, topic: str) -> dict[int, int]:
     """Nothing where it cannot be read: then it is shared out as if the member had nothing."""
     try:
         return {
-            int(each): int(token) for each, token in json.loads(user_data or b"{}").get(topic, {}).items()
+            int(item): int(token) for item, token in json.loads(user_data or b"{}").get(topic, {}).items()
         }
     except (ValueError, AttributeError, TypeError):
         return {}

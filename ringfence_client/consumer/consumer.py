@@ -281,12 +281,12 @@ class GroupConsumer:
         """
         flowing = asyncio.create_task(flow)
         ends = (self.held_partitions.stopping, self.dispatcher.refusing, self._refusing)
-        waits = [asyncio.create_task(each.wait()) for each in ends]
+        waits = [asyncio.create_task(end.wait()) for end in ends]
         try:
             await asyncio.wait([flowing, *waits], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for wait in waits:
+                wait.cancel()
             await cancelled(flowing)
         if self.dispatcher.refused is not None:
             raise self.dispatcher.refused

@@ -21,9 +21,9 @@ def foreign_metric(watches: Iterable[GroupWatch | None]) -> Metric:
         "1 = this client is a member of a group of Ringfence and is not Ringfence's.",
         labels=["consumer_group", "client_id", "host", "protocol"],
     )
-    for watch in (each for each in watches if each is not None):
-        for each in watch.foreign:
-            family.add_metric([watch.group_id, each.client_id, each.host, each.protocol], 1)
+    for watch in (watch for watch in watches if watch is not None):
+        for item in watch.foreign:
+            family.add_metric([watch.group_id, item.client_id, item.host, item.protocol], 1)
     return family
 
 

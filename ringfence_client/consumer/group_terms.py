@@ -91,8 +91,8 @@ async def readers(cluster: Cluster, topic: str) -> list[bytes | None]:
     except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
         log.debug("the members of %s cannot be asked now: %r", cluster.group_id, error)
         return []
-    said = (each.metadata for each in members)
-    return [each.user_data for each in said if each is not None and topic in each.subscription]
+    said = (member.metadata for member in members)
+    return [item.user_data for item in said if item is not None and topic in item.subscription]
 
 
 def value_in(user_data: bytes | None, key: str) -> Any:

@@ -58,7 +58,7 @@ class HeldPartitions:
     @property
     def ready(self) -> bool:
         """Whether the first assignment came and every assigned partition is held."""
-        held = {number for number, each in self.partitions.items() if not each.draining}
+        held = {number for number, partition in self.partitions.items() if not partition.draining}
         return self.assigned is not None and self.assigned <= held
 
     def owned(self) -> dict[int, int]:
@@ -96,19 +96,23 @@ class HeldPartitions:
 
     def compare(self, identity: TopicIdentity) -> None:
         """Which topic it is now: what is held of another one of that name is drained, and opened anew."""
-        for each in self.partitions.values():
-            each.writer.exists(each.partition < identity.partitions)
+        for partition in self.partitions.values():
+            partition.writer.exists(partition.partition < identity.partitions)
         if identity == NO_TOPIC:
             return  # the group will take its partitions away, or it comes back
-        others = [each for each in self.partitions.values() if each.lease.topic_id != identity.topic_id]
-        old = [each for each in others if not each.failed]
+        others = [
+            partition
+            for partition in self.partitions.values()
+            if partition.lease.topic_id != identity.topic_id
+        ]
+        old = [other for other in others if not other.failed]
         if old:
             log.warning(
                 "%s was deleted and created again: %s of it begin anew, at its start; what of it was handled already is handled again",
-                self.topic, _numbers(each.partition for each in old),
+                self.topic, _numbers(held_partition.partition for held_partition in old),
             )  # fmt: skip
-        for each in old:
-            each.fail()
+        for held_partition in old:
+            held_partition.fail()
 
     def write_again(self) -> None:
         """All leases, at once: the topic that they stood in is gone."""
@@ -122,13 +126,13 @@ class HeldPartitions:
 
     async def end(self) -> None:
         """After :meth:`close`: until all is drained, written and released."""
-        await asyncio.gather(*(each.gone() for each in self._claims.values()))
+        await asyncio.gather(*(claim.gone() for claim in self._claims.values()))
 
     async def _revoke(self, *, for_good: bool = False) -> None:
         self.assigned = None
-        for each in self._claims.values():
-            each.revoked(for_good=for_good)
-        await asyncio.gather(*(each.standing() for each in self._claims.values()))
+        for claim in self._claims.values():
+            claim.revoked(for_good=for_good)
+        await asyncio.gather(*(claim.standing() for claim in self._claims.values()))
 
 
 def _numbers(partitions: Iterable[int]) -> str:

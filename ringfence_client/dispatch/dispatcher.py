@@ -83,8 +83,8 @@ class Dispatcher:
         """End all; what still runs is cancelled."""
         self._stopping = True
         everything = [*self._slots, *self._ending]
-        for each in everything:
-            each.cancel()
+        for task in everything:
+            task.cancel()
         if everything:
             await asyncio.wait(everything, timeout=CANCEL_LIMIT_S)
         self.runs.stop()
@@ -161,16 +161,16 @@ class Dispatcher:
 
         Returns their offsets; none where a handler runs the first one. They are finished when their letters are written.
         """
-        meant = {each for each in held.window.of(group) if below is None or each < below}
+        meant = {number for number in held.window.of(group) if below is None or number < below}
         if not meant:
             return []
         turn = self._resting.take(held, group) or Turn(held, "operator")
         known = set(turn.offsets)
         offsets = held.window.ledger.claim(turn, group, max(1 if skip else len(meant), len(known)))
-        turn.offsets.extend(each for each in offsets if each not in known)
+        turn.offsets.extend(offset for offset in offsets if offset not in known)
         if not turn.offsets:
             return []
-        chosen = list(turn.offsets)[:1] if skip else [each for each in turn.offsets if each in meant]
+        chosen = list(turn.offsets)[:1] if skip else [offset for offset in turn.offsets if offset in meant]
         turn.given_up |= set(chosen)
         self._resting.due(turn)
         return chosen
@@ -191,7 +191,7 @@ class Dispatcher:
     @property
     def idle(self) -> int:
         """Handlers that wait for work."""
-        return sum(not each.done() for each in self._idle)
+        return sum(not future.done() for future in self._idle)
 
     @property
     def running(self) -> int:

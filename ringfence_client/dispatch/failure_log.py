@@ -35,7 +35,7 @@ def shortened(text: str, most: int = TEXT_MAX) -> str:
 def trace_of(error: BaseException) -> str:
     """Return the trace of what a handler raised, from the handler's own code on; long texts are shortened."""
     whole = traceback.TracebackException(type(error), error, _of_the_handler(error.__traceback__))
-    return "".join(shortened(each.rstrip("\n")) + "\n" for each in whole.format()).rstrip("\n")
+    return "".join(shortened(name.rstrip("\n")) + "\n" for name in whole.format()).rstrip("\n")
 
 
 def _of_the_handler(trace: TracebackType | None) -> TracebackType | None:

@@ -93,7 +93,7 @@ class PoisonMessages:
 
     def faults(self) -> Iterator[str]:
         """Yield why messages wait now for a last attempt; nothing while none does."""
-        lasts, others = (sum(each.stands for each in line) for line in (self._lasts, self._others))
+        lasts, others = (sum(item.stands for item in line) for line in (self._lasts, self._others))
         if lasts and self._unended and len(self._unended) >= self._slots:
             yield (
                 f"{lasts} messages that ran when their consumer died wait for last attempts that do not end: {', '.join(self._unended.values())}; "
@@ -116,10 +116,10 @@ class PoisonMessages:
         return due and len(self._begun) + len(self._admitted) < self._concurrency
 
     def _others_stand(self) -> bool:
-        return any(each.stands for each in self._others)
+        return any(other.stands for other in self._others)
 
     def _last_stands(self) -> bool:
-        return len(self._unended) < self._slots and any(each.stands for each in self._lasts)
+        return len(self._unended) < self._slots and any(last.stands for last in self._lasts)
 
     def _next(self) -> _Waiting | None:
         """Take the next turn that may begin out of its line; None = none may."""

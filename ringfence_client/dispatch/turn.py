@@ -197,9 +197,9 @@ class RestingTurns:
 
     def suspend(self, held: HeldPartition) -> None:
         """Those of this partition go on resting, and none goes on until :meth:`resume`. What was only about to begin did not."""
-        self._suspended += (each for each in (*self._due, *self._retries) if each.held is held)
-        self._due = deque(each for each in self._due if each.held is not held)
-        self._retries = deque(each for each in self._retries if each.held is not held)
+        self._suspended += (turn for turn in (*self._due, *self._retries) if turn.held is held)
+        self._due = deque(turn for turn in self._due if turn.held is not held)
+        self._retries = deque(retry for retry in self._retries if retry.held is not held)
         for turn in self._of(held):
             turn.take_back()
             held.window.rest(turn.offsets)
@@ -244,13 +244,13 @@ class RestingTurns:
 
     def _of(self, held: HeldPartition) -> Iterator[Turn]:
         everything = (*self._timers, *self._waits, *self._due, *self._retries, *self._suspended)
-        return (each for each in everything if each.held is held and each.offsets)
+        return (turn for turn in everything if turn.held is held and turn.offsets)
 
     def _forget(self, turn: Turn) -> None:
         if (timer := self._timers.pop(turn, None)) is not None:
             timer.cancel()
         self._waits.pop(turn, None)
         self._kept.discard(turn)
-        for those in (self._due, self._retries, self._suspended):
-            if turn in those:
-                those.remove(turn)
+        for items in (self._due, self._retries, self._suspended):
+            if turn in items:
+                items.remove(turn)

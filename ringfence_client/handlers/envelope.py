@@ -95,7 +95,7 @@ def _part(part: object) -> dict[str, Any]:
             f"headers is of type {type(part.headers).__name__}: give a list of (name, value) pairs, in their order"
         )
     if part.headers:
-        written["headers"] = [_header(each) for each in part.headers]
+        written["headers"] = [_header(header) for header in part.headers]
     _write(written, "key", part.key)
     _write(written, "value", part.value)
     return written

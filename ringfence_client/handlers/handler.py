@@ -41,8 +41,8 @@ def check(handler: Any, name: str) -> None:
         )
     if not callable(handler):
         raise HandlerError(f"{name} is no function")
-    for each in (handler, getattr(handler, "__call__", None)):  # noqa: B004 - an object whose __call__ is one
-        if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+    for item in (handler, getattr(handler, "__call__", None)):  # noqa: B004 - an object whose __call__ is one
+        if inspect.isgeneratorfunction(item) or inspect.isasyncgenfunction(item):
             raise HandlerError(
                 f"{name} is a generator function (it has a yield): a call runs nothing of it, and every message would be "
                 "acknowledged unhandled; write it without yield"

@@ -158,7 +158,9 @@ class MessageFactory:
         """``record`` as aiokafka has it."""
         own = {name: value for name, value in record.headers if name in _OWN_HEADERS}
         headers = (
-            [each for each in record.headers if each[0] not in _OWN_HEADERS] if own else list(record.headers)
+            [header for header in record.headers if header[0] not in _OWN_HEADERS]
+            if own
+            else list(record.headers)
         )
         key = own.get(wire_names.HEADER_KEY, record.key)
         source = own.get(wire_names.HEADER_SOURCE)

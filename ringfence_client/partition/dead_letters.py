@@ -116,7 +116,7 @@ class DeadLetters:
                     continue
                 full.append(Outgoing(self.topic.name, partition, builder))
             filled[partition] = alone.builder
-        return full + [Outgoing(self.topic.name, partition, each) for partition, each in filled.items()]
+        return full + [Outgoing(self.topic.name, partition, item) for partition, item in filled.items()]
 
     def _alone(self, letter: DeadLetter, producer: TransactionalProducer) -> tuple[int, Headers, _Alone]:
         """Where it goes, which is where any client's default partitioner would put it, and a batch of it alone.
@@ -205,16 +205,19 @@ class PendingLetters:
 
     def withdraw(self, offset: int) -> bool:
         """Write none of this message. False: it may be written already."""
-        if any(each.offset == offset for each in self._under_way):
+        if any(pending.offset == offset for pending in self._under_way):
             return False
-        self._pending = [each for each in self._pending if each.offset != offset]
+        self._pending = [pending for pending in self._pending if pending.offset != offset]
         return True
 
     def take(self) -> Collection[Pending]:
         """What is to be written now, the first of them; :meth:`written` or :meth:`settle` follows."""
         resting = self._reviving is not None and not self._reviving.done()
         first = () if resting else tuple(self._first())
-        if any(not each.size_confirmed and not self._dead_letters.surely_fits(each.letter) for each in first):
+        if any(
+            not pending.size_confirmed and not self._dead_letters.surely_fits(pending.letter)
+            for pending in first
+        ):
             # Somebody may have raised the topic's limit. The lease does not wait for the answer.
             self._reviving = asyncio.create_task(self._revive(0))
             first = ()
@@ -223,12 +226,12 @@ class PendingLetters:
 
     def _first(self) -> Iterable[Pending]:
         taken = 0
-        for each in self._pending[: self._most]:
-            record = each.letter.record
+        for pending in self._pending[: self._most]:
+            record = pending.letter.record
             taken += len(record.key or b"") + len(record.value or b"")
-            if taken > LETTERS_BYTES_MAX and each is not self._pending[0]:
+            if taken > LETTERS_BYTES_MAX and pending is not self._pending[0]:
                 return
-            yield each
+            yield pending
 
     def written(self) -> list[DeadLetter]:
         """What was taken is committed, and returned; those who wait are told afterwards, by the event loop."""
@@ -236,14 +239,14 @@ class PendingLetters:
         if letters:
             self.fault, self._pause = "", AGAIN_FIRST_S
             self._most = min(LETTERS_MAX, 2 * self._most)
-        under_way = {id(each) for each in letters}
-        self._pending = [each for each in self._pending if id(each) not in under_way]
+        under_way = {id(letter) for letter in letters}
+        self._pending = [pending for pending in self._pending if id(pending) not in under_way]
         if letters and self._pending:
             self._hurry()
-        for each in letters:
-            if not each.written.done():
-                each.written.set_result(None)
-        return [each.letter for each in letters]
+        for letter in letters:
+            if not letter.written.done():
+                letter.written.set_result(None)
+        return [letter.letter for letter in letters]
 
     def settle(self) -> None:
         """What was taken is not committed, and is known not to be."""
@@ -275,8 +278,8 @@ class PendingLetters:
                     "%s: the dead-letter topic is not usable: the groups of %d messages wait for it, all others go on; again in "
                     "%.0f s: %s", self._place, len(self._pending), self._pause, self.fault,
                 )  # fmt: skip
-        for each in waiting:
-            each.size_confirmed = True
+        for pending in waiting:
+            pending.size_confirmed = True
         asyncio.get_running_loop().call_soon(self._hurry)  # when this has ended
 
     def give_up(self, error: Exception) -> None:
@@ -284,10 +287,10 @@ class PendingLetters:
         if self._reviving is not None:
             self._reviving.cancel()
         pending, self._pending = self._pending, []
-        for each in pending:
-            if not each.written.done():
-                each.written.set_exception(error)
-                each.written.exception()  # whoever waits sees it; nobody needs to
+        for item in pending:
+            if not item.written.done():
+                item.written.set_exception(error)
+                item.written.exception()  # whoever waits sees it; nobody needs to
 
 
 def _append(builder: Builder, key: bytes | None, value: bytes | None, headers: Headers) -> bool:

@@ -215,8 +215,8 @@ class ParkedReader:
             known = consumer.assignment() | {tp}
             consumer.assign(list(known))
             consumer.pause(*known)
-            for each in known:
-                consumer.seek(each, offset)  # else aiokafka looks for a position itself
+            for item in known:
+                consumer.seek(item, offset)  # else aiokafka looks for a position itself
         consumer.seek(tp, offset)
         consumer.resume(tp)
         records: list[Any] = []

@@ -63,13 +63,13 @@ class HeldPartition:
         if not fetched or fetched[-1] < below:
             return window.purge(group, below)
         # All below is fetched. Whoever has the group has these for a moment, so that it need not let go of it.
-        owner = next(each.owner for each in ledger.groups() if each.group == group) or self
+        owner = next(item.owner for item in ledger.groups() if item.group == group) or self
         held = set(ledger.holds(owner)).intersection(fetched)
-        dropped = [each for each in fetched if each < below and each not in held]
+        dropped = [number for number in fetched if number < below and number not in held]
         if dropped:
             ledger.claim(owner, group, len(held) + len(dropped))
-        for each in dropped:
-            window.finish(owner, each, reject=True)
+        for number in dropped:
+            window.finish(owner, number, reject=True)
         return len(dropped)
 
     def redrive(self, offset: int, number: int) -> bool:

@@ -296,8 +296,8 @@ class ProgressWriter:
         self._beat += 1
         progress = window.progress(
             lease.holder, lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
-            burying=frozenset(each.offset for each in letters if not each.letter.parks),
-            blocking=frozenset(each.offset for each in letters if each.letter.parks),
+            burying=frozenset(letter.offset for letter in letters if not letter.letter.parks),
+            blocking=frozenset(letter.offset for letter in letters if letter.letter.parks),
         )  # fmt: skip
         require(
             progress.next >= self._next, lease, "is written up to", progress.next, "and was up to", self._next
@@ -306,10 +306,10 @@ class ProgressWriter:
         records = progress_record.records(lease.key, progress, change)
         size = sum(len(value or b"") for _, value in records)
         filled = record_batches(records, self._producer.builder)
-        batches = [Outgoing(*self._destination(), each) for each in filled]
+        batches = [Outgoing(*self._destination(), item) for item in filled]
         built_s = time.monotonic() - building
         if letters:
-            batches += self._dead_letters.outgoing((each.letter for each in letters), self._producer)
+            batches += self._dead_letters.outgoing((letter.letter for letter in letters), self._producer)
         # Not before all is built: a letter that cannot be must hold up its message.
         waiting, self._waiting = self._waiting, []
         changes, self._changes, self._urgent = self._changes, 0, False
@@ -354,8 +354,8 @@ class ProgressWriter:
     def _bury_written(self) -> None:
         """The dead letters of the last transaction are committed."""
         letters = self.letters.written()
-        self._window.block(each.record.offset for each in letters if each.parks)
-        self._window.buried(each.record.offset for each in letters if not each.parks)
+        self._window.block(letter.record.offset for letter in letters if letter.parks)
+        self._window.buried(letter.record.offset for letter in letters if not letter.parks)
 
     async def _back_off(self, error: Exception, attempt: int) -> None:
         if not self.fault:

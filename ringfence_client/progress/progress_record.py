@@ -159,7 +159,7 @@ def _encoded(progress: Progress) -> dict[str, Any]:
     document: dict[str, Any] = {
         "finished": base64.b64encode(offset_ranges.encode(progress.next, progress.finished)).decode(),
         "attempts": {str(offset): count for offset, count in progress.attempts.items()},
-        "failures": {str(offset): each for offset, each in progress.failures.items()},
+        "failures": {str(offset): failure for offset, failure in progress.failures.items()},
     }
     if progress.again:
         document["again"] = list(progress.again)
@@ -210,10 +210,10 @@ def part_keys(key: bytes, value: bytes) -> list[bytes]:
     if b'"parts"' not in value:  # most have none
         return []
     try:
-        numbers = [int(each) for each in json.loads(value)["parts"]]
+        numbers = [int(load) for load in json.loads(value)["parts"]]
     except (ValueError, KeyError, TypeError):
         return []
-    return [record_parts.key_of(key, each) for each in numbers]
+    return [record_parts.key_of(key, number) for number in numbers]
 
 
 def _reads(found: Any) -> bool:

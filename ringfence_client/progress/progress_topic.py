@@ -147,8 +147,8 @@ class ProgressTopic:
         """Where a key has records, whatever its hash says now, and the last of them. Few keys have none: it is not asked often."""
         partitions = (await self._cluster.identity(self.name)).partitions
         self._latest.resize(partitions)
-        others = [each for each in range(partitions) if each != home]
-        answers = await asyncio.gather(*(self._latest.look_beside(each, key) for each in others))
+        others = [index for index in range(partitions) if index != home]
+        answers = await asyncio.gather(*(self._latest.look_beside(other, key) for other in others))
         for place, there in zip(others, answers, strict=True):
             if there.value is not None:
                 log.info(
@@ -214,11 +214,11 @@ async def _read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: i
     found: dict[bytes, Any] = {}
 
     async def consume(records: Sequence[Any]) -> None:
-        for each in records:
-            if each.value is None:
-                found.pop(each.key, None)
+        for record in records:
+            if record.value is None:
+                found.pop(record.key, None)
             else:
-                found[each.key] = each
+                found[record.key] = record
 
     start = await cluster.log_start(topic, partition)
     end = await cluster.high_watermark(topic, partition)

@@ -208,7 +208,7 @@ def join(
     """
     wrong: list[int] = []
     documents: list[dict[str, Any]] = []
-    for number, checksum in ((int(each), checksum) for each, checksum in checksums.items()):
+    for number, checksum in ((int(name), checksum) for name, checksum in checksums.items()):
         value = find(number)
         if value is None or zlib.crc32(value) != checksum:
             wrong.append(number)
@@ -220,21 +220,21 @@ def join(
     again: list[int] = []
     blocked: list[int] = []
     redriven: dict[int, int] = {}
-    for each in sorted(documents, key=lambda document: int(document["begin"])):
-        begin, since = int(each["begin"]), int(each["since"])
-        for start, stop in offset_ranges.decode(begin, base64.b64decode(each["finished"], validate=True)):
+    for item in sorted(documents, key=lambda document: int(document["begin"])):
+        begin, since = int(item["begin"]), int(item["since"])
+        for start, stop in offset_ranges.decode(begin, base64.b64decode(item["finished"], validate=True)):
             if finished and finished[-1][1] >= start:
                 finished[-1] = finished[-1][0], stop
             elif stop > floor:
                 finished.append((max(floor, start), stop))
-        for apart, begun, failed, after in each["messages"]:
+        for apart, begun, failed, after in item["messages"]:
             if begun:
                 attempts[begin + apart] = int(begun)
             if failed:
                 failures[begin + apart] = Failures(int(failed), since + after)
-        again += [begin + int(apart) for apart in each["again"]]
-        blocked += [begin + int(apart) for apart in each["blocked"]]
-        redriven.update((begin + int(apart), int(count)) for apart, count in each["redriven"])
+        again += [begin + int(apart) for apart in item["again"]]
+        blocked += [begin + int(apart) for apart in item["blocked"]]
+        redriven.update((begin + int(apart), int(count)) for apart, count in item["redriven"])
     return (
         ByOffset(
             finished=finished,
@@ -252,23 +252,23 @@ def _encode(
     part: _Part, end: float, now: ByOffset, again: Collection[int], blocked: Collection[int]
 ) -> bytes:
     begin, offsets = part.begin, sorted(part.noted)
-    failed = [now.failures[each] for each in offsets if each in now.failures]
-    since = min((each.since_ms for each in failed), default=0)
+    failed = [now.failures[offset] for offset in offsets if offset in now.failures]
+    since = min((item.since_ms for item in failed), default=0)
     messages = []
-    for each in offsets:
-        known = now.failures.get(each)
-        if known is not None or each in now.attempts:
+    for offset in offsets:
+        known = now.failures.get(offset)
+        if known is not None or offset in now.attempts:
             row = (0, 0) if known is None else (known.attempts, known.since_ms - since)
-            messages.append([each - begin, now.attempts.get(each, 0), *row])
+            messages.append([offset - begin, now.attempts.get(offset, 0), *row])
     document = {
         "begin": begin,
         "end": None if end == math.inf else end,
         "finished": base64.b64encode(offset_ranges.encode(begin, part.finished)).decode(),
         "since": since,
         "messages": messages,
-        "again": [each - begin for each in offsets if each in again],
-        "blocked": [each - begin for each in offsets if each in blocked],
-        "redriven": [[each - begin, now.redriven[each]] for each in offsets if each in now.redriven],
+        "again": [offset - begin for offset in offsets if offset in again],
+        "blocked": [offset - begin for offset in offsets if offset in blocked],
+        "redriven": [[offset - begin, now.redriven[offset]] for offset in offsets if offset in now.redriven],
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -306,6 +306,6 @@ def _named(now: ByOffset) -> set[int]:
 
 def _free(taken: set[int]) -> int:
     """Take the lowest number that no part has."""
-    number = next(each for each in range(len(taken) + 1) if each not in taken)
+    number = next(index for index in range(len(taken) + 1) if index not in taken)
     taken.add(number)
     return number

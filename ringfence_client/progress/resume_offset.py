@@ -57,8 +57,8 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
             moved, beyond = False, True
         if log.committed is not None and moved:
             # What was redriven below is owed all the same. From there on everything is done again.
-            owed = () if recreated else tuple(each for each in recorded.again if each < log.committed)
-            blocked = tuple(each for each in recorded.blocked if each in owed)
+            owed = () if recreated else tuple(number for number in recorded.again if number < log.committed)
+            blocked = tuple(number for number in recorded.blocked if number in owed)
             redriven = {} if recreated else recorded.redriven
             progress = Progress(log.committed, again=owed, blocked=blocked, redriven=redriven)
     if progress.next > log.end:
@@ -76,7 +76,7 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
 def _missed(progress: Progress, start: int) -> int:
     """How many offsets below ``start`` were due."""
     finished = sum(min(stop, start) - min(begin, start) for begin, stop in progress.finished)
-    return start - progress.next - finished + sum(each < start for each in progress.again)
+    return start - progress.next - finished + sum(number < start for number in progress.again)
 
 
 def _from(progress: Progress, start: int) -> Progress:
@@ -84,13 +84,13 @@ def _from(progress: Progress, start: int) -> Progress:
     watermark = Watermark(progress.next, progress.finished)
     watermark.reached(start)
     attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}
-    failures = {offset: each for offset, each in progress.failures.items() if offset >= start}
+    failures = {offset: failure for offset, failure in progress.failures.items() if offset >= start}
     return dataclasses.replace(
         progress,
         next=watermark.next,
         finished=watermark.runs(),
         attempts=attempts,
         failures=failures,
-        again=tuple(each for each in progress.again if each >= start),
-        blocked=tuple(each for each in progress.blocked if each >= start),
+        again=tuple(number for number in progress.again if number >= start),
+        blocked=tuple(number for number in progress.blocked if number >= start),
     )

@@ -48,6 +48,6 @@ async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, to
         return False
     log.info(
         "new consumer group %s begins at the end of %s; %d messages before it are left out",
-        group, topic, sum(each.offset for each in ends.values()),
+        group, topic, sum(end.offset for end in ends.values()),
     )  # fmt: skip
     return True

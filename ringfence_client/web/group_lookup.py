@@ -26,7 +26,7 @@ async def find_groups(
     those = frozenset(offsets)
 
     async def consume(records: Sequence[Any]) -> None:
-        groups.update((each.offset, each.key) for each in records if each.offset in those)
+        groups.update((record.offset, record.key) for record in records if record.offset in those)
 
     for first, last in offset_ranges.near(offsets, APART_MAX):
         await log_reader.read(kafka, topic, partition, first, last + 1, consume)
@@ -43,5 +43,5 @@ async def named(cluster: Cluster, held: HeldPartition, below: int) -> dict[int, 
     if not held.window.named(below):
         return {}
     start = await cluster.log_start(held.lease.topic, held.partition)
-    offsets = [each for each in held.window.named(below) if each >= start]
+    offsets = [number for number in held.window.named(below) if number >= start]
     return await find_groups(cluster.kafka, held.lease.topic, held.partition, offsets)

@@ -40,8 +40,8 @@ class LagMonitor:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for each in self._tasks:
-            await cancelled(each)
+        for task in self._tasks:
+            await cancelled(task)
 
     async def _begun(self) -> None:
         """Before the first assignment there is nobody to ask, and the consumer itself says why there is none."""

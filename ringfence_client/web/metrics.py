@@ -125,12 +125,12 @@ class _Collector(Collector):
             labels=[*labels, "state"],
         )
         held = dict(sorted(self._consumer.partitions.items()))
-        for number, each in held.items():
+        for number, held_partition in held.items():
             place = [*self._own, str(number)]
-            oldest.add_metric(place, _head_age(each))
-            attempts.add_metric(place, len(each.window.failures))
-            unfinished.add_metric(place, each.window.undone)
-            states.add_metric([*place, DRAINING if each.draining else HELD], 1)
+            oldest.add_metric(place, _head_age(held_partition))
+            attempts.add_metric(place, len(held_partition.window.failures))
+            unfinished.add_metric(place, held_partition.window.undone)
+            states.add_metric([*place, DRAINING if held_partition.draining else HELD], 1)
         for number in sorted((self._consumer.held_partitions.assigned or set()) - held.keys()):
             states.add_metric([*self._own, str(number), WAITING], 1)
         for number, records in self._measuring.lags.items():

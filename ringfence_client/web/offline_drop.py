@@ -40,7 +40,7 @@ async def drop_below(
     async def drop(window: Window) -> None:
         noted = window.noted(below)
         groups = await find_groups(settings.kafka, address.accepted_topic, partition, noted)
-        for offset in {*again, *(each for each in noted if groups.get(each) == group)}:
+        for offset in {*again, *(number for number in noted if groups.get(number) == group)}:
             window.drop_unfetched(offset)
         window.purge(group, below)
 

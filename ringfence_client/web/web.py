@@ -107,14 +107,21 @@ class _Pages:
             "consumer_group": consumer.group,
             "address": consumer.address.name,
             "partitions": {
-                str(number): {"next": each.window.next, "fence": each.fence.token, **each.window.counts}
-                for number, each in sorted(consumer.partitions.items())
-                if not each.draining
+                str(number): {
+                    "next": held_partition.window.next,
+                    "fence": held_partition.fence.token,
+                    **held_partition.window.counts,
+                }
+                for number, held_partition in sorted(consumer.partitions.items())
+                if not held_partition.draining
             },
             "draining": {
-                str(number): {"next": each.window.next, "running": len(each.window.running)}
-                for number, each in sorted(consumer.partitions.items())
-                if each.draining
+                str(number): {
+                    "next": held_partition.window.next,
+                    "running": len(held_partition.window.running),
+                }
+                for number, held_partition in sorted(consumer.partitions.items())
+                if held_partition.draining
             },
             "waiting": {str(number): reason for number, reason in sorted(consumer.reasons.items())},
             "faults": consumer.faults,
@@ -184,10 +191,10 @@ class _Pages:
             return found
         held, letters = found
         blocked = [offset for offset, _ in letters if offset in held.window.blocked]
-        dropped = [each for each in blocked if self._consumer.dispatcher.drop_blocked(held, each)]
+        dropped = [number for number in blocked if self._consumer.dispatcher.drop_blocked(held, number)]
         if dropped:
             log.warning("%s: an operator drops %s", held, offset_ranges.shown(dropped))
-        busy = [each for each in blocked if each not in dropped]
+        busy = [number for number in blocked if number not in dropped]
         return await self._written(held, {"dropped": dropped, "busy": busy})
 
     async def _letters(
@@ -263,7 +270,7 @@ class _Pages:
                 return groups
             early = held.window.drop_named(group, groups)
             dropped = len(early) + held.purge(group, below)
-        acquired = next((each.acquired for each in held.window.groups() if each.group == group), 0)
+        acquired = next((item.acquired for item in held.window.groups() if item.group == group), 0)
         gone = sorted({*early, *set(before).difference(held.window.of(group))})
         if gone:
             log.warning(
@@ -295,7 +302,7 @@ class _Pages:
                 text = f"not all dead letters are written within {WRITE_LIMIT_S:.0f} s; they will be, if this consumer goes on"
                 return web.json_response({"error": text}, status=503)
             await asyncio.sleep(BURIED_CHECK_S)
-        acquired = next((each.acquired for each in held.window.groups() if each.group == group), 0)
+        acquired = next((item.acquired for item in held.window.groups() if item.group == group), 0)
         answer = {"dropped": len(chosen), "acquired": acquired, "offsets": chosen}
         return await self._written(held, answer)
 
@@ -319,12 +326,12 @@ def _rows(held: HeldPartition) -> list[dict[str, Any]]:
     return [
         {
             "partition": held.partition,
-            "group": None if each.group is None else group_names.shown(each.group),
-            "group_hex": None if each.group is None else each.group.hex(),
-            "depth": each.depth,
-            "acquired": each.acquired,
-            "owner": None if each.owner is None else str(each.owner),
-            "head_age_seconds": round(max(0.0, now - each.head_timestamp) / 1000, 3),
+            "group": None if group.group is None else group_names.shown(group.group),
+            "group_hex": None if group.group is None else group.group.hex(),
+            "depth": group.depth,
+            "acquired": group.acquired,
+            "owner": None if group.owner is None else str(group.owner),
+            "head_age_seconds": round(max(0.0, now - group.head_timestamp) / 1000, 3),
         }
-        for each in held.window.groups()
+        for group in held.window.groups()
     ]

@@ -207,8 +207,8 @@ class GroupLedger(Generic[P]):
         group, index = self._held(consumer, position)
         released = group.held[index:]
         del group.held[index:]
-        for each in released:
-            heappush(group.waiting, each)
+        for item in released:
+            heappush(group.waiting, item)
         self._settle(group)
         return released
 
@@ -218,21 +218,21 @@ class GroupLedger(Generic[P]):
         if holder is None:
             return []
         return sorted(
-            chain.from_iterable(self.release(consumer, each.held[0]) for each in list(holder.groups))
+            chain.from_iterable(self.release(consumer, group.held[0]) for group in list(holder.groups))
         )
 
     def purge(self, group: bytes | None) -> list[P]:
         """Drop what nobody acquired of a group, or of the ungrouped; returns what was dropped, in order."""
         if group is None:
-            chosen: Iterable[_Group[P]] = [each for each in self._ungrouped if each.owner is None]
+            chosen: Iterable[_Group[P]] = [group for group in self._ungrouped if group.owner is None]
         else:
             chosen = [self._groups[group]] if group in self._groups else []
         dropped: list[P] = []
-        for each in chosen:
-            dropped += each.waiting
-            each.waiting.clear()
-            if each.owner is None:
-                self._forget(each)
+        for item in chosen:
+            dropped += item.waiting
+            item.waiting.clear()
+            if item.owner is None:
+                self._forget(item)
         for position in dropped:
             del self._messages[position]
         self._sweep(self._free, None)
@@ -272,16 +272,16 @@ class GroupLedger(Generic[P]):
 
     def groups(self) -> list[GroupInfo]:
         """All groups with unfinished messages, by the position of the first; O(n log n) for n groups."""
-        rows = [(each.head, each) for each in self._groups.values()]
+        rows = [(group.head, group) for group in self._groups.values()]
         if self._ungrouped:
-            rows.append(min(((each.head, each) for each in self._ungrouped), key=itemgetter(0)))
+            rows.append(min(((group.head, group) for group in self._ungrouped), key=itemgetter(0)))
         rows.sort(key=itemgetter(0))
         return [self._info(*row) for row in rows]
 
     @property
     def free(self) -> int:
         """Groups with unfinished messages that nobody owns, an ungrouped message being one; O(n) for n consumers."""
-        owned = sum(len(each.groups) for each in self._consumers.values())
+        owned = sum(len(consumer.groups) for consumer in self._consumers.values())
         return len(self._groups) + len(self._ungrouped) - owned
 
     def find(self, position: P) -> tuple[bytes | None, int] | None:
@@ -292,13 +292,13 @@ class GroupLedger(Generic[P]):
     def holds(self, consumer: Hashable) -> list[P]:
         """All that the consumer holds, in order."""
         holder = self._consumers.get(consumer)
-        return [] if holder is None else sorted(chain.from_iterable(each.held for each in holder.groups))
+        return [] if holder is None else sorted(chain.from_iterable(group.held for group in holder.groups))
 
     def _info(self, head: P, group: _Group[P]) -> GroupInfo:
         """The group's row, or the one of all ungrouped messages."""
         timestamp = self._messages[head][1]
         if group.name is None:
-            acquired = sum(each.owner is not None for each in self._ungrouped)
+            acquired = sum(group.owner is not None for group in self._ungrouped)
             return GroupInfo(None, len(self._ungrouped), acquired, None, timestamp)
         held, owner = len(group.held), group.owner
         return GroupInfo(group.name, len(group.waiting) + held, held, owner and owner.name, timestamp)
@@ -368,5 +368,5 @@ class GroupLedger(Generic[P]):
         if len(heads) <= 2 * groups + _STALE_MIN:
             return
         candidates = chain(self._groups.values(), self._ungrouped) if owner is None else owner.groups
-        heads[:] = [each.waiting[0] for each in candidates if self._takable(each, owner)]
+        heads[:] = [candidate.waiting[0] for candidate in candidates if self._takable(candidate, owner)]
         heapify(heads)

@@ -79,7 +79,7 @@ class MemoryBudget:
     @property
     def used(self) -> int:
         """By what is kept."""
-        return sum(each.bytes for each in self._partitions)
+        return sum(partition.bytes for partition in self._partitions)
 
     @property
     def buffered(self) -> int:
@@ -98,7 +98,7 @@ class MemoryBudget:
 
     def _divide(self) -> None:
         self._own = self._kept_max // 2 // max(1, len(self._partitions))
-        self._more = sum(max(0, each.bytes - self._own) for each in self._partitions)
+        self._more = sum(max(0, partition.bytes - self._own) for partition in self._partitions)
 
 
 def size(record: Any) -> int:

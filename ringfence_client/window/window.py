@@ -55,7 +55,7 @@ class Window:
 
         self.attempts = {offset: count for offset, count in progress.attempts.items() if due(offset)}
         """Of what was begun and is not finished."""
-        self.failures = {offset: each for offset, each in progress.failures.items() if due(offset)}
+        self.failures = {offset: failure for offset, failure in progress.failures.items() if due(offset)}
         """Of these what a handler failed at, and is not finished."""
         self.delivered = progress.delivered
         """Everything that a handler was ever given lies below."""
@@ -156,15 +156,15 @@ class Window:
         Returns:
             False: another message has the offset of one of them now, so the log is another one. Nothing of it is kept.
         """
-        known = ((each, self.ledger.find(each.offset)) for each in records)
-        if any(found is not None and found != (each.key, each.timestamp) for each, found in known):
+        known = ((record, self.ledger.find(record.offset)) for record in records)
+        if any(found is not None and found != (item.key, item.timestamp) for item, found in known):
             return False
         self.resident.unpark(records, always=always)
         return True
 
     def of(self, group: bytes | None) -> list[int]:
         """The undone messages of a group, in order; O(n)."""
-        return sorted(offset for offset, each in self._groups.items() if each == group)
+        return sorted(offset for offset, item in self._groups.items() if item == group)
 
     def group(self, offset: int) -> bytes | None:
         """Of an undone message."""
@@ -298,9 +298,9 @@ class Window:
         self.failures.pop(offset, None)
         self.redriven.pop(offset, None)
         self.redriven[offset] = number
-        for each in list(self.redriven)[: max(0, len(self.redriven) - REDRIVEN_MAX)]:
-            if each not in self._again and each not in self._groups:
-                del self.redriven[each]
+        for item in list(self.redriven)[: max(0, len(self.redriven) - REDRIVEN_MAX)]:
+            if item not in self._again and item not in self._groups:
+                del self.redriven[item]
         return True
 
     def missing(self) -> list[int]:
@@ -325,21 +325,21 @@ class Window:
 
     def noted(self, below: int) -> list[int]:
         """Offsets below this one that were begun, or behind which their groups wait, and which are not finished; in order."""
-        return sorted(each for each in {*self.blocked, *self.attempts, *self.failures} if each < below)
+        return sorted(number for number in {*self.blocked, *self.attempts, *self.failures} if number < below)
 
     def named(self, below: int) -> list[int]:
         """Offsets below this one that the progress names, and of which nothing is fetched: whose they are, the log says; in order."""
-        unread = (each for each in self.noted(below) if each >= self.end)
-        return sorted({*unread, *(each for each in self.missing() if each < below)})
+        unread = (number for number in self.noted(below) if number >= self.end)
+        return sorted({*unread, *(number for number in self.missing() if number < below)})
 
     def drop_named(self, group: bytes, groups: Mapping[int, bytes | None]) -> list[int]:
         """Finish what is named of a group, by the groups of those; returns which. What was fetched meanwhile is left.
 
         A purge leaves what is not fetched to whoever fetches it. What is blocked may be redriven before that, and would be dropped then.
         """
-        found = [each for each in self.named(max(groups, default=-1) + 1) if groups.get(each) == group]
-        for each in found:
-            self.drop_unfetched(each)
+        found = [number for number in self.named(max(groups, default=-1) + 1) if groups.get(number) == group]
+        for number in found:
+            self.drop_unfetched(number)
         return found
 
     def gone(self, offset: int) -> None:
@@ -390,7 +390,7 @@ class Window:
         ``burying``: what counts as finished in it already; ``blocking``: as blocked.
         """
         watermark = self.watermark
-        if finishing := [each for each in burying if each not in self._again]:
+        if finishing := [number for number in burying if number not in self._again]:
             watermark = watermark.without(finishing)
         blocked = self.blocked.union(blocking)
         return Progress(
@@ -409,8 +409,12 @@ class Window:
             beat,
             _without(self.failures, burying),
             topic_id,
-            tuple(sorted(each for each in self._again if each not in burying)),
-            tuple(sorted(each for each in blocked if each in self._again or not watermark.is_finished(each))),
+            tuple(sorted(number for number in self._again if number not in burying)),
+            tuple(
+                sorted(
+                    number for number in blocked if number in self._again or not watermark.is_finished(number)
+                )
+            ),
             dict(self.redriven),
         )
 
@@ -418,6 +422,6 @@ class Window:
 def _without(known: Mapping[int, _Known], offsets: Iterable[int]) -> dict[int, _Known]:
     """Return a copy without these offsets. It is made with each write: a hundred thousand entries take a millisecond."""
     found = dict(known)
-    for each in offsets:
-        found.pop(each, None)
+    for offset in offsets:
+        found.pop(offset, None)
     return found

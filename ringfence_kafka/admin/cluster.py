@@ -72,8 +72,8 @@ class Cluster:
         self._offsets = Offsets(self._consumer._client)  # noqa: SLF001
         self._admin = AIOKafkaAdminClient(**options)
         self._identities = RequestCoalescer(IdentityQuestions(self._admin).ask)
-        for each in (self._consumer, self._admin):
-            internals.never_create(each)
+        for item in (self._consumer, self._admin):
+            internals.never_create(item)
         try:
             await self._consumer.start()
             await self._admin.start()
@@ -124,7 +124,7 @@ class Cluster:
 
     async def stable_ends(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """The same of many, in one question."""
-        asked = (self._offsets.ask(TopicPartition(*each), STABLE) for each in partitions)
+        asked = (self._offsets.ask(TopicPartition(*partition), STABLE) for partition in partitions)
         return dict(zip(partitions, await asyncio.gather(*asked), strict=True))
 
     async def known_ends(
@@ -148,8 +148,10 @@ class Cluster:
     async def _known(
         self, partitions: Collection[tuple[str, int]], which: int, limit_s: float
     ) -> dict[tuple[str, int], int]:
-        found = await self._offsets.known([TopicPartition(*each) for each in partitions], which, limit_s)
-        return {(tp.topic, tp.partition): each for tp, each in found.items()}
+        found = await self._offsets.known(
+            [TopicPartition(*partition) for partition in partitions], which, limit_s
+        )
+        return {(tp.topic, tp.partition): number for tp, number in found.items()}
 
     async def known_commits(
         self, partitions: Collection[tuple[str, int]]
@@ -161,11 +163,11 @@ class Cluster:
         """
         if not partitions:
             return {}
-        found = await self._ask_committed([TopicPartition(*each) for each in partitions])
+        found = await self._ask_committed([TopicPartition(*partition) for partition in partitions])
         return {
-            (tp.topic, tp.partition): None if each is None else each.offset
-            for tp, each in found.items()
-            if not isinstance(each, Exception)
+            (tp.topic, tp.partition): None if item is None else item.offset
+            for tp, item in found.items()
+            if not isinstance(item, Exception)
         }
 
     async def log_start(self, topic: str, partition: int) -> int:
@@ -192,7 +194,7 @@ class Cluster:
         Raises:
             KafkaError: it has, or its coordinator does not answer.
         """
-        named = {TopicPartition(topic, partition): each for partition, each in offsets.items()}
+        named = {TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
         await committed_offsets.commit(self._admin, self.group_id, named)
 
     async def _ask_committed(
@@ -202,7 +204,7 @@ class Cluster:
         if known is not None:
             with contextlib.suppress(KafkaError):  # it may be another broker by now
                 found = await committed_offsets.fetch(self._admin, self.group_id, tps, known)
-                if not any(isinstance(each, _ELSEWHERE) for each in found.values()):
+                if not any(isinstance(value, _ELSEWHERE) for value in found.values()):
                     return found
         self._coordinator = None
         node = await self._admin.find_coordinator(self.group_id)
@@ -301,8 +303,8 @@ class Cluster:
         """What these topics are like, with their settings."""
         names = sorted(set(topics))
         answers = zip(names, await asyncio.gather(*map(self._descriptions.ask, names)), strict=True)
-        found = {name: each for name, each in answers if each is not None}
-        topics = {name: each for name, each in found.items() if isinstance(each, TopicDescription)}
+        found = {name: item for name, item in answers if item is not None}
+        topics = {name: item for name, item in found.items() if isinstance(item, TopicDescription)}
         return Described(topics, frozenset(found.keys() - topics.keys()))
 
     async def _ask_descriptions(
@@ -362,8 +364,8 @@ class Cluster:
     async def topic_ids(self, topics: list[str]) -> dict[str, str]:
         """Kafka's own IDs of topics, which must exist. Raises as :meth:`identity` does."""
         return {
-            topic: each.topic_id
-            for topic, each in zip(topics, await asyncio.gather(*map(self.identity, topics)), strict=True)
+            topic: item.topic_id
+            for topic, item in zip(topics, await asyncio.gather(*map(self.identity, topics)), strict=True)
         }
 
     async def identity(self, topic: str) -> TopicIdentity:

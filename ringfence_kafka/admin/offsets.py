@@ -125,7 +125,7 @@ class Offsets:
     async def stop(self) -> None:
         """Answer nobody any more."""
         self._stopped = True
-        await asyncio.gather(*(each.stop() for each in self._asked.values()))
+        await asyncio.gather(*(value.stop() for value in self._asked.values()))
 
     def _together(self, node: int, which: int) -> RequestCoalescer[TopicPartition, int]:
         if (node, which) not in self._asked:

@@ -26,11 +26,13 @@ async def partition_counts(
     response = await admin._send_request(request)  # noqa: SLF001 - aiokafka has no public way to ask so
     answers = response.to_object()["topics"]
     counts = {
-        each["topic"]: len(each["partitions"])
-        for each in answers
-        if each["error_code"] == 0 and each["partitions"]
+        answer["topic"]: len(answer["partitions"])
+        for answer in answers
+        if answer["error_code"] == 0 and answer["partitions"]
     }
-    refused = [each["topic"] for each in answers if each["error_code"] == TopicAuthorizationFailedError.errno]
+    refused = [
+        answer["topic"] for answer in answers if answer["error_code"] == TopicAuthorizationFailedError.errno
+    ]
     return counts, refused
 
 

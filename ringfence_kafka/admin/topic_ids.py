@@ -77,7 +77,7 @@ class IdentityQuestions:
         Raises:
             KafkaConnectionError: no broker answers.
         """
-        nodes = [each.nodeId for each in self._client.cluster.brokers()]
+        nodes = [broker.nodeId for broker in self._client.cluster.brokers()]
         random.shuffle(nodes)
         nodes.sort(key=lambda node: (node in self._silent) - (node == self._believed))
         error: Exception = NodeNotReadyError("no broker is known")
@@ -92,7 +92,7 @@ class IdentityQuestions:
                 error = refused
             else:
                 self._silent.discard(node)
-                return await self._judged(node, answers, [each for each in nodes if each != node])
+                return await self._judged(node, answers, [item for item in nodes if item != node])
         self._believed = None
         raise KafkaConnectionError(f"no broker tells which topics these are: {named(error)}") from error
 
@@ -101,18 +101,20 @@ class IdentityQuestions:
         before, self._believed = self._believed, node
         found = dict(answers)
         if doubtful := [
-            topic for topic, each in answers.items() if self._is_doubtful(topic, _id(each), node == before)
+            topic
+            for topic, answer in answers.items()
+            if self._is_doubtful(topic, _id(answer), node == before)
         ]:
-            asked = await asyncio.gather(*(self._ask_within(each, doubtful) for each in others))
-            replies = [(node, answers), *((each, said) for each, said in zip(others, asked, strict=True))]
+            asked = await asyncio.gather(*(self._ask_within(other, doubtful) for other in others))
+            replies = [(node, answers), *((other, said) for other, said in zip(others, asked, strict=True))]
             believed = set()
             for topic in doubtful:
-                those = [(each, said[topic]) for each, said in replies if topic in said]
+                those = [(number, said[topic]) for number, said in replies if topic in said]
                 who, found[topic] = self._settled(topic, those)
                 believed.add(who)
             self._believed = believed.pop() if len(believed) == 1 else None
-        for topic, each in found.items():
-            known = _id(each)
+        for topic, item in found.items():
+            known = _id(item)
             if known or (known == _NONE and topic in self._told):
                 self._told[topic] = known
         return found
@@ -138,13 +140,13 @@ class IdentityQuestions:
     ) -> tuple[int | None, TopicIdentity | Exception]:
         """What brokers say of a topic together, and who of them is believed from now on."""
         told = self._told.get(topic)
-        said = {_id(each) for _, each in replies} - {None}
+        said = {_id(item) for _, item in replies} - {None}
         if told is None and said != {_NONE}:
             said.discard(_NONE)  # it was just made, and some have not heard of it
         if len(said) == 1:
-            return next((node, each) for node, each in replies if _id(each) in said)
+            return next((node, item) for node, item in replies if _id(item) in said)
         return (
-            next((node for node, each in replies if _id(each) == told), None),
+            next((node for node, item in replies if _id(item) == told), None),
             KafkaConnectionError(
                 f"brokers do not agree which topic {topic} is: some have not heard of it yet"
             ),
@@ -160,7 +162,7 @@ def _id(answer: TopicIdentity | Exception) -> str | None:
 
 def _metadata(topics: Collection[str]) -> Question:
     """The answer: see :data:`Identities`."""
-    asked = (_NO_ID + flexible_requests.text(each) + NO_TAGS for each in sorted(topics))
+    asked = (_NO_ID + flexible_requests.text(topic) + NO_TAGS for topic in sorted(topics))
     # Neither create any, nor tell what this user may do.
     body = flexible_requests.array(asked) + b"\0" + b"\0" + NO_TAGS
     return Question(METADATA, METADATA_VERSION, body, _read)

@@ -75,7 +75,9 @@ class TopicDescription:
         Empty = the broker writes its own, or does not know the settings.
         """
         bounds = (wire_names.TIMESTAMP_AFTER, wire_names.TIMESTAMP_BEFORE)
-        return {} if self._writes_time else {each: self.number(each, 0) for each in bounds if self.has(each)}
+        return (
+            {} if self._writes_time else {bound: self.number(bound, 0) for bound in bounds if self.has(bound)}
+        )
 
     @property
     def retention_ms(self) -> float:

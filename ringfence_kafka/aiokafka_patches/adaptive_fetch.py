@@ -82,7 +82,9 @@ class AdaptiveFetch:
             self.portion.failed()
             self._apply()
             raise
-        count = sum(len(each[-1] or b"") for _, partitions in response.topics for each in partitions)
+        count = sum(
+            len(partition[-1] or b"") for _, partitions in response.topics for partition in partitions
+        )
         self.portion.took(count, time.monotonic() - began)
         self._apply()
         return response

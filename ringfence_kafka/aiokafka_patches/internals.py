@@ -147,7 +147,10 @@ class Membership:
         return await self._asked.ask(generation)
 
     async def _ask(self, generations: Collection[int]) -> dict[int, bool | Exception]:
-        return {each: await is_member(self._consumer, each, rebalancing=True) for each in generations}
+        return {
+            generation: await is_member(self._consumer, generation, rebalancing=True)
+            for generation in generations
+        }
 
 
 def generation(consumer: Any) -> int:
@@ -204,9 +207,9 @@ def lying(fetcher: Any) -> dict[TopicPartition, int]:
     """The same of a consumer's fetcher."""
     return {
         tp: 0
-        if (found := getattr(each, "_partition_records", None)) is None
+        if (found := getattr(record, "_partition_records", None)) is None
         else getattr(found, "size_in_bytes", found._records.size_in_bytes)()  # noqa: SLF001
-        for tp, each in fetcher._records.items()  # noqa: SLF001
+        for tp, record in fetcher._records.items()  # noqa: SLF001
     }
 
 
@@ -243,7 +246,7 @@ def keep_fetching(fetcher: Any) -> None:
         return
     log.error("fetching from the brokers ended and begins anew: %r", _ended_by(task))
     # A failed fetch among them would end the new task at once: it awaits those that it finds.
-    fetcher._pending_tasks = {each for each in fetcher._pending_tasks if not each.done()}  # noqa: SLF001
+    fetcher._pending_tasks = {task for task in fetcher._pending_tasks if not task.done()}  # noqa: SLF001
     fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
 
 

@@ -14,8 +14,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.group import JoinGroupRequest
 
 _STILL_A_MEMBER: Final = frozenset(
-    each.errno
-    for each in (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+    item.errno
+    for item in (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 )
 """It is asked again, as the same member."""
 

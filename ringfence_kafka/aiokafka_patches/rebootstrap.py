@@ -111,7 +111,7 @@ def _of_another_cluster(client: Any, host: str, port: int, metadata: Any) -> boo
 
 
 def _addresses(brokers: Iterable[Any]) -> str:
-    return ", ".join(sorted(f"{each.host}:{each.port}" for each in brokers))
+    return ", ".join(sorted(f"{broker.host}:{broker.port}" for broker in brokers))
 
 
 def _update_and_remember(cluster: Any, metadata: Any) -> None:

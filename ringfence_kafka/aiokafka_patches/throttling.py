@@ -46,7 +46,7 @@ class ThrottleLog:
             return
         more = self.total_ms - self._told_ms
         self._told_at, self._told_ms = now, self.total_ms.copy()
-        spent = ", ".join(f"{each} {ms / 1000:.1f} s" for each, ms in more.most_common())
+        spent = ", ".join(f"{name} {ms / 1000:.1f} s" for name, ms in more.most_common())
         log.warning(
             "brokers throttle client.id %s (%s since the last such line): a quota holds messages back, and none is lost; raise %s of its "
             "user or client.id with kafka-configs, or leave it and expect the lag to grow",
@@ -60,13 +60,13 @@ class ThrottleLog:
         return {api: ms / 1000 for api, ms in sorted(total.items())}
 
     def _forget(self, now: float) -> None:
-        for each in [each for each in self._by_second if each < now - RECENT_S]:
-            del self._by_second[each]
+        for number in [number for number in self._by_second if number < now - RECENT_S]:
+            del self._by_second[number]
 
 
 def quotas(apis: Iterable[str]) -> str:
     """Name the quotas that limit these requests."""
-    return " or ".join(dict.fromkeys(_QUOTAS.get(each, "request_percentage") for each in apis))
+    return " or ".join(dict.fromkeys(_QUOTAS.get(name, "request_percentage") for name in apis))
 
 
 THROTTLED: Final = ThrottleLog()

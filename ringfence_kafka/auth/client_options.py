@@ -119,8 +119,8 @@ async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavai
         The error with the way out; None if nobody was there to refuse.
     """
     options = client_options(kafka)
-    for each in ("retry_backoff_ms", "connections_max_idle_ms"):
-        options.pop(each, None)
+    for name in ("retry_backoff_ms", "connections_max_idle_ms"):
+        options.pop(name, None)
     for server in options.pop("bootstrap_servers"):
         host, _, port = server.rpartition(":")
         try:
@@ -148,8 +148,8 @@ async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavai
 
 def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
     """Fault and way out of one failed connection; None if it says nothing about access."""
-    for each in _causes(error):
-        match each:
+    for cause in _causes(error):
+        match cause:
             case IllegalSaslStateError():
                 return access_errors.no_login(kafka)
             case SaslAuthenticationFailed():
@@ -157,15 +157,15 @@ def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
             case UnsupportedSaslMechanismError():
                 return access_errors.mechanism(kafka)
             case ssl.SSLCertVerificationError():
-                return access_errors.authority(kafka, each.verify_message, each.verify_code)
-            case ssl.SSLError() if "ALERT" in (each.reason or ""):
-                return access_errors.certificate(kafka, (each.reason or "").replace("_", " ").lower())
+                return access_errors.authority(kafka, cause.verify_message, cause.verify_code)
+            case ssl.SSLError() if "ALERT" in (cause.reason or ""):
+                return access_errors.certificate(kafka, (cause.reason or "").replace("_", " ").lower())
     return None
 
 
 def _closed(error: BaseException) -> bool:
     """Whether the connection came about, and ended before anything was said."""
-    return any(isinstance(each, ssl.SSLError | ConnectionResetError | EOFError) for each in _causes(error))
+    return any(isinstance(cause, ssl.SSLError | ConnectionResetError | EOFError) for cause in _causes(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -33,7 +33,7 @@ def check(kafka: KafkaSettings) -> None:
     Raises:
         ConfigurationError: a line for each that is not.
     """
-    if faults := [f"kafka.properties: {each}" for each in _faults(kafka.properties)]:
+    if faults := [f"kafka.properties: {fault}" for fault in _faults(kafka.properties)]:
         raise ConfigurationError("\n".join(faults))
 
 

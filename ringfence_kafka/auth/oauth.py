@@ -152,7 +152,7 @@ def _granted(kafka: KafkaSettings) -> Token:
 
     url, client_id = kafka.sasl_oauth_token_url, kafka.sasl_oauth_client_id
     # RFC 6749, 2.3.1: both in the form of a URL's. Authlib sends them as they are given.
-    login = [urllib.parse.quote(each, safe="") for each in (client_id, kafka.oauth_client_secret())]
+    login = [urllib.parse.quote(name, safe="") for name in (client_id, kafka.oauth_client_secret())]
     system = ssl.get_default_verify_paths()
     try:
         with OAuth2Session(

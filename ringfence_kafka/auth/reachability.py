@@ -18,14 +18,14 @@ def require_listener(kafka: KafkaSettings) -> None:
     Raises:
         BrokerUnavailableError: nobody listens anywhere.
     """
-    places = [each.strip().rpartition(":") for each in kafka.bootstrap_servers.split(",")]
+    places = [part.strip().rpartition(":") for part in kafka.bootstrap_servers.split(",")]
     pool = ThreadPoolExecutor(len(places))
     try:
         tried = [pool.submit(_refusal, host.strip("[]"), int(port)) for host, _, port in places]
         refusals = []
-        for each in tried:
+        for future in tried:
             try:
-                refusals.append(each.result(2 * LOOK_LIMIT_S))
+                refusals.append(future.result(2 * LOOK_LIMIT_S))
             except TimeoutError:
                 return  # a name that is looked up for long
     finally:

@@ -63,7 +63,7 @@ class RequestCoalescer(Generic[Q, A]):
             wanted = {
                 question: futures
                 for question, futures in asked.items()
-                if not all(each.done() for each in futures)
+                if not all(future.done() for future in futures)
             }
             if not wanted:
                 continue

@@ -18,10 +18,12 @@ Steps = Generator[Any, None, T]
 
 def emptying(*collections: dict[Any, Any] | deque[Any]) -> Steps[None]:
     """Let go of many objects: Python would free them all at once, and nothing else would run meanwhile."""
-    for each in collections:
-        remove: Callable[[], object] = each.popitem if isinstance(each, dict) else each.popleft
-        while each:
-            for _ in range(min(len(each), FREED_AT_ONCE)):
+    for collection in collections:
+        remove: Callable[[], object] = (
+            collection.popitem if isinstance(collection, dict) else collection.popleft
+        )
+        while collection:
+            for _ in range(min(len(collection), FREED_AT_ONCE)):
                 remove()
             yield
 

@@ -96,7 +96,7 @@ class AddressSettings(AddressDefaults):
         if long := [key for key in derived.keys() - data.keys() if len(derived[key]) > TOPIC_NAME_MAX]:
             raise ValueError(
                 f"name = {name!r} is too long for the topics that are named after it: choose one of at most "
-                f"{len(name) + TOPIC_NAME_MAX - max(len(derived[each]) for each in long)} characters, or set {' and '.join(sorted(long))}"
+                f"{len(name) + TOPIC_NAME_MAX - max(len(derived[name]) for name in long)} characters, or set {' and '.join(sorted(long))}"
             )
         return {**derived, **data}
 

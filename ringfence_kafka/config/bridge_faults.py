@@ -37,7 +37,7 @@ def same_cluster(one: KafkaSettings, other: KafkaSettings) -> bool:
 
 
 def _servers(kafka: KafkaSettings) -> set[str]:
-    return {each.strip() for each in kafka.bootstrap_servers.split(",")}
+    return {part.strip() for part in kafka.bootstrap_servers.split(",")}
 
 
 def bridge_faults(
@@ -56,12 +56,12 @@ def bridge_faults(
         topics: What each topic is that belongs to them or to the application.
         kafka: The cluster of those that name none.
     """
-    names = [(each.name, f"bridges: {each.name!r}") for each in bridges]
+    names = [(bridge.name, f"bridges: {bridge.name!r}") for bridge in bridges]
     for bridge in bridges:
         yield from _topic_faults(bridge, addresses, kafka)
-    for each, count in Counter(each.name for each in connections).items():
+    for name, count in Counter(connection.name for connection in connections).items():
         if count > 1:
-            yield f"cluster_connections: {each!r} stands {count} times; keep one entry of it"
+            yield f"cluster_connections: {name!r} stands {count} times; keep one entry of it"
     for connection in connections:
         yield from _connection_faults(connection, addresses, kafka)
         yield from _unfit_addresses(connection, addresses)
@@ -70,15 +70,15 @@ def bridge_faults(
             for member in connection.targets
             for address in connection.names(addresses)
         ]
-        if connection.name in {each.name for each in bridges}:
+        if connection.name in {bridge.name for bridge in bridges}:
             yield f"cluster_connections: {connection.name!r} is also a bridge's name: rename one, 'ringfence bridge NAME' must tell them apart"
     yield from _name_faults(names)
-    reached = {each.target_address for each in bridges}
+    reached = {bridge.target_address for bridge in bridges}
     for connection in connections:
         reached |= set(map(connection.target_address, connection.names(addresses)))
     own = {
-        wire_names.quarantine_topic(each): f"the quarantine topic of address {each!r}"
-        for each in reached - set(addresses)
+        wire_names.quarantine_topic(address): f"the quarantine topic of address {address!r}"
+        for address in reached - set(addresses)
     }
     yield from _quarantine_faults(names, {**own, **topics})
 
@@ -98,14 +98,14 @@ def window_faults(
         size: ``id_cache_size`` of an address, as the configuration has it; None = it says nothing of it.
     """
     wide = [
-        (f"bridges: {each.name!r}", each.window, each.target_address)
-        for each in bridges
-        if each.use_duplicate_detection
+        (f"bridges: {bridge.name!r}", bridge.window, bridge.target_address)
+        for bridge in bridges
+        if bridge.use_duplicate_detection
     ]
     wide += [
-        (f"cluster_connections: {each.name!r}", each.window, each.target_address(name))
-        for each in connections
-        for name in each.names(addresses)
+        (f"cluster_connections: {connection.name!r}", connection.window, connection.target_address(name))
+        for connection in connections
+        for name in connection.names(addresses)
     ]
     for place, window, address in wide:
         told_apart = size(address) if window else None
@@ -172,9 +172,9 @@ def _topic_faults(
         yield _into_chain(place, bridge.target_address, address, way_out)
     accepted = address.accepted_topic if address else wire_names.accepted_topic(bridge.target_address)
     downstream = {
-        each.accepted_topic: name
-        for name, each in addresses.items()
-        if bridge.target_address in each.upstream
+        address.accepted_topic: name
+        for name, address in addresses.items()
+        if bridge.target_address in address.upstream
     }
     if here and bridge.source_topic in downstream:
         yield (

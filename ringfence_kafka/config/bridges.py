@@ -169,7 +169,7 @@ class ConnectionSettings(Section):
 
     @model_validator(mode="after")
     def _members_fit(self) -> Self:
-        names = [each.name for each in self.members]
+        names = [member.name for member in self.members]
         for name, count in Counter(names).items():
             if count > 1:
                 raise ValueError(f"members: {name!r} stands {count} times; keep one [[…members]] entry of it")
@@ -179,14 +179,14 @@ class ConnectionSettings(Section):
             )
         if len(names) == 1:
             raise ValueError(f"members: {self.this!r} is alone: add those that it is connected with")
-        for each in self.members:
-            if each.name != self.this and "bootstrap_servers" not in each.model_fields_set:
-                raise ValueError(f"members: {each.name!r} needs bootstrap_servers: add it")
+        for member in self.members:
+            if member.name != self.this and "bootstrap_servers" not in member.model_fields_set:
+                raise ValueError(f"members: {member.name!r} needs bootstrap_servers: add it")
         return self
 
     @model_validator(mode="after")
     def _balancing_fits(self) -> Self:
-        names = [each.name for each in self.members]
+        names = [member.name for member in self.members]
         if self.load_balancing == "strict" and "max_hops" in self.model_fields_set:
             raise ValueError(
                 "max_hops has no effect with load_balancing = 'strict', which goes one step: remove it"
@@ -217,23 +217,23 @@ class ConnectionSettings(Section):
 
     def member(self, name: str) -> MemberSettings:
         """The member of that name, which there is."""
-        return next(each for each in self.members if each.name == name)
+        return next(member for member in self.members if member.name == name)
 
     @property
     def targets(self) -> list[str]:
         """The members that it forwards to."""
         own = self.load_balancing == "strict"
-        return [each.name for each in self.members if own or each.name != self.this]
+        return [member.name for member in self.members if own or member.name != self.this]
 
     def names(self, configured: Collection[str]) -> list[str]:
         """Its addresses: those that are named, and those that match and that it does not itself bring here, in order."""
         named: dict[str, bool] = {}
-        for each in self.addresses:
-            if has_wildcard(each):
+        for address in self.addresses:
+            if has_wildcard(address):
                 for name in configured:
-                    if fnmatch.fnmatchcase(name, each):
+                    if fnmatch.fnmatchcase(name, address):
                         named.setdefault(name, False)
             else:
-                named[each] = True
-        brought = {target for each in named if (target := self.target_address(each)) != each}
+                named[address] = True
+        brought = {target for name in named if (target := self.target_address(name)) != name}
         return [name for name, plainly in named.items() if plainly or name not in brought]

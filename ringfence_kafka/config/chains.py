@@ -8,13 +8,24 @@ from ringfence_kafka.config.addresses import AddressSettings
 def feeders(addresses: Iterable[AddressSettings]) -> dict[str, str]:
     """Return the address that writes the input topic of each chained address, by name."""
     known = list(addresses)
-    writers = {each.accepted_topic: each.name for each in known}
-    return {each.name: writers[each.input_topic] for each in known if each.input_topic in writers}
+    writers = {address_settings.accepted_topic: address_settings.name for address_settings in known}
+    return {
+        address_settings.name: writers[address_settings.input_topic]
+        for address_settings in known
+        if address_settings.input_topic in writers
+    }
 
 
 def feeder(address: AddressSettings, addresses: Iterable[AddressSettings]) -> AddressSettings | None:
     """Return the address whose accepted topic is this address's input topic, or None."""
-    return next((each for each in addresses if each.accepted_topic == address.input_topic), None)
+    return next(
+        (
+            address_settings
+            for address_settings in addresses
+            if address_settings.accepted_topic == address.input_topic
+        ),
+        None,
+    )
 
 
 def upstream(name: str, addresses: Iterable[AddressSettings]) -> tuple[str, ...]:
@@ -25,11 +36,11 @@ def upstream(name: str, addresses: Iterable[AddressSettings]) -> tuple[str, ...]
 
 def upstream_first(addresses: Sequence[AddressSettings]) -> list[AddressSettings]:
     """Return the addresses so that each one comes after the address that feeds it."""
-    by_name = {each.name: each for each in addresses}
+    by_name = {address.name: address for address in addresses}
     fed_by = feeders(addresses)
     found: dict[str, AddressSettings] = {}
-    for each in addresses:
-        for name in reversed(list(_path(each.name, fed_by))):
+    for address in addresses:
+        for name in reversed(list(_path(address.name, fed_by))):
             found.setdefault(name, by_name[name])
     return list(found.values())
 

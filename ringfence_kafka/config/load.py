@@ -101,18 +101,18 @@ def validate(data: Mapping[str, Any], origin: str = "settings") -> Settings:
     """
     entries = data.get("addresses", ())
     numbered = list(enumerate(entries)) if isinstance(entries, list | tuple) else []
-    unsound = [(number, error) for number, each in numbered for error in _pattern_errors(number, each)]
+    unsound = [(number, error) for number, item in numbered for error in _pattern_errors(number, item)]
     faulty = {number for number, _ in unsound}
-    literal = [number for number, each in numbered if not is_pattern(each)]
+    literal = [number for number, item in numbered if not is_pattern(item)]
     errors = [error for _, error in unsound]
     try:
         # Without the faulty patterns, whose faults would be told again at each name that they match.
-        sound = {"addresses": [each for number, each in numbered if number not in faulty]} if faulty else {}
+        sound = {"addresses": [item for number, item in numbered if number not in faulty]} if faulty else {}
         settings = Settings.model_validate({**data, **sound})
     except ValidationError as error:
-        errors += [_at_its_entry(each, literal) for each in error.errors(include_url=False)]
+        errors += [_at_its_entry(item, literal) for item in error.errors(include_url=False)]
     if errors:
-        faults = [f"{origin}: {_explain(each, data)}" for each in errors]
+        faults = [f"{origin}: {_explain(error, data)}" for error in errors]
         raise ConfigurationError("\n".join(dict.fromkeys(faults)))
     return settings
 
@@ -129,7 +129,7 @@ def _pattern_errors(number: int, entry: Any) -> list[ErrorDetails]:
         AddressDefaults.model_validate({key: value for key, value in entry.items() if key != "name"})
     except ValidationError as error:
         errors += error.errors(include_url=False)
-    return [{**each, "loc": ("addresses", number, *each["loc"])} for each in errors]
+    return [{**error, "loc": ("addresses", number, *error["loc"])} for error in errors]
 
 
 def _at_its_entry(error: ErrorDetails, literal: Sequence[int]) -> ErrorDetails:
@@ -148,7 +148,7 @@ def _password_variables(data: Mapping[str, Any], environ: Mapping[str, str]) -> 
     for connection in _tables(data.get("cluster_connections")):
         tables += _tables(connection.get("members"))
     tables.append(data.get("app"))
-    named = {str(each.get(key)) for each in tables if isinstance(each, dict) for key in SECRET_VARIABLES}
+    named = {str(table.get(key)) for table in tables if isinstance(table, dict) for key in SECRET_VARIABLES}
     sections = ("APP", "KAFKA")
     names = (
         f"{ENV_PREFIX}{section}{ENV_DELIMITER}{key.upper()}"
@@ -159,7 +159,7 @@ def _password_variables(data: Mapping[str, Any], environ: Mapping[str, str]) -> 
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _overlay(
@@ -217,7 +217,7 @@ def _without(table: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
         return dict(table)
     return {
         **table,
-        "properties": {each: value for each, value in known.items() if properties.KEYS.get(each) not in keys},
+        "properties": {item: value for item, value in known.items() if properties.KEYS.get(item) not in keys},
     }
 
 
@@ -282,9 +282,9 @@ def _unknown(location: tuple[int | str, ...]) -> str:
 def _without_secrets(name: str, value: Any) -> Any:
     """The value as an error may show it."""
     if isinstance(value, dict):
-        return {key: _without_secrets(str(key), each) for key, each in value.items()}
+        return {key: _without_secrets(str(key), item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_secrets(name, each) for each in value]
+        return [_without_secrets(name, item) for item in value]
     return (
         "(hidden)"
         if _SECRET.search(name) and not name.endswith("_env") and name != "sasl_oauth_token_url"

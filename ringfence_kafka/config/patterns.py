@@ -16,7 +16,7 @@ _POSSIBLE: Final = re.compile(r"([a-zA-Z0-9._*?-]|\[!?[a-zA-Z0-9._-]+\])+")
 
 def resolve(defaults: Mapping[str, Any], entries: Sequence[Any]) -> tuple[Any, ...]:
     """The literal addresses with everything put under them that applies; what is no table stays as it is."""
-    patterns = [each for each in entries if is_pattern(each)]
+    patterns = [entry for entry in entries if is_pattern(entry)]
     patterns.sort(key=_specificity)  # stable: the later of equals stays later
     resolved = []
     for entry in entries:

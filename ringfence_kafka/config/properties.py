@@ -40,7 +40,7 @@ _SECRETS: Final = {
 }
 _JAAS: Final = "sasl.jaas.config"
 _FILE_ONLY: Final = frozenset(
-    f"sasl.oauthbearer.assertion.private.key.{each}" for each in ("pem", "passphrase")
+    f"sasl.oauthbearer.assertion.private.key.{name}" for name in ("pem", "passphrase")
 )
 """Secrets that go on to the clients that know them."""
 _WRITTEN_OUT: Final = {
@@ -223,8 +223,8 @@ def _log_in(jaas: str, found: Translated) -> None:
             f'no login that Ringfence knows: write {" or ".join(_LOGIN_MODULES)} required username="…" password="…";'
         )
     options = {
-        each[1]: re.sub(r"\\(.)", r"\1", each[2] or each[3] or each[4] or "")
-        for each in _OPTION.finditer(login["options"])
+        found[1]: re.sub(r"\\(.)", r"\1", found[2] or found[3] or found[4] or "")
+        for found in _OPTION.finditer(login["options"])
     }
     if module == _TOKENS:
         for option, key in (("clientId", "sasl_oauth_client_id"), ("scope", "sasl_oauth_scope")):

@@ -98,7 +98,7 @@ class AppSettings(Section):
     @model_validator(mode="after")
     def _pages_fit_together(self) -> Self:
         files = ("web_tls_certfile", "web_tls_keyfile", "web_tls_cafile")
-        given = {each: value for each in files if (value := getattr(self, each))}
+        given = {file: value for file in files if (value := getattr(self, file))}
         if ("web_tls_certfile" in given) != ("web_tls_keyfile" in given):
             there, lacking = sorted(files[:2], key=lambda each: each not in given)
             raise ValueError(f"{there} = {given[there]!r} needs {lacking}: set both or neither")
@@ -167,9 +167,9 @@ class Settings(Section):
     def _clients_have_names(self) -> Self:
         """Brokers see in logs, quotas and metrics whose clients they are."""
         bridged = [
-            kafka for each in self.bridges for kafka in (each.source, each.target) if kafka is not None
+            kafka for bridge in self.bridges for kafka in (bridge.source, bridge.target) if kafka is not None
         ]
-        members = [each for connection in self.cluster_connections for each in connection.members]
+        members = [member for connection in self.cluster_connections for member in connection.members]
         for kafka in (self.kafka, *bridged, *members):
             kafka.name_clients(self.app.id, self.app.instance_name)
         return self
@@ -235,18 +235,18 @@ class Settings(Section):
                 "go round for ever; give one of them another input_topic"
             )
         roles = Counter(
-            (topic, role) for each in self.addresses for role, topic in each.topics(self.app.id).items()
+            (topic, role) for address in self.addresses for role, topic in address.topics(self.app.id).items()
         )
-        writers = {each.accepted_topic: each.name for each in self.addresses}
-        for topic, count in Counter(each.input_topic for each in self.addresses).items():
+        writers = {address.accepted_topic: address.name for address in self.addresses}
+        for topic, count in Counter(address.input_topic for address in self.addresses).items():
             if count > 1 and topic in writers:
-                readers = [repr(each.name) for each in self.addresses if each.input_topic == topic]
+                readers = [repr(address.name) for address in self.addresses if address.input_topic == topic]
                 raise ValueError(
                     f"addresses: {' and '.join(readers)} have the input topic {topic!r}, the accepted topic of {writers[topic]!r}: it can be the input "
                     "of one address; rename one input_topic, or chain them one after the other"
                 )
         uses = Counter(topic for topic, _ in self._topics())
-        names = {each.name for each in self.addresses}
+        names = {address.name for address in self.addresses}
         return {
             topic
             for topic, count in uses.items()
@@ -289,16 +289,16 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _transactions_go_to_addresses(self) -> Self:
-        names = {each.name for each in self.addresses}
+        names = {address.name for address in self.addresses}
         for address in self.addresses:
-            for each in address.transaction_addresses:
-                if each == address.name:
+            for name in address.transaction_addresses:
+                if name == address.name:
                     raise ValueError(
-                        f"addresses: transaction_addresses of {each!r} names itself: remove it, its own parts are always allowed"
+                        f"addresses: transaction_addresses of {name!r} names itself: remove it, its own parts are always allowed"
                     )
-                if each not in names:
+                if name not in names:
                     raise ValueError(
-                        f"addresses: transaction_addresses of {address.name!r} names {each!r}, which is no address here: add an "
+                        f"addresses: transaction_addresses of {address.name!r} names {name!r}, which is no address here: add an "
                         f"[[addresses]] entry of it, or remove it; there are {', '.join(sorted(names))}"
                     )
         return self
@@ -306,18 +306,18 @@ class Settings(Section):
     @model_validator(mode="after")
     def _bridges_lead_somewhere(self) -> Self:
         addressed = {
-            each.name: Addressed(
-                each.input_topic,
-                each.accepted_topic,
-                each.duplicate_id_headers,
-                chains.upstream(each.name, self.addresses),
+            address.name: Addressed(
+                address.input_topic,
+                address.accepted_topic,
+                address.duplicate_id_headers,
+                chains.upstream(address.name, self.addresses),
             )
-            for each in self.addresses
+            for address in self.addresses
         }
         topics = dict(self._topics())
         for fault in bridge_faults(self.bridges, self.cluster_connections, addressed, topics, self.kafka):
             raise ValueError(fault)
-        targets = {f"bridges: {each.name!r}": [each.target_address] for each in self.bridges}
+        targets = {f"bridges: {bridge.name!r}": [bridge.target_address] for bridge in self.bridges}
         for connection in self.cluster_connections:
             names = connection.names(addressed)
             targets[f"cluster_connections: {connection.name!r}"] = [
@@ -361,11 +361,15 @@ class Settings(Section):
 
     def transaction_targets(self, address: AddressSettings) -> tuple[AddressSettings, ...]:
         """The other addresses that parts of its transactions may go to."""
-        return tuple(each for each in self.addresses if each.name in address.transaction_addresses)
+        return tuple(
+            address_settings
+            for address_settings in self.addresses
+            if address_settings.name in address.transaction_addresses
+        )
 
     def address(self, name: str) -> AddressSettings | None:
         """The address of that name, or None."""
-        return next((each for each in self.addresses if each.name == name), None)
+        return next((address for address in self.addresses if address.name == name), None)
 
     def configured(self, name: str) -> AddressSettings:
         """The address of that name.
@@ -375,7 +379,9 @@ class Settings(Section):
         """
         found = self.address(name)
         if found is None:
-            known = ", ".join(each.name for each in self.addresses) or "none; add an [[addresses]] entry"
+            known = (
+                ", ".join(address.name for address in self.addresses) or "none; add an [[addresses]] entry"
+            )
             raise ConfigurationError(f"unknown address {name!r}: the configuration has {known}")
         return found
 

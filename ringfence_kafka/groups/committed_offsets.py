@@ -104,8 +104,8 @@ async def commit(admin: AIOKafkaAdminClient, group: str, offsets: Mapping[TopicP
         KafkaError: it is refused, or nobody answers.
     """
     topics = defaultdict(list)
-    for tp, each in offsets.items():
-        topics[tp.topic].append((tp.partition, each.offset, each.note))
+    for tp, offset in offsets.items():
+        topics[tp.topic].append((tp.partition, offset.offset, offset.note))
     coordinator = await admin.find_coordinator(group)
     request = OffsetCommitRequest(
         group,

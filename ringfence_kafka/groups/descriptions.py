@@ -56,11 +56,11 @@ def describe(
             ) from error
         found[name] = GroupDescription(
             described.state.name,
-            frozenset(kafka.instance_of(each.client_id) for each in described.members),
+            frozenset(kafka.instance_of(member.client_id) for member in described.members),
             {
-                (tp.topic, tp.partition): kafka.instance_of(each.client_id)
-                for each in described.members
-                for tp in each.assignment.topic_partitions
+                (tp.topic, tp.partition): kafka.instance_of(member.client_id)
+                for member in described.members
+                for tp in member.assignment.topic_partitions
             },
         )
     return found

@@ -91,9 +91,9 @@ async def ask(
         )
     members = await of_other_types(admin, group, coordinator)
     return sorted(
-        ForeignMember(each.client_id, _host(each.host), each.protocol or CONSUMER)
-        for each in members
-        if not _is_ours_by_name(each, own_prefix)
+        ForeignMember(member.client_id, _host(member.host), member.protocol or CONSUMER)
+        for member in members
+        if not _is_ours_by_name(member, own_prefix)
     )
 
 

@@ -93,7 +93,7 @@ class GroupWatch:
     @property
     def faults(self) -> list[str]:
         """A line for each foreign member."""
-        return [fault(self._group.group_id, each) for each in self.foreign]
+        return [fault(self._group.group_id, item) for item in self.foreign]
 
     @property
     def joined(self) -> bool:
@@ -124,16 +124,16 @@ class GroupWatch:
     async def _ask(self) -> None:
         found = await self._group.foreign_members(self._is_ours)
         self._asked_at = clock.now()
-        for each in found:
-            if each not in self.foreign:
+        for item in found:
+            if item not in self.foreign:
                 self._log.error(
                     "%s is a member of the group %s and is not Ringfence's: %s. Offsets that it commits are not followed. Stop it or give it "
                     "another group.id, and keep others out by ACLs (docs/security.md)",
-                    each, self._group.group_id, self._meaning,
+                    item, self._group.group_id, self._meaning,
                 )  # fmt: skip
-        for each in self.foreign:
-            if each not in found:
-                self._log.warning("%s has left the group %s", each, self._group.group_id)
+        for entry in self.foreign:
+            if entry not in found:
+                self._log.warning("%s has left the group %s", entry, self._group.group_id)
         self.foreign = found
 
     async def distrust(
@@ -173,8 +173,8 @@ class GroupWatch:
         offsets: dict[Place, Committed | None] = {}
         if member_id:
             counts = await self._group.partition_counts(self._topics)
-            places: Sequence[Place] = [(topic, each) for topic in counts for each in range(counts[topic])]
-            found: Sequence[Any] = await asyncio.gather(*(self._group.noted(*each) for each in places))
+            places: Sequence[Place] = [(topic, index) for topic in counts for index in range(counts[topic])]
+            found: Sequence[Any] = await asyncio.gather(*(self._group.noted(*place) for place in places))
             offsets = dict(zip(places, found, strict=True))
         if self._member_id() == member_id:
             self._joined_as, self._at_joining = member_id, offsets

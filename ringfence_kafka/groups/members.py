@@ -47,8 +47,8 @@ async def fetch(admin: AIOKafkaAdminClient, group: str, named: Callable[[str], s
     ((code, _, state, _, _, members, *_),) = answer.groups
     if code:
         raise for_code(code)(f"the members of {group}")
-    found = (_member(each) for each in members)
-    return Members(str(state), tuple(sorted(each._replace(name=named(each.name)) for each in found)))
+    found = (_member(member) for member in members)
+    return Members(str(state), tuple(sorted(item._replace(name=named(item.name)) for item in found)))
 
 
 def _member(described: tuple[object, ...]) -> Member:

@@ -238,9 +238,9 @@ async def forget_outdated(
     """
     deadline = time.monotonic() + SAYS_LIMIT_S
     while True:
-        found = [each for each in await members(admin, group) if each.instance == instance]
-        says = all(each.metadata is not None for each in found)
-        if says and all(set(each.metadata.subscription) == set(topics) for each in found):
+        found = [member for member in await members(admin, group) if member.instance == instance]
+        says = all(item.metadata is not None for item in found)
+        if says and all(set(item.metadata.subscription) == set(topics) for item in found):
             return False
         if says or time.monotonic() > deadline:
             break

@@ -88,7 +88,7 @@ def http_auth(app: AppSettings) -> HttpAuth:
         ConfigurationError: its files do not hold what they should.
     """
     token = os.environ[app.web_token_env] if app.web_token_env else ""
-    names = frozenset(each for each in (app.web_host, app.web_name) if each)
+    names = frozenset(name for name in (app.web_host, app.web_name) if name)
     if not app.web_tls_certfile:
         return HttpAuth(token, names=names)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

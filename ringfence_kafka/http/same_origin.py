@@ -77,7 +77,7 @@ def is_ours(host: str, names: Collection[str]) -> bool:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return False
-    if name in {"localhost", socket.gethostname().lower(), *(each.lower() for each in names)}:
+    if name in {"localhost", socket.gethostname().lower(), *(name.lower() for name in names)}:
         return True
     try:
         ipaddress.ip_address(name)

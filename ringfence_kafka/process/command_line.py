@@ -38,11 +38,11 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 def _properties(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> None:
     found = {}
-    for each in values:
-        key, equals, value = each.partition("=")
+    for name in values:
+        key, equals, value = name.partition("=")
         if not (key and equals):
             raise click.BadParameter(
-                f"{each!r} is not key=value; write for example retry.backoff.ms=200", context, parameter
+                f"{name!r} is not key=value; write for example retry.backoff.ms=200", context, parameter
             )
         found[key.strip()] = value.strip()
     _keep(context, parameter, found)
@@ -92,8 +92,8 @@ CONNECTION_OPTIONS: Final = ("--bootstrap-server", "--bootstrap-servers", "--com
 
 def config_option(verb: Verb) -> Verb:
     """What each verb takes: the configuration, as its parameter ``config``, and the connection, for :func:`settings_of`."""
-    for each in reversed(_OPTIONS):
-        verb = each(verb)
+    for option in reversed(_OPTIONS):
+        verb = option(verb)
     return verb
 
 
@@ -158,16 +158,16 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]
-    plain = (_PLAIN.get(each) or each.encode("ascii", "backslashreplace").decode() for each in text)
+    plain = (_PLAIN.get(name) or name.encode("ascii", "backslashreplace").decode() for name in text)
     return "".join(plain), error.end
 
 
 def _write_anything() -> None:
     """Let both outputs take any character, whatever encoding the locale gives them."""
     codecs.register_error("ringfence", _replaced)
-    for each in (sys.stdout, sys.stderr):
-        if isinstance(each, io.TextIOWrapper):
-            each.reconfigure(errors="ringfence")
+    for item in (sys.stdout, sys.stderr):
+        if isinstance(item, io.TextIOWrapper):
+            item.reconfigure(errors="ringfence")
 
 
 def _lost_output(error: OSError) -> int:

@@ -68,11 +68,11 @@ def install_from_environment() -> None:
     Raises:
         ConfigurationError: it cannot be read.
     """
-    for each in filter(None, os.environ.get("RINGFENCE_FAILPOINTS", "").split(",")):
-        match = _SPECIFICATION.match(each.strip())
+    for part in filter(None, os.environ.get("RINGFENCE_FAILPOINTS", "").split(",")):
+        match = _SPECIFICATION.match(part.strip())
         if match is None:
             raise ConfigurationError(
-                f"environment: RINGFENCE_FAILPOINTS: {each!r} is not POINT:LANE=kill or POINT:LANE=stop, with or without @N"
+                f"environment: RINGFENCE_FAILPOINTS: {part!r} is not POINT:LANE=kill or POINT:LANE=stop, with or without @N"
             )
         install(match["point"], match["lane"], _signal_at(_SIGNALS[match["signal"]], int(match["nth"] or 1)))
 

@@ -54,7 +54,7 @@ class Repeats(logging.Filter):
             and isinstance(record.exc_info[1], OSError)
         ):
             return False
-        if any(each in str(record.msg) for each in _IN_ORDER):  # Faust puts its own name before
+        if any(item in str(record.msg) for item in _IN_ORDER):  # Faust puts its own name before
             return False
         what = (record.name, record.msg)
         now = time.monotonic()

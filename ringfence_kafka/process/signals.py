@@ -12,5 +12,5 @@ def ends_at_hang_up() -> bool:
 
 def when_told_to_end(stop: Callable[[], object]) -> None:
     """Have the running loop call ``stop`` at SIGTERM, SIGINT and SIGHUP."""
-    for each in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if ends_at_hang_up() else [])):
-        asyncio.get_running_loop().add_signal_handler(each, stop)
+    for signals in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if ends_at_hang_up() else [])):
+        asyncio.get_running_loop().add_signal_handler(signals, stop)

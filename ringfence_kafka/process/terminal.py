@@ -35,9 +35,9 @@ def tell(table: Table, to: Console | None = None) -> None:
     to = to or console()
     if table.columns:
         first, *rest = table.columns
-        longest = max(to.render_str(str(each)).cell_len for each in (first.header, *first.cells))
+        longest = max(to.render_str(str(item)).cell_len for item in (first.header, *first.cells))
         if longest <= max(_NAME_ROOM_MIN, to.width // 2):
             first.no_wrap, first.min_width = True, longest
-        for each in (first, *rest):
-            each.overflow = "fold"
+        for column in (first, *rest):
+            column.overflow = "fold"
     to.print(table)

@@ -88,7 +88,7 @@ def _refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoi
             "9223372036854775807 takes everything"
         )
     # An output that was made smaller is gone by at the next opening.
-    largest = max(each.builder.size() for each in batches if each.topic in topics)
+    largest = max(batch.builder.size() for batch in batches if batch.topic in topics)
     return (
         f"{named} refuses a record batch for its size, of {largest} bytes at most: if this "
         "is said again, raise max.message.bytes there"
@@ -130,7 +130,7 @@ def _shows(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool
 async def wait_for_all(awaitables: Sequence[Any]) -> list[Any]:
     """Wait for all, also when one fails, so that no failure goes unseen; then raise the first."""
     results = await asyncio.gather(*awaitables, return_exceptions=True)
-    error = next((each for each in results if isinstance(each, BaseException)), None)
+    error = next((result for result in results if isinstance(result, BaseException)), None)
     if error is None:
         return results
     try:

@@ -58,7 +58,7 @@ class ProducerClients:
         """Close all connections. Never raises."""
         self._stopped = True
         clients, self._clients = self._clients, []
-        await asyncio.gather(*(each.end() for each in clients))
+        await asyncio.gather(*(client.end() for client in clients))
 
 
 class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
@@ -130,7 +130,7 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
         Clients that have lost all their brokers begin with the bootstrap servers again, as new ones would.
         """
         synchronised = self._asker._synchronised  # noqa: SLF001 - of the same class
-        if synchronised is True and any(each.connected() for each in self._conns.values()):
+        if synchronised is True and any(conn.connected() for conn in self._conns.values()):
             return
         if self._reaching is None or self._reaching.done():
             self._reaching = asyncio.create_task(self._reach())
@@ -159,9 +159,9 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
 
     async def end(self) -> None:
         """Close all connections."""
-        for each in (self._reaching, *self._attempts.values()):
-            if each is not None:
-                each.cancel()
+        for item in (self._reaching, *self._attempts.values()):
+            if item is not None:
+                item.cancel()
         with contextlib.suppress(Exception):
             async with asyncio.timeout(STOP_LIMIT_S):
                 await self.close()

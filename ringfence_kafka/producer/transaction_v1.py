@@ -82,7 +82,9 @@ class Explicit:
                 results = await wait_for_all([*futures, self._send_offsets(committed, group_id)])
             else:
                 results = await wait_for_all(futures)
-            return [-1 if each is None else cast("int", each.offset) for each in results[: len(futures)]]
+            return [
+                -1 if result is None else cast("int", result.offset) for result in results[: len(futures)]
+            ]
         except OF_TOPICS as error:
             raise refusal(error, _refusing(batches, futures, type(error)), batches) from error
         except KafkaError as error:

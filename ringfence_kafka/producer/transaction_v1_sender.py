@@ -32,7 +32,7 @@ def send_only_what_was_added(producer: AIOKafkaProducer) -> None:
 
     def drain_by_nodes(ignore_nodes: Collection[int], muted_partitions: Iterable[TopicPartition] = ()) -> Any:
         added, to_add = manager.txn_partitions, manager.partitions_to_add()
-        for place in [each for each in accumulator._batches if each not in added]:  # noqa: SLF001
+        for place in [batch for batch in accumulator._batches if batch not in added]:  # noqa: SLF001
             if place not in to_add:
                 _fail(accumulator._batches.pop(place), _reason(manager))  # noqa: SLF001
         return drain(ignore_nodes, {*muted_partitions, *to_add})
@@ -59,9 +59,9 @@ def tell_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> Non
 
 
 def _fail(batches: Collection[Any], reason: BaseException) -> None:
-    for each in batches:
-        each.failure(reason)
-        note_outcome(each._drain_waiter)  # noqa: SLF001 - waited for by who adds a second batch, if anybody
+    for batch in batches:
+        batch.failure(reason)
+        note_outcome(batch._drain_waiter)  # noqa: SLF001 - waited for by who adds a second batch, if anybody
 
 
 def _reason(manager: Any) -> BaseException:

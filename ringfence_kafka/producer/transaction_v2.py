@@ -103,9 +103,9 @@ class Implicit:
         self, batches: Sequence[Outgoing], offsets: Mapping[TopicPartition, int], group_id: str
     ) -> list[int]:
         """As :meth:`ringfence_kafka.producer.transaction_v1.Explicit.write`."""
-        for each in batches:
-            if self._leader(each) is None:
-                await self._look_for(each)
+        for batch in batches:
+            if self._leader(batch) is None:
+                await self._look_for(batch)
         left = self._ended_at + self._gap.seconds - time.monotonic()
         if left > 0:
             await asyncio.sleep(left)
@@ -114,7 +114,7 @@ class Implicit:
         if not committed:
             return await self._produce_all(batches)
         group_node = await self._coordinator(CoordinationType.GROUP, group_id)
-        if {self._leader(each) for each in batches} == {group_node}:
+        if {self._leader(batch) for batch in batches} == {group_node}:
             # Both on one connection, where the broker takes up the second when the first is answered: at once, two that add
             # themselves to one transaction disturb each other.
             return await self._produce_all(
@@ -158,15 +158,15 @@ class Implicit:
         """One batch of a partition after the other, those of all partitions at once: their base offsets."""
         bases = [-1] * len(batches)
         waiting: dict[Place, deque[int]] = {}
-        for number, each in enumerate(batches):
-            place = each.topic, each.partition
+        for number, batch in enumerate(batches):
+            place = batch.topic, batch.partition
             waiting.setdefault(place, deque()).append(number)
             sequence = self._sequences.get(place, 0)
-            self._sequences[place] = sequence + each.builder.record_count()
-            each.builder._set_producer_state(*self._who, sequence)  # noqa: SLF001
+            self._sequences[place] = sequence + batch.builder.record_count()
+            batch.builder._set_producer_state(*self._who, sequence)  # noqa: SLF001
         attempt = 0
         while waiting:
-            answers = await self._ask_leaders({place: batches[each[0]] for place, each in waiting.items()})
+            answers = await self._ask_leaders({place: batches[value[0]] for place, value in waiting.items()})
             refused: dict[Place, int] = {}
             again: set[int] = set()
             for place in list(waiting):
@@ -186,7 +186,7 @@ class Implicit:
                 attempt += 1
                 if attempt >= USUAL_ATTEMPTS:
                     self._say(f"{_names(again)} of {', '.join(f'{topic}/{one}' for topic, one in waiting)}")
-                await self._wait(attempt, metadata=any(_is_elsewhere(each) for each in again))
+                await self._wait(attempt, metadata=any(_is_elsewhere(number) for number in again))
         return bases
 
     async def _ask_leaders(self, heads: Mapping[Place, Outgoing]) -> dict[Place, tuple[int, int]]:
@@ -195,14 +195,14 @@ class Implicit:
         One broker after the other, until all have added their partitions: of two that do so at once the coordinator refuses one.
         """
         by_leader: dict[int, dict[Place, bytes]] = {}
-        for place, each in heads.items():
-            leader = self._leader(each)
+        for place, head in heads.items():
+            leader = self._leader(head)
             if leader is not None:
-                by_leader.setdefault(leader, {})[place] = each.builder._build()  # noqa: SLF001
+                by_leader.setdefault(leader, {})[place] = head.builder._build()  # noqa: SLF001
         if len(by_leader) > 1 and self._added.issuperset(heads):
-            answers = await wait_for_all([self._ask_leader(*each) for each in by_leader.items()])
+            answers = await wait_for_all([self._ask_leader(*item) for item in by_leader.items()])
         else:
-            answers = [await self._ask_leader(*each) for each in by_leader.items()]
+            answers = [await self._ask_leader(*item) for item in by_leader.items()]
         return {place: found for answer in answers for place, found in answer.items()}
 
     async def _ask_leader(self, node: int, data: Mapping[Place, bytes]) -> dict[Place, tuple[int, int]]:
@@ -327,7 +327,7 @@ class Implicit:
 
 def _names(codes: set[int]) -> str:
     """As documents name them."""
-    return ", ".join(sorted("no answer" if each == _NO_ANSWER else for_code(each).__name__ for each in codes))
+    return ", ".join(sorted("no answer" if code == _NO_ANSWER else for_code(code).__name__ for code in codes))
 
 
 def _is_written(code: int) -> bool:

@@ -77,7 +77,7 @@ async def lowered(producer: AIOKafkaProducer) -> bool:
             features = await _ask(producer, node)
     except (KafkaError, OSError, TimeoutError):
         return False
-    level, supported = (each.get(transaction_v2_requests.FEATURE, 0) for each in features)
+    level, supported = (feature.get(transaction_v2_requests.FEATURE, 0) for feature in features)
     return level == 0 and supported >= transaction_v2_requests.IMPLICIT
 
 

@@ -144,7 +144,7 @@ def _window(codec: int, data: bytes) -> int:
     if codec == ZSTD:
         return int(zstandard.get_frame_parameters(data).window_size)
     if codec == SNAPPY:
-        return max((cramjam.snappy.decompress_raw_len(each) for each in _snappy_blocks(data)), default=0)
+        return max((cramjam.snappy.decompress_raw_len(block) for block in _snappy_blocks(data)), default=0)
     if codec == LZ4:  # a block as it came, and as it is decompressed
         return 2 * int(lz4.frame.get_frame_info(data)["block_size"])
     return _GZIP_BYTES

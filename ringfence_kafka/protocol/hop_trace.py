@@ -26,17 +26,17 @@ def reached(member: bytes) -> bytes:
 
 def entries(value: bytes | None) -> list[bytes]:
     """What a header says, in order."""
-    return [each for each in (value or b"").split(b",") if each]
+    return [part for part in (value or b"").split(b",") if part]
 
 
 def members(found: Sequence[bytes]) -> list[bytes]:
     """Those that it has passed, of a connection, among the entries."""
-    return [each for each in found if each[:1] not in {TOPIC_MARK, REACHED_MARK}]
+    return [data for data in found if data[:1] not in {TOPIC_MARK, REACHED_MARK}]
 
 
 def with_topic(found: Sequence[bytes], own: bytes) -> bytes:
     """The header once it has passed this topic, too."""
     kept = [*found, own]
-    while sum(each[:1] == TOPIC_MARK for each in kept) > TOPICS_MAX:
-        kept.remove(next(each for each in kept if each[:1] == TOPIC_MARK))
+    while sum(data[:1] == TOPIC_MARK for data in kept) > TOPICS_MAX:
+        kept.remove(next(data for data in kept if data[:1] == TOPIC_MARK))
     return b",".join(kept)

@@ -76,8 +76,8 @@ def encode_offsets(next_offset: int, offsets: Sequence[int]) -> bytes:
     if offsets and offsets[0] >= next_offset and span <= _DENSE * len(offsets):
         last = span - 1 + next_offset
         digits = bytearray(b"0") * span
-        for each in offsets:
-            digits[last - each] = _ONE
+        for offset in offsets:
+            digits[last - offset] = _ONE
         bits, size = int(digits, 2), (span + 7) // 8
         if 2 * (bits & ~(bits << 1)).bit_count() > size:  # a run takes two varints at least
             return _BITMAP + bits.to_bytes(size, "little")
@@ -88,12 +88,12 @@ def of_offsets(offsets: Iterable[int]) -> list[Run]:
     """The fewest runs of these, which are in rising order."""
     found: list[Run] = []
     start = stop = -1
-    for each in offsets:
-        if each != stop:
+    for offset in offsets:
+        if offset != stop:
             if start < stop:
                 found.append((start, stop))
-            start = each
-        stop = each + 1
+            start = offset
+        stop = offset + 1
     if start < stop:
         found.append((start, stop))
     return found
@@ -102,11 +102,11 @@ def of_offsets(offsets: Iterable[int]) -> list[Run]:
 def near(offsets: Iterable[int], apart_max: int) -> list[Run]:
     """First and last of those that lie no further apart, of offsets in rising order."""
     found: list[Run] = []
-    for each in offsets:
-        if found and each - found[-1][1] <= apart_max:
-            found[-1] = found[-1][0], each
+    for offset in offsets:
+        if found and offset - found[-1][1] <= apart_max:
+            found[-1] = found[-1][0], offset
         else:
-            found.append((each, each))
+            found.append((offset, offset))
     return found
 
 

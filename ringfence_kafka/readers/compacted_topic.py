@@ -122,7 +122,7 @@ class CompactedTopic:
     async def stop(self) -> None:
         """Answer nobody any more, and disconnect."""
         self._stopped = True
-        await asyncio.gather(*(each.stop() for each in self._asked.values()))
+        await asyncio.gather(*(value.stop() for value in self._asked.values()))
         reader, self._reader = self._reader, None
         if reader is not None:
             await reader.stop()
@@ -157,12 +157,12 @@ class CompactedTopic:
         value = known.values.get(key)
         beside = () if value is None else self._beside(key, value)
         return LatestValue(
-            value, asked_at, {each: known.values[each] for each in beside if each in known.values}
+            value, asked_at, {data: known.values[data] for data in beside if data in known.values}
         )
 
     def _keep(self, partition: int, known: "_Known") -> None:
         self._known[partition] = known
-        while sum(each.bytes for each in self._known.values()) > self._bytes_max:
+        while sum(value.bytes for value in self._known.values()) > self._bytes_max:
             self._known.popitem(last=False)
 
     async def _read_on(self, partition: int, known: "_Known", end: int) -> bool:
@@ -183,7 +183,7 @@ class CompactedTopic:
                         return False
                     witness = None
                 # What came after it was known up to where to read belongs to the next question: it is newer than the answer says.
-                known.take([each for each in records if each.offset < end])
+                known.take([record for record in records if record.offset < end])
                 if reached > known.next:
                     moved_at, known.next = time.monotonic(), min(reached, end)
                 else:
@@ -230,11 +230,11 @@ class _Known:
 
     def take(self, records: list[Any]) -> None:
         """These come next, or begin with the last one again."""
-        for each in records:
-            self._drop(each.key)
-            if each.value is not None:
-                self.values[each.key] = each.value
-                self.bytes += ENTRY_BYTES + len(each.key or b"") + len(each.value)
+        for record in records:
+            self._drop(record.key)
+            if record.value is not None:
+                self.values[record.key] = record.value
+                self.bytes += ENTRY_BYTES + len(record.key or b"") + len(record.value)
         if records:
             self.last = records[-1]
 
@@ -269,7 +269,7 @@ class _Reader:
         except BaseException:
             await internals.end(consumer, STOP_LIMIT_S)
             raise
-        tps = [TopicPartition(topic, each) for each in range(partitions)]
+        tps = [TopicPartition(topic, index) for index in range(partitions)]
         consumer.assign(tps)
         consumer.pause(*tps)
         for tp in tps:

@@ -53,10 +53,10 @@ async def first_records(
         while wanted and time.monotonic() < deadline:
             for tp, records in (await consumer.getmany(*wanted, timeout_ms=_POLL_MS)).items():
                 end = wanted[tp][1]
-                records = [each for each in records if each.offset < end]  # noqa: PLW2901
+                records = [record for record in records if record.offset < end]  # noqa: PLW2901
                 if records:
                     found[tp.topic, tp.partition] = records[0]
-            for tp in [each for each in wanted if (each.topic, each.partition) in found]:
+            for tp in [item for item in wanted if (item.topic, item.partition) in found]:
                 del wanted[tp]
                 consumer.pause(tp)
             for tp in list(wanted):

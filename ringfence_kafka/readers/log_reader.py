@@ -92,7 +92,7 @@ class Readers:
         return True
 
     def _end(self, consumer: AIOKafkaConsumer) -> None:
-        self._resting = [each for each in self._resting if each[0] is not consumer]
+        self._resting = [item for item in self._resting if item[0] is not consumer]
         task = asyncio.create_task(internals.end(consumer, STOP_LIMIT_S))
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
@@ -213,7 +213,7 @@ async def newest(
         ends: Log start and last stable offset of each.
         key: Of the records that are looked for.
     """
-    wanted = {TopicPartition(*each): span for each, span in ends.items() if span[0] < span[1]}
+    wanted = {TopicPartition(*item): span for item, span in ends.items() if span[0] < span[1]}
     if not wanted:
         return {}
     found: dict[tuple[str, int], bytes] = {}
@@ -232,7 +232,7 @@ async def newest(
                 wanted = {tp: span for tp, span in wanted.items() if tp.topic != error.args[0]}
                 continue
             for tp, records in fetched.items():
-                values = [each.value for each in records if each.key == key and each.value]
+                values = [record.value for record in records if record.key == key and record.value]
                 if values:
                     found[tp.topic, tp.partition] = values[-1]
             wanted = {

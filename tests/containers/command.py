@@ -34,7 +34,7 @@ class Ended:
     @property
     def everything(self) -> str:
         """Both, for a person."""
-        return "\n".join(each.strip() for each in (self.output, self.errors) if each.strip())
+        return "\n".join(name.strip() for name in (self.output, self.errors) if name.strip())
 
 
 def attempt(

@@ -91,7 +91,7 @@ class Engine:
 
     def _listed(self, *filters: str) -> list[str]:
         wanted = (f"label=com.docker.compose.project={PROJECT}", *filters)
-        options = [option for each in wanted for option in ("--filter", each)]
+        options = [option for name in wanted for option in ("--filter", name)]
         return self("ps", "--all", "--quiet", "--no-trunc", *options).split()
 
     def state(self, service: str) -> State:
@@ -146,7 +146,7 @@ def podman(folder: Path) -> Engine:
         'cgroup_manager = "cgroupfs"',
         'events_logger = "file"',
     ]
-    if any((each / "netavark").exists() for each in _HELPERS):
+    if any((helper / "netavark").exists() for helper in _HELPERS):
         # Debian's podman takes an older kind of network for its default, without names.
         lines.append('network_backend = "netavark"')
     if shutil.which("runc") is not None:

@@ -57,7 +57,9 @@ def fetch(engine: Engine, *, stand_ins: bool) -> Public:
     """Fetch public images. With ``stand_ins`` none is asked for."""
     base = base_name()
     wanted = {
-        name: each["image"] for name, each in services().items() if not each["image"].startswith("ringfence")
+        name: service["image"]
+        for name, service in services().items()
+        if not service["image"].startswith("ringfence")
     }
     if stand_ins:
         return Public(base=False, services=frozenset())
@@ -66,8 +68,8 @@ def fetch(engine: Engine, *, stand_ins: bool) -> Public:
             base=engine.pull(base),
             services=frozenset(name for name, image in wanted.items() if engine.pull(image)),
         )
-        there = [base] * public.base + [wanted[each] for each in sorted(public.services)]
-        away = [each for each in (base, *wanted.values()) if each not in there]
+        there = [base] * public.base + [wanted[service] for service in sorted(public.services)]
+        away = [item for item in (base, *wanted.values()) if item not in there]
         done.note = f"{', '.join(there) or 'none'}; stand-ins for {', '.join(away) or 'none'}"
     return public
 
@@ -89,9 +91,9 @@ def build(engine: Engine, public: Public, folder: Path) -> dict[str, str]:
             engine.build(image, ROOT, "--target", target, "--build-arg", f"BASE={BASE}")
             done.note = _inspected(engine, image)
     replaced = {
-        name: WORKER if each["image"] == "ringfence:local" else RECONCILE
-        for name, each in services().items()
-        if each["image"].startswith("ringfence")
+        name: WORKER if service["image"] == "ringfence:local" else RECONCILE
+        for name, service in services().items()
+        if service["image"].startswith("ringfence")
     }
     if "kafka" not in public.services:
         _kafka(engine)
@@ -133,8 +135,8 @@ def _base(engine: Engine, folder: Path, *, public: bool) -> None:
         (context / "certificates").mkdir()
         known = engine.once(begin, f"/{machine.BUNDLE}", options=["--entrypoint", "cat"])
         extra = machine.certificates_beyond(known, machine.bundle())
-        for number, each in enumerate(extra):
-            (context / "certificates" / f"machine-{number}.crt").write_text(each + "\n", "utf-8")
+        for number, item in enumerate(extra):
+            (context / "certificates" / f"machine-{number}.crt").write_text(item + "\n", "utf-8")
         listed = run([sys.executable, "-m", "pip", "config", "list"], limit_s=60)
         (context / "pip.conf").write_text(machine.pip_settings(listed), "utf-8")
         engine.build(BASE, context, "--build-arg", f"BASE={begin}")

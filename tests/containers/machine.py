@@ -49,7 +49,7 @@ def require(programs: Iterable[str], packages: Sequence[str]) -> list[str]:
     Raises:
         PrerequisiteError: a program is missing, and this is not Debian.
     """
-    missing = [each for each in programs if shutil.which(each) is None]
+    missing = [program for program in programs if shutil.which(program) is None]
     if not is_debian():
         if missing:
             raise PrerequisiteError(
@@ -57,7 +57,7 @@ def require(programs: Iterable[str], packages: Sequence[str]) -> list[str]:
                 "engine with compose, and run again"
             )
         return []
-    return [each for each in packages if not _installed(each)]
+    return [package for package in packages if not _installed(package)]
 
 
 def install(packages: Sequence[str]) -> None:
@@ -125,7 +125,7 @@ def pip_settings(listed: str) -> str:
 def certificates_beyond(known: str, bundle: str) -> list[str]:
     """Return the certificates of a bundle that another one lacks."""
     there = set(_CERTIFICATE.findall(known))
-    return [each for each in _CERTIFICATE.findall(bundle) if each not in there]
+    return [found for found in _CERTIFICATE.findall(bundle) if found not in there]
 
 
 def bundle() -> str:

@@ -59,7 +59,7 @@ class Stack:
 
     def up(self) -> None:
         """Start all services but the nightly one. podman before 4.6 cannot wait for a healthy service, so each stage is awaited here."""
-        rest = [each for each in self._chosen if each not in {"kafka", "topics"}]
+        rest = [name for name in self._chosen if name not in {"kafka", "topics"}]
         if self.engine.is_podman:
             self._start("--no-deps", "kafka")
             self.await_healthy("kafka")
@@ -102,7 +102,7 @@ class Stack:
         found = self.health(worker)
         if not found.get("ready"):
             return set()
-        return {name for name, each in found["lanes"].items() if each["state"] == "open"}
+        return {name for name, item in found["lanes"].items() if item["state"] == "open"}
 
     def nightly(self) -> Ended:
         """Run the profile ``nightly``."""
@@ -127,8 +127,8 @@ class Stack:
 
     def down(self) -> None:
         """Remove what carries the project's name: containers, also of a nightly run that was interrupted, volumes and network."""
-        for each in self.engine.containers():
-            self.engine.remove(each)
+        for container in self.engine.containers():
+            self.engine.remove(container)
         self._compose("down", "--volumes", limit_s=_STOP_S)
 
     def _compose(self, *arguments: str, given: str = "", limit_s: float = 300) -> str:

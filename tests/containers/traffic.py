@@ -31,26 +31,26 @@ class Message(NamedTuple):
 def first() -> list[Message]:
     """Messages before the kill: new ones, then resends of them."""
     new = range(DISTINCT)
-    return [Message(each) for each in (*new, *new[::_AGAIN])]
+    return [Message(item) for item in (*new, *new[::_AGAIN])]
 
 
 def second() -> list[Message]:
     """Messages after the kill: new ones, then resends of both batches."""
     new = range(DISTINCT, 2 * DISTINCT)
-    return [Message(each) for each in (*new, *new[::_AGAIN], *range(DISTINCT)[::_AGAIN])]
+    return [Message(item) for item in (*new, *new[::_AGAIN], *range(DISTINCT)[::_AGAIN])]
 
 
 def lines(messages: Sequence[Message]) -> str:
     """Return the input of ``ringfence send``."""
-    return "".join(f"{each.line}\n" for each in messages)
+    return "".join(f"{message.line}\n" for message in messages)
 
 
 def resends(messages: Sequence[Message], before: Sequence[Message] = ()) -> int:
     """Return how many messages repeat an ID of the same sequence, or of one before it."""
-    known = {each.number for each in before}
-    return len(messages) - len({each.number for each in messages} - known)
+    known = {item.number for item in before}
+    return len(messages) - len({message.number for message in messages} - known)
 
 
 def by_group(messages: Sequence[Message]) -> Counter[str]:
     """Return how many messages each group has when each ID counts once."""
-    return Counter(Message(number).group for number in {each.number for each in messages})
+    return Counter(Message(number).group for number in {message.number for message in messages})

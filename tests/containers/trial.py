@@ -52,8 +52,8 @@ def start(stack: Stack) -> None:
         done.note = f"{len(stack.lanes(KILLED))} and {len(stack.lanes(SURVIVOR))}"
     with step("health checks") as done:
         names = (KILLED, SURVIVOR, "consumer", "bridge")
-        for each in names:
-            stack.await_healthy(each)
+        for name in names:
+            stack.await_healthy(name)
         done.note = f"{', '.join(names)} are healthy"
     with step("Prometheus' targets") as done:
         wait_for(lambda: len(_up()) == _TARGETS, lambda: f"only these are up: {sorted(_up())}")
@@ -108,12 +108,12 @@ def judge_outputs(stack: Stack) -> None:
         wait_for(lambda: _balances(stack) == wanted_balances, lambda: f"it has counted {_balances(stack)}")
         done.note = f"{wanted_balances.total()} messages of {len(wanted_balances)} groups handled once"
     with step("bridge") as done:
-        values = Counter(each.value for each in accepted)
+        values = Counter(item.value for item in accepted)
         wait_for(
             lambda: len(read(BOOTSTRAP, "archive.accepted")) >= len(accepted),
             lambda: f"archive.accepted has {len(read(BOOTSTRAP, 'archive.accepted'))} of {len(accepted)}",
         )
-        bridged = Counter(each.value for each in read(BOOTSTRAP, "archive.accepted"))
+        bridged = Counter(item.value for item in read(BOOTSTRAP, "archive.accepted"))
         expect(
             bridged == values, f"archive.accepted differs: {bridged - values} more, {values - bridged} less"
         )
@@ -133,7 +133,7 @@ def run_nights(stack: Stack) -> None:
         )
         found = stack.summary(RECONCILE)["addresses"]["orders"]
         counts = {
-            each: found[each] for each in ("input", "accepted", "duplicates", "quarantined", "in_flight")
+            name: found[name] for name in ("input", "accepted", "duplicates", "quarantined", "in_flight")
         }
         wanted = {
             "input": len(everything), "accepted": 2 * traffic.DISTINCT, "duplicates": traffic.resends(everything),
@@ -168,14 +168,14 @@ def _shared(stack: Stack) -> bool:
 
 
 def _said(stack: Stack) -> str:
-    return "\n".join(f"{each}: {json.dumps(stack.health(each))[:2_000]}" for each in (KILLED, SURVIVOR))
+    return "\n".join(f"{item}: {json.dumps(stack.health(item))[:2_000]}" for item in (KILLED, SURVIVOR))
 
 
 def _up() -> set[str]:
     """The targets that Prometheus reaches."""
     found = get(f"{PROMETHEUS}/api/v1/targets")
     active = found["data"]["activeTargets"] if found else []
-    return {each["labels"]["instance"] for each in active if each["health"] == "up"}
+    return {item["labels"]["instance"] for item in active if item["health"] == "up"}
 
 
 def _await_accepted(count: int) -> None:
@@ -188,8 +188,8 @@ def _await_accepted(count: int) -> None:
 def _waiting(stack: Stack) -> int:
     """Input records of orders that are not processed, as ``ringfence status`` reports them."""
     status = json.loads(stack.inside(SURVIVOR, "sh", "-c", "ringfence status --json || true"))
-    [orders] = [each for each in status["addresses"] if each["address"] == "orders"]
-    return sum(1 if each["lag"] is None else each["lag"] for each in orders["lanes"])
+    [orders] = [item for item in status["addresses"] if item["address"] == "orders"]
+    return sum(1 if order["lag"] is None else order["lag"] for order in orders["lanes"])
 
 
 def _duplicates() -> int:
@@ -209,7 +209,9 @@ def _balances(stack: Stack) -> dict[str, int]:
 
 def _dashboard() -> str:
     """Ask Prometheus all queries of the dashboard."""
-    queries = [filled(each) for each in expressions() if not each.startswith("label_values(")]
+    queries = [
+        filled(expression) for expression in expressions() if not expression.startswith("label_values(")
+    ]
     answered = 0
     for query in queries:
         found = get(f"{PROMETHEUS}/api/v1/query?{urlencode({'query': query})}")

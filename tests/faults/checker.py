@@ -23,7 +23,7 @@ from tests.faults.ring import Originals, Standing, remembered
 
 __all__ = ["Anomaly", "Finding", "check", "counts"]
 
-_RANK: Final = {each: number for number, each in enumerate(Anomaly)}
+_RANK: Final = {anomaly: number for number, anomaly in enumerate(Anomaly)}
 
 
 def check(history: History) -> list[Finding]:
@@ -32,7 +32,7 @@ def check(history: History) -> list[Finding]:
     originals, bridged = Originals(evidence), Bridged(evidence)
     unfound, findings = _producers(evidence)
     if not any(history.log_starts.values()):
-        findings += [_lost_send(each) for each in unfound]
+        findings += [_lost_send(send) for send in unfound]
     findings += evidence.phantoms
     findings += _fates(evidence, originals, bridged)
     findings += reordered(evidence)
@@ -47,25 +47,25 @@ def check(history: History) -> list[Finding]:
 
 def _producers(evidence: Evidence) -> tuple[list[Send], list[Finding]]:
     """Acknowledged attempts that are not in the input; inputs that nobody sent."""
-    sends = {each.token: each for each in evidence.history.sends}
+    sends = {send.token: send for send in evidence.history.sends}
     if not sends:
         return [], []
     findings = []
     found = set()
-    for each in evidence.inputs():
-        token = each.record.token
+    for input_ in evidence.inputs():
+        token = input_.record.token
         send = None if token is None else sends.get(token)
         if send is not None:
             found.add(send.token)
         why = None
         if send is None:
             # What a quarantine kept of a deleted record need not have its headers.
-            why = None if each.deleted else f"token {shown(token)} is of no attempt"
+            why = None if input_.deleted else f"token {shown(token)} is of no attempt"
         elif send.outcome is Outcome.FAIL:
             why = f"attempt {shown(token)} failed for certain"
         if why:
             findings.append(
-                Finding(Anomaly.PHANTOM, (each.place,), f"{each.describe()} is in the input, but {why}")
+                Finding(Anomaly.PHANTOM, (input_.place,), f"{input_.describe()} is in the input, but {why}")
             )
     missing = [send for send in sends.values() if send.outcome is Outcome.OK and send.token not in found]
     return missing, findings
@@ -83,18 +83,18 @@ def _lost_send(send: Send) -> Finding:
 
 
 def _fates(evidence: Evidence, originals: Originals, bridged: Bridged) -> Iterable[Finding]:
-    for each in evidence.inputs():
-        if each.whole and each.again is None and not (each.diverted or each.quarantined):
+    for input_ in evidence.inputs():
+        if input_.whole and input_.again is None and not (input_.diverted or input_.quarantined):
             continue
-        if each.fates() > 1:
-            outputs = each.outputs()
+        if input_.fates() > 1:
+            outputs = input_.outputs()
             fates = ", ".join(f"{fate} at {output.place}" for fate, output in outputs)
-            places = (each.place, *(output.place for _, output in outputs))
-            yield Finding(Anomaly.DOUBLED, places, f"{each.describe()} has several fates: {fates}")
-        if each.accepted is not None:
-            yield from _torn(each)
-        elif each.quarantined is None and each.fates() < 2:
-            yield from _duplicate(evidence, each, originals, bridged)
+            places = (input_.place, *(output.place for _, output in outputs))
+            yield Finding(Anomaly.DOUBLED, places, f"{input_.describe()} has several fates: {fates}")
+        if input_.accepted is not None:
+            yield from _torn(input_)
+        elif input_.quarantined is None and input_.fates() < 2:
+            yield from _duplicate(evidence, input_, originals, bridged)
 
 
 def _torn(each: Input) -> Iterable[Finding]:

@@ -16,14 +16,14 @@ def corrupted(evidence: Evidence) -> list[Finding]:
     A deleted input is what its first output says, so there its others are compared with that one.
     """
     findings = []
-    for each in evidence.inputs():
-        for fate, output in each.outputs():
-            if wrong := _JUDGES[fate](each, output):
+    for input_ in evidence.inputs():
+        for fate, output in input_.outputs():
+            if wrong := _JUDGES[fate](input_, output):
                 findings.append(
                     Finding(
                         Anomaly.CORRUPTED,
-                        (each.place, output.place),
-                        f"{each.describe()} was {fate} at {output.place} with {', '.join(wrong)}",
+                        (input_.place, output.place),
+                        f"{input_.describe()} was {fate} at {output.place} with {', '.join(wrong)}",
                     )
                 )
     return findings
@@ -107,11 +107,11 @@ def _differences(record: Record, output: Record) -> list[str]:
 
 def _user_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     prefix = wire_names.RESERVED_PREFIX
-    return [each for each in headers if not each[0].startswith(prefix)]
+    return [header for header in headers if not header[0].startswith(prefix)]
 
 
 def _all(record: Record, name: str) -> list[bytes | None]:
-    return [value for each, value in record.headers if each == name]
+    return [value for item, value in record.headers if item == name]
 
 
 def _is_digest(value: bytes, instead: bytes | None) -> bool:

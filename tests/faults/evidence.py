@@ -68,7 +68,7 @@ class Input:
         """All that came of it; of a transaction that was accepted, each part."""
         accepted: list[Record | None] = [*self.by_part.values()] or [self.accepted]
         first = (
-            *((Fate.ACCEPTED, each) for each in accepted),
+            *((Fate.ACCEPTED, item) for item in accepted),
             (Fate.DIVERTED, self.diverted),
             (Fate.QUARANTINED, self.quarantined),
         )
@@ -77,7 +77,7 @@ class Input:
     def fates(self) -> int:
         """How many: the parts of a transaction, each once, are one."""
         first = (self.accepted, self.diverted, self.quarantined)
-        return sum(each is not None for each in first) + len(self.again or ())
+        return sum(item is not None for item in first) + len(self.again or ())
 
     def describe(self) -> str:
         """For people."""
@@ -120,7 +120,7 @@ class Evidence:
             if record.topic != history.input_topic or record.partition >= history.partitions:
                 raise ValueError(f"{record.place} is no input of this history")
             self._inputs[record.partition][record.offset] = self._input(record)
-        self._ends = [max(each, default=-1) + 1 for each in self._inputs]
+        self._ends = [max(input_, default=-1) + 1 for input_ in self._inputs]
         for fate, records in (
             (Fate.ACCEPTED, history.accepted),
             (Fate.DIVERTED, history.diverted),
@@ -130,8 +130,8 @@ class Evidence:
 
     def inputs(self) -> Iterator[Input]:
         """By partition and offset, then those that retention deleted."""
-        for each in self._inputs:
-            yield from each.values()
+        for input_ in self._inputs:
+            yield from input_.values()
 
     def find(self, place: Place) -> Input | None:
         """The input that stands there."""
@@ -159,7 +159,7 @@ class Evidence:
         except MalformedError as error:
             return Input(record, (), record.key, lane, malformed=f"malformed: {error}", hop=step)
         named = () if step is not None and step.ids_ignored else (own, *(part.id for part in parts))
-        ids = tuple(dict.fromkeys(each for each in named if each is not None))
+        ids = tuple(dict.fromkeys(item for item in named if item is not None))
         if record.key is None and own is None and ids:
             lane = self._lane(record, None, ids[0])
         return Input(record, ids, record.key, lane, parts=[*parts], hop=step)
@@ -276,7 +276,7 @@ def _restored(source: Place, fate: Fate, record: Record) -> Record:
         wire_names.HEADER_ORIGINAL,
         wire_names.HEADER_REASON,
     }
-    headers = tuple(each for each in record.headers if each[0] not in ours)
+    headers = tuple(header for header in record.headers if header[0] not in ours)
     return Record(*source, key, record.value, headers, record.timestamp)
 
 

@@ -51,5 +51,5 @@ class Finding:
 
 def counts(findings: Iterable[Finding]) -> dict[str, int]:
     """How many of each name; every name is there."""
-    found = Counter(each.anomaly for each in findings)
-    return {each.value: found[each] for each in Anomaly}
+    found = Counter(finding.anomaly for finding in findings)
+    return {anomaly.value: found[anomaly] for anomaly in Anomaly}

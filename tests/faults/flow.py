@@ -48,12 +48,12 @@ class Flow:
 
     def accepted(self) -> list[bytes | None]:
         """The IDs that were accepted, in order."""
-        return [each.id for each in kafka.read_all(self.bootstrap, f"{self.address}.accepted", 1)]
+        return [item.id for item in kafka.read_all(self.bootstrap, f"{self.address}.accepted", 1)]
 
     def _put(self, first: int, end: int, padding: int) -> list[bytes]:
-        ids = [(b"%d" % each).ljust(padding, b".") for each in range(first, end)]
+        ids = [(b"%d" % index).ljust(padding, b".") for index in range(first, end)]
         records = [
-            Sent(each, b"g%d" % (number % GROUPS), b"%d" % number) for number, each in enumerate(ids, first)
+            Sent(id_, b"g%d" % (number % GROUPS), b"%d" % number) for number, id_ in enumerate(ids, first)
         ]
         kafka.send(self.bootstrap, self.address, records)
         return ids
@@ -79,7 +79,7 @@ def wait_reason(worker: WorkerProcess, lane: str, *texts: str) -> str:
         return str(worker.health()[1].get("lanes", {}).get(lane, {}).get("reason", ""))
 
     wait_for(
-        lambda: worker.health()[0] == 503 and any(each in reason() for each in texts),
+        lambda: worker.health()[0] == 503 and any(text in reason() for text in texts),
         lambda: f"{worker.health()}\n{worker.log()[-20_000:]}",
     )
     return reason()

@@ -55,7 +55,7 @@ class Place(NamedTuple):
         if (
             len(parts) != 3
             or not parts[0]
-            or not all(each.isdigit() and len(each) < 20 for each in parts[1:])
+            or not all(part.isdigit() and len(part) < 20 for part in parts[1:])
         ):
             return None
         return cls(parts[0].decode("utf-8", "replace"), int(parts[1]), int(parts[2]))
@@ -90,8 +90,8 @@ class Record(NamedTuple):
     def header(self, name: str) -> bytes | None:
         """Of repeats the last wins, as in Kafka. None = missing or null."""
         found = None
-        for each, value in self.headers:
-            if each == name:
+        for item, value in self.headers:
+            if item == name:
                 found = value
         return found
 
@@ -159,10 +159,10 @@ def attributed(histories: Sequence[History]) -> list[History]:
 
     What names none of them stays where it is, and is said to be made up there.
     """
-    accepted: dict[str, list[Record]] = {each.input_topic: [] for each in histories}
-    for each in histories:
-        for record in each.accepted:
+    accepted: dict[str, list[Record]] = {history.input_topic: [] for history in histories}
+    for history in histories:
+        for record in history.accepted:
             source = record.source
-            owner = source.topic if source is not None and source.topic in accepted else each.input_topic
+            owner = source.topic if source is not None and source.topic in accepted else history.input_topic
             accepted[owner].append(record)
-    return [replace(each, accepted=accepted[each.input_topic]) for each in histories]
+    return [replace(history, accepted=accepted[history.input_topic]) for history in histories]

@@ -119,9 +119,9 @@ class Bridged:
         self._told: dict[tuple[int, str, int], set[int]] = defaultdict(set)
         """Lane and hop → the input partitions in which something shows that they came."""
         self._capacity = min(evidence.history.capacity, KEPT_MAX)
-        for each in evidence.inputs():
-            if each.hop is not None and self._capacity:
-                self._follow(each, each.hop)
+        for input_ in evidence.inputs():
+            if input_.hop is not None and self._capacity:
+                self._follow(input_, input_.hop)
 
     def _follow(self, each: "Input", step: Step) -> None:
         way = self._ways[each.lane, step.source, each.record.partition]
@@ -150,14 +150,14 @@ class Bridged:
         """FORGOTTEN, OVERRUN, CROSS-LANE: hops that were accepted although they were known, or twice."""
         for several in self.accepted.values():
             first: Input | None = None
-            for each in several:
-                known = self._known.get(id(each))
+            for input_ in several:
+                known = self._known.get(id(input_))
                 if known is not None:
-                    yield self._forgotten(each, known)
+                    yield self._forgotten(input_, known)
                 elif first is None:
-                    first = each
+                    first = input_
                 else:
-                    yield self._apart(first, each)
+                    yield self._apart(first, input_)
 
     def _forgotten(self, each: "Input", known: Known) -> Finding:
         places = (each.place, *(() if known.same is None else (known.same.place,)))
@@ -194,5 +194,5 @@ def _shown(each: "Input") -> str:
 
 def said_once(of_hops: Sequence[Finding], of_ids: Sequence[Finding]) -> list[Finding]:
     """Both, without those of IDs about records that are named for their hops: where these count no ID is looked at."""
-    named = {each.places[0] for each in of_hops if each.anomaly is not Anomaly.OVERRUN}
-    return [*of_hops, *(each for each in of_ids if named.isdisjoint(each.places[:1]))]
+    named = {hop.places[0] for hop in of_hops if hop.anomaly is not Anomaly.OVERRUN}
+    return [*of_hops, *(id_ for id_ in of_ids if named.isdisjoint(id_.places[:1]))]

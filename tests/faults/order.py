@@ -23,26 +23,26 @@ def reordered(evidence: Evidence) -> list[Finding]:
     last: dict[tuple[bytes, int, int], Accepted] = {}
     partitions: dict[tuple[str, bytes], dict[int, Accepted]] = defaultdict(dict)
     output = ("", -1)
-    for each in evidence.lines:
-        if each.group is None:
+    for item in evidence.lines:
+        if item.group is None:
             continue
-        place = (each.record.topic, each.record.partition)
+        place = (item.record.topic, item.record.partition)
         if place != output:
             output = place
             last.clear()
-        if each.input.again is None:  # which of two is in the wrong partition, nobody knows
-            partitions[output[0], each.group].setdefault(output[1], each)
-        line = (each.group, each.input.record.partition, each.input.lane)
+        if item.input.again is None:  # which of two is in the wrong partition, nobody knows
+            partitions[output[0], item.group].setdefault(output[1], item)
+        line = (item.group, item.input.record.partition, item.input.lane)
         before = last.get(line)
-        if before is not None and _order(before) > _order(each):
+        if before is not None and _order(before) > _order(item):
             findings.append(
                 Finding(
                     Anomaly.REORDERED,
-                    (each.input.place, each.record.place, before.input.place),
-                    f"{_named(each)} was accepted at {each.record.place}, after {_named(before, brief=True)} of its group",
+                    (item.input.place, item.record.place, before.input.place),
+                    f"{_named(item)} was accepted at {item.record.place}, after {_named(before, brief=True)} of its group",
                 )
             )
-        last[line] = each
+        last[line] = item
     return findings + [
         _scattered(group, firsts) for (_, group), firsts in partitions.items() if len(firsts) > 1
     ]
@@ -58,10 +58,10 @@ def _named(each: Accepted, *, brief: bool = False) -> str:
 
 
 def _scattered(group: bytes, firsts: dict[int, Accepted]) -> Finding:
-    accepted = [each.record.place for each in firsts.values()]
+    accepted = [first.record.place for first in firsts.values()]
     return Finding(
         Anomaly.REORDERED,
-        (*(each.input.place for each in firsts.values()), *accepted),
+        (*(first.input.place for first in firsts.values()), *accepted),
         f"group {shown(group)} is in several partitions of the output, so it has no order: "
         + ", ".join(map(str, accepted)),
     )

@@ -71,15 +71,16 @@ class Origin:
 
     def start(self) -> None:
         """All processes; returns when they are ready."""
-        for each in self.processes:
-            each.start()
-        for each in self.processes:
-            each.wait_ready()
+        for process in self.processes:
+            process.start()
+        for process in self.processes:
+            process.wait_ready()
 
     def some_process(self, rng: random.Random) -> BridgeProcess:
         """One that runs; where none does, one is started."""
         process = rng.choice(
-            [each for each in self.processes if each.running and not each.frozen] or self.processes
+            [process for process in self.processes if process.running and not process.frozen]
+            or self.processes
         )
         if not process.running:
             process.start()
@@ -88,8 +89,8 @@ class Origin:
     def heal(self) -> None:
         """Everything runs, and reaches everything."""
         self.broker.heal()
-        for each in self.target_links:
-            each.open()
+        for link in self.target_links:
+            link.open()
         for process in self.processes:
             if not process.running:
                 process.start()
@@ -103,25 +104,27 @@ class Origin:
 
         ends = kafka.end_offsets(self.bootstrap, self.address, self.partitions)
         wait_for(
-            lambda: [max(0, each) for each in stands()] == ends,
+            lambda: [max(0, stand) for stand in stands()] == ends,
             lambda: f"the bridge stands at {stands()} of {ends}\n{self.report()}",
             DRAIN_LIMIT_S,
         )
         return [
             Record(
-                self.address, each.partition, each.offset, each.key, each.value, tuple(each.headers), each.timestamp
+                self.address, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp
             )
-            for each in kafka.read_all(self.bootstrap, self.address, self.partitions)
+            for item in kafka.read_all(self.bootstrap, self.address, self.partitions)
         ]  # fmt: skip
 
     def report(self) -> str:
         """The ends of the processes' logs, and their health."""
-        return "\n".join(f"{each.name}: {each.health()}\n{each.log()[-3_000:]}" for each in self.processes)
+        return "\n".join(
+            f"{process.name}: {process.health()}\n{process.log()[-3_000:]}" for process in self.processes
+        )
 
     @property
     def kills(self) -> int:
         """SIGKILLs that ended processes of the bridge."""
-        return sum(each.kills for each in self.processes)
+        return sum(process.kills for process in self.processes)
 
 
 def crossed(source: Sequence[Record], history: History, *, ids_ignored: bool) -> list[Finding]:
@@ -135,35 +138,37 @@ def crossed(source: Sequence[Record], history: History, *, ids_ignored: bool) ->
         history: Of the target's address.
         ids_ignored: Records of one ID are different messages.
     """
-    there = {(each.partition, each.offset): each for each in source}
+    there = {(item.partition, item.offset): item for item in source}
     findings: list[Finding] = []
     origins: dict[Place, Record] = {}
-    for each in history.inputs:
-        step = hop.decode(each.header(wire_names.HEADER_HOP))
+    for input_ in history.inputs:
+        step = hop.decode(input_.header(wire_names.HEADER_HOP))
         origin = None if step is None else there.get((step.source.partition, step.offset))
         if origin is None:
             findings.append(
-                Finding(Anomaly.PHANTOM, (each.place,), f"{each.place} names no record of the source")
+                Finding(Anomaly.PHANTOM, (input_.place,), f"{input_.place} names no record of the source")
             )
             continue
-        origins[each.place] = origin
-        if _content(each) != _content(origin):
+        origins[input_.place] = origin
+        if _content(input_) != _content(origin):
             findings.append(
                 Finding(
-                    Anomaly.CORRUPTED, (each.place,), f"{each.place} is not as the source's {origin.place}"
+                    Anomaly.CORRUPTED,
+                    (input_.place,),
+                    f"{input_.place} is not as the source's {origin.place}",
                 )
             )
-    arrived = {each.place for each in origins.values()}
+    arrived = {origin.place for origin in origins.values()}
     findings += [
-        Finding(Anomaly.LOST, (each.place,), f"the source's {each.place} never arrived")
-        for each in source
-        if each.place not in arrived
+        Finding(Anomaly.LOST, (item.place,), f"the source's {item.place} never arrived")
+        for item in source
+        if item.place not in arrived
     ]
     wanted: dict[bytes, Place] = {}
-    for each in source:
-        wanted.setdefault(_message(each, ids_ignored=ids_ignored), each.place)
+    for item in source:
+        wanted.setdefault(_message(item, ids_ignored=ids_ignored), item.place)
     accepted, refused = (
-        Counter(_message(each, ids_ignored=ids_ignored) for each in records)
+        Counter(_message(record, ids_ignored=ids_ignored) for record in records)
         for records in (history.accepted, history.quarantined)
     )
     for message, place in wanted.items():
@@ -179,8 +184,8 @@ def _out_of_order(accepted: Sequence[Record], origins: Mapping[Place, Record]) -
     """A group's messages of one source partition stand at the target as they stood there."""
     findings = []
     newest: dict[tuple[bytes, int], int] = {}
-    for each in sorted(accepted, key=lambda record: (record.partition, record.offset)):
-        origin = None if each.source is None else origins.get(each.source)
+    for item in sorted(accepted, key=lambda record: (record.partition, record.offset)):
+        origin = None if item.source is None else origins.get(item.source)
         if origin is None or origin.key is None:
             continue
         group = (origin.key, origin.partition)
@@ -188,8 +193,8 @@ def _out_of_order(accepted: Sequence[Record], origins: Mapping[Place, Record]) -
             findings.append(
                 Finding(
                     Anomaly.REORDERED,
-                    (each.place,),
-                    f"{each.place}, of the source's {origin.place}, stands behind a later one",
+                    (item.place,),
+                    f"{item.place}, of the source's {origin.place}, stands behind a later one",
                 )
             )
         newest[group] = max(origin.offset, newest.get(group, -1))
@@ -198,7 +203,9 @@ def _out_of_order(accepted: Sequence[Record], origins: Mapping[Place, Record]) -
 
 def _content(record: Record) -> tuple[object, ...]:
     """What a bridge leaves as it is."""
-    headers = tuple(each for each in record.headers if not each[0].startswith(wire_names.RESERVED_PREFIX))
+    headers = tuple(
+        header for header in record.headers if not header[0].startswith(wire_names.RESERVED_PREFIX)
+    )
     return record.key, record.value, headers, record.timestamp
 
 

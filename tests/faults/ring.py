@@ -37,22 +37,22 @@ class Originals:
         self._first: dict[Hashable, Input] = {}
         self.repeated: dict[Hashable, list[Input]] = {}
         """IDs that were accepted more than once, in the order of the output."""
-        for each in evidence.accepted:
-            for known in each.ids:
-                first = self._first.setdefault(known, each)
-                if first is not each:
-                    self.repeated.setdefault(known, [first]).append(each)
+        for input_ in evidence.accepted:
+            for known in input_.ids:
+                first = self._first.setdefault(known, input_)
+                if first is not input_:
+                    self.repeated.setdefault(known, [first]).append(input_)
         self._earliest: dict[tuple[Hashable, int], dict[int, int]] = {}
         for known, several in self.repeated.items():
-            for each in several:
-                earliest = self._earliest.setdefault((known, each.lane), {})
-                partition, offset = each.record.partition, each.record.offset
+            for item in several:
+                earliest = self._earliest.setdefault((known, item.lane), {})
+                partition, offset = item.record.partition, item.record.offset
                 earliest[partition] = min(offset, earliest.get(partition, offset))
 
     def standing(self, duplicate: Input) -> Standing:
         """Whether one of its IDs was accepted in its lane, and not only after it in the same input partition."""
-        found = {self._standing(duplicate, each) for each in duplicate.ids}
-        return next((each for each in (Standing.FOUND, Standing.LATER) if each in found), Standing.NONE)
+        found = {self._standing(duplicate, id_) for id_ in duplicate.ids}
+        return next((item for item in (Standing.FOUND, Standing.LATER) if item in found), Standing.NONE)
 
     def _standing(self, duplicate: Input, known: Hashable) -> Standing:
         first = self._first.get(known)
@@ -74,7 +74,7 @@ class _Weights:
 
     def __init__(self, weights: dict[int, int]) -> None:
         self._offsets = sorted(weights)
-        self._sums = [0, *accumulate(weights[each] for each in self._offsets)]
+        self._sums = [0, *accumulate(weights[offset] for offset in self._offsets)]
 
     def around(self, offset: int) -> tuple[int, int]:
         """How many IDs stand before, and after; ``offset`` is one of them."""
@@ -86,15 +86,15 @@ class LaneOrder:
     """In which order a lane accepted its IDs, as far as that is to be seen."""
 
     def __init__(self, accepted: Sequence[Input]) -> None:
-        self._count = sum(len(each.ids) for each in accepted)
+        self._count = sum(len(input_.ids) for input_ in accepted)
         sources: dict[int, dict[int, int]] = defaultdict(dict)
         outputs: dict[Line, dict[int, int]] = defaultdict(dict)
         both: dict[tuple[int, Line], dict[int, int]] = defaultdict(dict)
         pairs: dict[tuple[int, Line], list[tuple[int, int]]] = defaultdict(list)
-        for each in accepted:
-            source, output = _places(each)
-            sources[source[0]][source[1]] = outputs[output[0]][output[1]] = len(each.ids)
-            both[source[0], output[0]][source[1]] = len(each.ids)
+        for input_ in accepted:
+            source, output = _places(input_)
+            sources[source[0]][source[1]] = outputs[output[0]][output[1]] = len(input_.ids)
+            both[source[0], output[0]][source[1]] = len(input_.ids)
             pairs[source[0], output[0]].append((source[1], output[1]))
         self._sources = {partition: _Weights(found) for partition, found in sources.items()}
         self._outputs = {line: _Weights(found) for line, found in outputs.items()}
@@ -156,12 +156,12 @@ def remembered(evidence: Evidence, originals: Originals) -> list[Finding]:
                 )
                 for one, other in pairwise(inputs)
             ]
-        findings |= {(each.anomaly, each.places): each for each in found}
+        findings |= {(finding.anomaly, finding.places): finding for finding in found}
     forgotten = {places for anomaly, places in findings if anomaly is Anomaly.FORGOTTEN}
     return [
-        each
-        for each in findings.values()
-        if each.anomaly is not Anomaly.OVERRUN or each.places not in forgotten
+        finding
+        for finding in findings.values()
+        if finding.anomaly is not Anomaly.OVERRUN or finding.places not in forgotten
     ]
 
 
@@ -183,7 +183,7 @@ def _repetition(lane: int, between: int, one: Input, other: Input, exact: bool, 
 
 
 def _lane_orders(accepted: Iterable[Input], originals: Originals) -> dict[int, LaneOrder]:
-    wanted = {each.lane for several in originals.repeated.values() for each in several}
+    wanted = {input_.lane for several in originals.repeated.values() for input_ in several}
     lanes: dict[int, list[Input]] = {lane: [] for lane in wanted}
     for each in accepted:
         if each.ids and each.lane in wanted:

@@ -44,7 +44,7 @@ class Verdict:
     def line(self) -> str:
         """One line for a person."""
         struck = ", ".join(f"{name} x{count}" for name, count in self.strikes.items())
-        faults = "; ".join(each.partition("\n")[0] for each in self.faults)
+        faults = "; ".join(fault.partition("\n")[0] for fault in self.faults)
         verdict = f"FAILED: {faults}" if faults else "exact"
         allowed = "".join(f", {count} {name} (allowed)" for name, count in self.anomalies.items())
         return (
@@ -65,13 +65,13 @@ def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
         wanted: The kind of the third, whatever the seed says.
     """
     forwarding = rng.choice(FORWARDING)
-    kinds = [forwarding, *rng.sample([each for each in KINDS if each not in {forwarding, *ON_REQUEST}], 2)]
+    kinds = [forwarding, *rng.sample([kind for kind in KINDS if kind not in {forwarding, *ON_REQUEST}], 2)]
     seeds = [rng.random() for _ in kinds]
     kinds[-1] = wanted or rng.choice(["transfers", kinds[-1]])
-    *plain, last = ((each, random.Random(seed)) for each, seed in zip(kinds, seeds, strict=True))
-    loads = [KINDS[each](each, dice) for each, dice in plain]
+    *plain, last = ((kind, random.Random(seed)) for kind, seed in zip(kinds, seeds, strict=True))
+    loads = [KINDS[name](name, dice) for name, dice in plain]
     if last[0] == "transfers":
-        return [*loads, transfers(*last, tuple(each.name for each in loads))]
+        return [*loads, transfers(*last, tuple(load.name for load in loads))]
     return [*loads, KINDS[last[0]](*last)]
 
 
@@ -89,7 +89,7 @@ def run(
     """
     rng = random.Random(seed)
     loads = workloads(rng, workload)
-    verdict = Verdict(seed, list(nemeses), [each.name for each in loads])
+    verdict = Verdict(seed, list(nemeses), [load.name for load in loads])
     partitions, workers = rng.choice([(4, 2), (3, 3)])
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="ringfence-round-"))
@@ -139,15 +139,15 @@ def _judge(system: System, verdict: Verdict) -> None:
         verdict.sent += len(history.sends)
         verdict.accepted += len(history.accepted)
         found = {name: count for name, count in counts(findings).items() if count}
-        verdict.anomalies.update({name: each for name, each in found.items() if name in workload.allowed})
-        if bad := {name: each for name, each in found.items() if name not in workload.allowed}:
-            first = next(each for each in findings if each.anomaly.value in bad)
+        verdict.anomalies.update({name: number for name, number in found.items() if name in workload.allowed})
+        if bad := {name: number for name, number in found.items() if name not in workload.allowed}:
+            first = next(finding for finding in findings if finding.anomaly.value in bad)
             verdict.faults.append(f"{workload.name}: {bad}, such as {first}")
         if workload.user_ids:
             _judge_crossing(system, history, verdict)
         if not history.accepted:
             verdict.faults.append(f"{workload.name}: nothing was accepted")
-    verdict.faults += [str(each) for each in apart(histories)]
+    verdict.faults += [str(history) for history in apart(histories)]
 
 
 def _judge_crossing(system: System, history: History, verdict: Verdict) -> None:

@@ -40,11 +40,11 @@ def soak(
     keep: Path | None,
 ) -> None:
     """Exits with 1 when a round failed; ``--seed N --minutes 0`` runs the round of that seed alone."""
-    names = [each for each in nemeses.split(",") if each]
+    names = [part for part in nemeses.split(",") if part]
     if workload == "bridged" and brokers != "1":
         raise click.BadParameter("a round with a bridge has one broker on either side: leave --brokers out")
     possible = fitting(workload or "", int(brokers))
-    if unknown := [each for each in names if each not in possible]:
+    if unknown := [name for name in names if name not in possible]:
         raise click.BadParameter(f"{', '.join(unknown)}: possible are {', '.join(possible)}")
     # What a round has started is ended on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -117,10 +117,10 @@ class System:
         self.producers: list[ProducerProcess] = []
 
     def __enter__(self) -> Self:
-        across = next((each for each in self.workloads if each.user_ids), None)
+        across = next((workload for workload in self.workloads if workload.user_ids), None)
         with contextlib.ExitStack() as stack:
             reached = self._cluster(stack, self._workers + (PROCESSES if across else 0))
-            settings = [each.settings(self.partitions) for each in self.workloads]
+            settings = [workload.settings(self.partitions) for workload in self.workloads]
             self.config = configure(self.folder, self.bootstrap, APP_ID, settings, self._tree)
             stack.callback(self._destroy)
             for number, bootstrap in enumerate(reached[: self._workers]):
@@ -138,9 +138,9 @@ class System:
                     stack,
                 )
             self.producers = [
-                ProducerProcess(self.folder, self._bootstrap_of(each), plan)
-                for each in self.workloads
-                for plan in each.plans
+                ProducerProcess(self.folder, self._bootstrap_of(workload), plan)
+                for workload in self.workloads
+                for plan in workload.plans
             ]
             for process in self.processes:
                 process.tree = self._tree
@@ -162,7 +162,7 @@ class System:
             linked_broker(self.folder / "broker", links=links, properties=AUTHORIZER)
         )
         self.bootstrap = self.broker.bootstrap
-        return [each.bootstrap for each in self.broker.links]
+        return [link.bootstrap for link in self.broker.links]
 
     def _bootstrap_of(self, workload: Workload) -> str:
         """Where its producers send."""
@@ -178,10 +178,10 @@ class System:
             self.origin.start()
         for producer in self.producers:
             producer.start()
-        for each in self.workloads:
-            if not each.plans:
+        for workload in self.workloads:
+            if not workload.plans:
                 continue
-            topic = f"{each.name}.accepted"
+            topic = f"{workload.name}.accepted"
             wait_for(
                 lambda topic=topic: any(kafka.end_offsets(self.bootstrap, topic, self.partitions)),  # type: ignore[misc]
                 self.report,
@@ -194,9 +194,9 @@ class System:
 
     def supervise(self) -> None:
         """Start again who was turned away: one that starts while the broker is down finds its link closed."""
-        for each in self.processes:
-            if each.turned_away:
-                each.start()
+        for process in self.processes:
+            if process.turned_away:
+                process.start()
 
     def stop_producers(self) -> None:
         """End the traffic; returns when every outcome is known."""
@@ -210,10 +210,10 @@ class System:
         self.supervise()
         if self.origin is not None:
             self.source = self.origin.drain()
-        inputs = [self._processed(each.name) for each in self.workloads]
-        for each in self.workloads:
-            self._processed(f"{APP_ID}-{each.name}-forward")
-        return [self._drained(*each) for each in zip(self.workloads, inputs, strict=True)]
+        inputs = [self._processed(workload.name) for workload in self.workloads]
+        for workload in self.workloads:
+            self._processed(f"{APP_ID}-{workload.name}-forward")
+        return [self._drained(*workload) for workload in zip(self.workloads, inputs, strict=True)]
 
     def _drained(self, workload: Workload, inputs: list[Record]) -> History:
         return History(
@@ -232,23 +232,23 @@ class System:
             quarantined=self._read(f"{workload.name}.quarantine"),
             log_starts={},
             divert=workload.divert,
-            others={each: Target(f"{each}.accepted") for each in workload.targets},
+            others={target: Target(f"{target}.accepted") for target in workload.targets},
         )
 
     def _processed(self, topic: str) -> list[Record]:
         """All records of a topic, once the workers have committed offsets behind the last."""
         records = self._read(topic)
         ends = [0] * self.partitions
-        for each in records:
-            ends[each.partition] = each.offset + 1
+        for record in records:
+            ends[record.partition] = record.offset + 1
 
         def done() -> list[int]:
             self.supervise()
             offsets = kafka.committed(self.bootstrap, APP_ID, topic, self.partitions)
-            return [max(0, each) for each in offsets]  # none is below all
+            return [max(0, offset) for offset in offsets]  # none is below all
 
         wait_for(
-            lambda: all(each >= end for each, end in zip(done(), ends, strict=True)),
+            lambda: all(number >= end for number, end in zip(done(), ends, strict=True)),
             lambda: f"{topic}: {done()} of {ends} processed\n{self.report()}",
             DRAIN_LIMIT_S,
         )
@@ -257,14 +257,14 @@ class System:
     def _read(self, topic: str) -> list[Record]:
         return [
             Record(
-                topic, each.partition, each.offset, each.key, each.value, tuple(each.headers), each.timestamp
+                topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp
             )
-            for each in kafka.read_all(self.bootstrap, topic, self.partitions)
+            for item in kafka.read_all(self.bootstrap, topic, self.partitions)
         ]
 
     def report(self) -> str:
         """The ends of the workers' logs, and their health."""
-        told = [f"{each.health()}\n{each.log()[-3_000:]}" for each in self.workers]
+        told = [f"{worker.health()}\n{worker.log()[-3_000:]}" for worker in self.workers]
         return "\n".join(told if self.origin is None else [*told, self.origin.report()])
 
     def some_worker(self, rng: random.Random) -> WorkerProcess:
@@ -276,12 +276,12 @@ class System:
 
     def live_workers(self) -> list[WorkerProcess]:
         """Those whose processes are there and not frozen."""
-        return [each for each in self.workers if each.running and not each.frozen]
+        return [worker for worker in self.workers if worker.running and not worker.frozen]
 
     @property
     def kills(self) -> int:
         """SIGKILLs that ended workers, and processes of the bridge."""
-        return sum(each.kills for each in self.workers) + (self.origin.kills if self.origin else 0)
+        return sum(worker.kills for worker in self.workers) + (self.origin.kills if self.origin else 0)
 
     def state_folder(self, worker: WorkerProcess) -> Path:
         """Where a worker keeps its lanes' RocksDB."""
@@ -293,7 +293,7 @@ class System:
         return {_SIZE: str(AMPLE + rng.randint(1, 1_000))}
 
     def _destroy(self) -> None:
-        for each in self.producers:
-            each.kill()
+        for producer in self.producers:
+            producer.kill()
         for worker in self.workers:
             worker.destroy()

@@ -55,7 +55,7 @@ def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
     address: dict[str, Any] = {"name": name, "partitions": PARTITIONS, "id_cache_size": MESSAGES}
     config = configure(tmp_path, bootstrap, name, [address])
     config.write_text(config.read_text().replace("[app]\n", f"[app]\nbuffer_bytes_max = {BOUND}\n"))
-    traffic = {each: _traffic(rng, each) for each in range(PARTITIONS)}
+    traffic = {index: _traffic(rng, index) for index in range(PARTITIONS)}
     for partition, sent in traffic.items():
         kafka.send(bootstrap, name, sent, partition)
     worker = WorkerProcess(config, "w")
@@ -66,7 +66,7 @@ def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
         memory = worker.health()[1].get("memory", {})
         assert memory.get("limit_bytes", BOUND) == BOUND
         most = max(most, memory.get("buffered_bytes", 0))
-        return sum(max(0, each) for each in kafka.committed(bootstrap, name, name, PARTITIONS))
+        return sum(max(0, number) for number in kafka.committed(bootstrap, name, name, PARTITIONS))
 
     def reach(goal: int) -> None:
         wait_for(
@@ -91,7 +91,7 @@ def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
         BOUND // 4 < most < BOUND + PARTITIONS * 2**20
     )  # a record batch each, as large as producers make them
     due, accepted = (
-        _by_group(each for sent in traffic.values() for each in sent),
+        _by_group(item for sent in traffic.values() for item in sent),
         _by_group(kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)),
     )
     assert accepted.keys() == due.keys()
@@ -128,8 +128,8 @@ def test_consumer_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
 
     runs = system.runs()
     assert judge(runs, sizes(messages), disturbances, snapshots) == [], f"seed {SEED}"
-    assert {run.pid for run in runs if run.end is None} >= {each.pid for each in disturbances}
-    assert any(each.progress.finished for shot in snapshots for each in shot.written.values())
+    assert {run.pid for run in runs if run.end is None} >= {disturbance.pid for disturbance in disturbances}
+    assert any(value.progress.finished for shot in snapshots for value in shot.written.values())
     assert BOUND // 4 < memory.kept < BOUND
     assert memory.resident < BOUND + PROCESS_BYTES, f"{memory.resident / 2**20:.0f} MiB"
 
@@ -152,6 +152,6 @@ class _Memory:
 
 def _by_group(records: Iterable[Sent | Got]) -> dict[bytes | None, list[bytes | None]]:
     found: dict[bytes | None, list[bytes | None]] = {}
-    for each in records:
-        found.setdefault(each.key, []).append(each.id)
+    for record in records:
+        found.setdefault(record.key, []).append(record.id)
     return found

@@ -88,15 +88,15 @@ def _cross(folder: Path, groups: int, rate: int, strikes: Sequence[Maker], *, ag
         (history,) = system.drain()
         source = system.source
 
-    hops = [each.header(wire_names.HEADER_HOP) for each in history.inputs]
+    hops = [input_.header(wire_names.HEADER_HOP) for input_ in history.inputs]
     assert len(source) == len(set(hops)) == groups * EACH
     assert len(hops) > len(set(hops)), "nothing was sent again"
     assert len(history.accepted) == groups * EACH
     by_group: defaultdict[bytes | None, list[int]] = defaultdict(list)
-    for each in sorted(history.accepted, key=lambda record: (record.partition, record.offset)):
-        by_group[each.key].append(int(each.value or b""))
+    for item in sorted(history.accepted, key=lambda record: (record.partition, record.offset)):
+        by_group[item.key].append(int(item.value or b""))
     assert len(by_group) == groups
-    assert all(each == list(range(EACH)) for each in by_group.values())
+    assert all(value == list(range(EACH)) for value in by_group.values())
     assert check(history) == []
     assert crossed(source, history, ids_ignored=False) == []
 
@@ -104,8 +104,8 @@ def _cross(folder: Path, groups: int, rate: int, strikes: Sequence[Maker], *, ag
 def _killed_in_the_midst(system: System, rng: random.Random) -> KilledBridge:
     """Its answers take long: so something is always under way that it has not confirmed."""
     assert system.origin is not None
-    for each in system.origin.target_links:
-        each.delay(DELAY_S)
+    for link in system.origin.target_links:
+        link.delay(DELAY_S)
     return KilledBridge(system, rng, times=1)
 
 
@@ -125,4 +125,4 @@ def test_exactly_a_hundred_thousand(tmp_path: Path) -> None:
         "bridge-link-cuts", "bridge-kill", "kill-broker", "kill", "bridge-link-lose-answers", "bridge-kill-at-after-send",
         "bridge-source-killed", "bridge-freeze", "bridge-link-blackhole",
     ]  # fmt: skip
-    _cross(tmp_path, 10_000, 1_000, [NEMESES[each] for each in names], again=True, seed=2)
+    _cross(tmp_path, 10_000, 1_000, [NEMESES[name] for name in names], again=True, seed=2)

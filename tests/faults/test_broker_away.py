@@ -27,7 +27,7 @@ def test_worker_outlives_its_broker(tmp_path: Path, how: str) -> None:
     with EmbeddedBroker(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers
         config = configure(tmp_path, bootstrap, "away", [{"name": "away", "partitions": 1}])
-        records = [Sent(None, b"g", b"%d" % each) for each in range(3 * count)]
+        records = [Sent(None, b"g", b"%d" % index) for index in range(3 * count)]
         with worker(config, "w") as process:
             kafka.send(bootstrap, "away", records[:count])
             _reach(process, count)
@@ -50,7 +50,7 @@ def test_worker_outlives_its_broker(tmp_path: Path, how: str) -> None:
         assert log.count("the broker answers again") == 1
         assert len(log.splitlines()) < 60
         got = kafka.read_all(bootstrap, "away.accepted", 1)
-        assert [each.value for each in got] == [each.value for each in records]
+        assert [item.value for item in got] == [record.value for record in records]
 
 
 def test_nobody_is_busy_meanwhile(tmp_path: Path) -> None:
@@ -64,24 +64,24 @@ def test_nobody_is_busy_meanwhile(tmp_path: Path) -> None:
             ConsumerProcess(config, "c", "idle", "idle-group"),
             BridgeProcess(bridge.config, "b"),
         )
-        for each in processes:
-            stack.callback(each.destroy)
-            each.start()
-        for each in processes:
-            each.wait_ready()
+        for process in processes:
+            stack.callback(process.destroy)
+            process.start()
+        for process in processes:
+            process.wait_ready()
 
         for node in cluster.nodes[:2]:
             node.end()
-        begin, before = time.monotonic(), [each.cpu_seconds for each in processes]
+        begin, before = time.monotonic(), [process.cpu_seconds for process in processes]
         time.sleep(AWAY_S)
         bound = CPU_SHARE * (time.monotonic() - begin)
-        spent = [each.cpu_seconds - was for each, was in zip(processes, before, strict=True)]
+        spent = [process.cpu_seconds - was for process, was in zip(processes, before, strict=True)]
 
         assert max(spent) < bound, spent
         cluster.start()
-        for each in processes:
-            each.wait_ready()
-            assert each.stop() == 0, each.log()
+        for process in processes:
+            process.wait_ready()
+            assert process.stop() == 0, process.log()
 
 
 def _reach(process: WorkerProcess, goal: int) -> None:

@@ -30,10 +30,10 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBrok
 def _prepare(broker: EmbeddedBroker, folder: Path, *cases: str) -> tuple[list[Flow], Path]:
     """A lane for each case."""
     app_id = kafka.unique("back")
-    names = [f"{app_id}-{each}" for each in cases]
-    addresses = [{"name": each, "partitions": 1, "id_cache_size": 100_000} for each in names]
+    names = [f"{app_id}-{case_}" for case_ in cases]
+    addresses = [{"name": name, "partitions": 1, "id_cache_size": 100_000} for name in names]
     config = configure(folder, broker.bootstrap_servers, app_id, addresses)
-    return [Flow(broker.bootstrap_servers, app_id, each) for each in names], config
+    return [Flow(broker.bootstrap_servers, app_id, name) for name in names], config
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, f
         process.signal(signal.SIGCONT)
         accepted = [flow.settle(process) for flow in flows]
         process.wait_ready()
-        results = [wrong(each, flow.due) for each, flow in zip(accepted, flows, strict=True)]
+        results = [wrong(value, flow.due) for value, flow in zip(accepted, flows, strict=True)]
         for flow in flows:
             flow.resend(0, FEW)
             flow.send(10)
@@ -117,9 +117,9 @@ def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) 
             regrown.send(3 * FEW)
             regrown.settle(other)
             assert other.stop() == 0
-        for flow, each in zip(flows, lost, strict=True):
+        for flow, value in zip(flows, lost, strict=True):
             flow.resend(FEW, 2 * FEW)
-            flow.due += each
+            flow.due += value
             flow.resend(0, FEW)
         process.start()
         process.wait_ready()

@@ -28,7 +28,7 @@ LOST = 200
 def test_rolled_back_broker(tmp_path: Path, kept: int, resent: int) -> None:
     """What went with the logs' tails and is sent again is accepted: neither skipped nor called a duplicate."""
     folder, snapshot = tmp_path / "broker", tmp_path / "snapshot"
-    records = [Sent(b"%d" % each, b"g", b"%d" % each) for each in range(kept + max(LOST, resent))]
+    records = [Sent(b"%d" % index, b"g", b"%d" % index) for index in range(kept + max(LOST, resent))]
     with EmbeddedBroker(folder) as broker:
         bootstrap = broker.bootstrap_servers
         config = configure(tmp_path, bootstrap, "back", [{"name": "back", "partitions": 1}])
@@ -48,7 +48,7 @@ def test_rolled_back_broker(tmp_path: Path, kept: int, resent: int) -> None:
             _reach(process, kept + resent, lambda: _accepted(bootstrap) == kept + resent)
         got = kafka.read_all(bootstrap, "back.accepted", 1)
 
-    assert [each.value for each in got] == [each.value for each in records[: kept + resent]]
+    assert [item.value for item in got] == [record.value for record in records[: kept + resent]]
 
 
 def _accepted(bootstrap: str) -> int:

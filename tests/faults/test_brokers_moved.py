@@ -38,8 +38,8 @@ def _moved(folder: Path, port: int) -> Iterator[None]:
 def test_worker_consumer_and_bridge_follow(tmp_path: Path, new_port: int) -> None:
     """Each of them goes on by itself, with what was sent after the move; nothing is lost or repeated."""
     folder = tmp_path / "broker"
-    first = [Sent(b"a%d" % each, b"g%d" % (each % 7), b"%d" % each) for each in range(COUNT)]
-    second = [Sent(b"b%d" % each, b"g%d" % (each % 7), b"%d" % (COUNT + each)) for each in range(COUNT)]
+    first = [Sent(b"a%d" % index, b"g%d" % (index % 7), b"%d" % index) for index in range(COUNT)]
+    second = [Sent(b"b%d" % index, b"g%d" % (index % 7), b"%d" % (COUNT + index)) for index in range(COUNT)]
     with contextlib.ExitStack() as stack:
         with EmbeddedBroker(folder) as broker:
             both = f"{broker.bootstrap_servers},{HOST}:{new_port}"
@@ -71,7 +71,7 @@ def test_worker_consumer_and_bridge_follow(tmp_path: Path, new_port: int) -> Non
             assert worker.stop() == consumer.stop() == crossing.stop() == 0
 
             accepted = kafka.read_all(bootstrap, "moved.accepted", 1)
-            assert [each.value for each in accepted] == [each.value for each in (*first, *second)]
+            assert [item.value for item in accepted] == [item.value for item in (*first, *second)]
             assert len(noted(consumer.handled)) == 2 * LINES * COUNT
             assert "names these" in worker.log()
 

@@ -46,12 +46,12 @@ def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
                 system.wait_ended(system.ended() + 300)
                 victims = generator.sample(system.processes, 1 + number % 2)
                 system.wait_long_at_work(victims[0])
-                for each in victims:
-                    disturbance, snapshot = system.kill(each)
+                for victim in victims:
+                    disturbance, snapshot = system.kill(victim)
                     disturbances.append(disturbance)
                     snapshots.append(snapshot)
-                for each in victims:
-                    each.start()
+                for victim in victims:
+                    victim.start()
             system.wait_ended(system.ended() + 300)
             sent = flow.finish()
             system.wait_ended(sum(sent.values()))
@@ -72,12 +72,12 @@ def _again(runs: list[Run], disturbances: list[Disturbance]) -> list[tuple[Run, 
         (
             run,
             next(
-                each for each in runs[index + 1 :] if (each.label, each.sequence) == (run.label, run.sequence)
+                item for item in runs[index + 1 :] if (item.label, item.sequence) == (run.label, run.sequence)
             ),
         )
         for index, run in enumerate(runs)
-        for each in disturbances
-        if run.end is None and run.pid == each.pid and run.begin < each.time - UNWRITTEN_S
+        for disturbance in disturbances
+        if run.end is None and run.pid == disturbance.pid and run.begin < disturbance.time - UNWRITTEN_S
     ]
 
 
@@ -98,9 +98,9 @@ def test_attempts_are_counted_over_kills(bootstrap: str, tmp_path: Path) -> None
         system.wait(lambda: len(system.runs()) == 9)
 
     runs = system.runs()
-    assert [each.sequence for each in runs] == [0] * 9
+    assert [run.sequence for run in runs] == [0] * 9
     for label in ("g0", "g1", "g2"):
-        assert [each.attempt for each in runs if each.label == label] == [1, 2, 3]
+        assert [run.attempt for run in runs if run.label == label] == [1, 2, 3]
 
 
 def _wait_attempts(system: System, attempt: int) -> None:
@@ -109,8 +109,8 @@ def _wait_attempts(system: System, attempt: int) -> None:
         lambda: (
             [
                 count
-                for each in system.snapshot().written.values()
-                for count in each.progress.attempts.values()
+                for value in system.snapshot().written.values()
+                for count in value.progress.attempts.values()
             ]
             == [attempt] * 3
         )
@@ -148,7 +148,7 @@ def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None
 
     disturbance = Disturbance(sleeper.pid, frozen, knew)
     runs = system.runs()
-    assert any(each.pid == sleeper.pid and each.begin < frozen < woken < (each.end or 0) for each in runs), (
+    assert any(run.pid == sleeper.pid and run.begin < frozen < woken < (run.end or 0) for run in runs), (
         "what was running when it was frozen did not come to its end, so nothing was acknowledged too late"
     )
     assert judge(runs, sent, [disturbance]) == [], f"seed {SEED}"
@@ -184,12 +184,12 @@ def test_broker_killed_and_away(tmp_path: Path) -> None:
                 flow.stop()
             runs = system.runs()
             assert judge(runs, sent) == [], f"seed {SEED}"
-            assert {each.attempt for each in runs} == {1}
+            assert {run.attempt for run in runs} == {1}
             assert_rising(system)
 
             broker.kill()
             begin = time.monotonic()
-            for each in system.processes:
-                each.signal(signal.SIGTERM)
-            assert [each.wait_end() for each in system.processes] == [0, 0]
+            for process in system.processes:
+                process.signal(signal.SIGTERM)
+            assert [process.wait_end() for process in system.processes] == [0, 0]
             assert time.monotonic() - begin < STOP_LIMIT_S

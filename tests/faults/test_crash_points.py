@@ -43,13 +43,13 @@ class Trial:
             )
         )
         self.worker = WorkerProcess(config, self.name)
-        plain = [f"{each}{kind}" for each in addresses for kind in ("", ".accepted", ".quarantine")]
-        plain += [f"{self.name}-{each}-forward" for each in addresses]
-        compacted = [f"{self.name}-{each}-changelog" for each in addresses]
+        plain = [f"{address}{kind}" for address in addresses for kind in ("", ".accepted", ".quarantine")]
+        plain += [f"{self.name}-{address}-forward" for address in addresses]
+        compacted = [f"{self.name}-{address}-changelog" for address in addresses]
         kafka.create_topics(
             bootstrap,
-            {each: (PARTITIONS, {}) for each in plain}
-            | {each: (PARTITIONS, {"cleanup.policy": "compact"}) for each in compacted}
+            {name: (PARTITIONS, {}) for name in plain}
+            | {name: (PARTITIONS, {"cleanup.policy": "compact"}) for name in compacted}
             | {f"{self.name}-journal": (1, {})},
         )
         self._addresses = Addresses(
@@ -60,7 +60,7 @@ class Trial:
     @property
     def accepted_topics(self) -> dict[str, int]:
         """Both, with their partitions."""
-        return {f"{each}.accepted": PARTITIONS for each in (self.name, self._targets)}
+        return {f"{name}.accepted": PARTITIONS for name in (self.name, self._targets)}
 
     def send(self, first: int, last: int) -> None:
         """Each ID twice, everything in the first partition: what is at home in the other is forwarded."""
@@ -74,10 +74,10 @@ class Trial:
 
     def _transaction(self, number: int, group: bytes) -> Sent:
         name = group.decode()
-        here = [part(None, name, f"{number}.{each}") for each in range(2)]
+        here = [part(None, name, f"{number}.{index}") for index in range(2)]
         there = [
-            part(self._targets, f"{name}-{each}", f"{number}.{each}", ID=f"{number}-{each}")
-            for each in range(2)
+            part(self._targets, f"{name}-{index}", f"{number}.{index}", ID=f"{number}-{index}")
+            for index in range(2)
         ]
         return envelope(
             here[0], *there, here[1], key=group, known=None if number % 3 == 0 else b"t%d" % number
@@ -118,20 +118,20 @@ class Trial:
     def judge(self) -> None:
         """Each ID once, each group in order, each transaction whole."""
         accepted = self._addresses.accepted(self.name)
-        plain = [each.id for each in accepted if "_RF_TX_PART" not in dict(each.headers)]
+        plain = [item.id for item in accepted if "_RF_TX_PART" not in dict(item.headers)]
         elsewhere = self._addresses.accepted(self._targets)
 
-        assert [str(each) for each in self._addresses.findings()] == []
-        assert sorted(int(each or b"") for each in plain) == list(range(IDS)), self.name
+        assert [str(finding) for finding in self._addresses.findings()] == []
+        assert sorted(int(item or b"") for item in plain) == list(range(IDS)), self.name
         assert len(elsewhere) == len(accepted) - IDS == 2 * len(range(0, IDS, TRANSACTION_EVERY))
 
 
 @contextlib.contextmanager
 def _trials(bootstrap: str, folder: Path, points: Sequence[str]) -> Iterator[list[Trial]]:
     with contextlib.ExitStack() as stack:
-        trials = [Trial(bootstrap, folder, each) for each in points]
-        for each in trials:
-            stack.callback(each.worker.destroy)
+        trials = [Trial(bootstrap, folder, point) for point in points]
+        for trial in trials:
+            stack.callback(trial.worker.destroy)
         yield trials
 
 
@@ -140,7 +140,7 @@ _ALL = sorted(POINTS)
 
 @pytest.mark.parametrize(
     "points",
-    [_ALL[each : each + ABREAST] for each in range(0, len(_ALL), ABREAST)],
+    [_ALL[index : index + ABREAST] for index in range(0, len(_ALL), ABREAST)],
     ids="+".join,
 )
 def test_exact_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]) -> None:
@@ -149,7 +149,7 @@ def test_exact_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]
     Who reads committed data meanwhile never finds one in part where nothing is under way.
     """
     with _trials(bootstrap, tmp_path, points) as trials:
-        topics = {topic: count for each in trials for topic, count in each.accepted_topics.items()}
+        topics = {topic: count for trial in trials for topic, count in trial.accepted_topics.items()}
         with Watcher(bootstrap, topics) as watcher:
             _strike(trials)
             whole = len(trials) * len(range(0, IDS, TRANSACTION_EVERY))
@@ -157,8 +157,8 @@ def test_exact_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]
                 lambda: len(watcher.whole) == whole or not watcher.is_alive(),
                 lambda: f"{len(watcher.whole)} of {whole}",
             )
-        for each in trials:
-            each.judge()
+        for trial in trials:
+            trial.judge()
 
     assert watcher.error is None
     assert watcher.torn == []
@@ -166,15 +166,15 @@ def test_exact_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]
 
 
 def _strike(trials: Sequence[Trial]) -> None:
-    for each in trials:
-        each.prepare()
-    for each in trials:
-        each.finish(IDS // 3)
-    for each in trials:
-        each.die()
-    for each in trials:
-        each.await_death()
-    for each in trials:
-        each.worker.start()
-    for each in trials:
-        each.finish(IDS)
+    for trial in trials:
+        trial.prepare()
+    for trial in trials:
+        trial.finish(IDS // 3)
+    for trial in trials:
+        trial.die()
+    for trial in trials:
+        trial.await_death()
+    for trial in trials:
+        trial.worker.start()
+    for trial in trials:
+        trial.finish(IDS)

@@ -44,9 +44,9 @@ def _traffic(system: System, messages: int, group_size: int) -> dict[str, int]:
 def _last_before(runs: list[Run], heir: ConsumerProcess) -> dict[int, tuple[float, float]]:
     """By partition that the heir got: the last end of the others, and the first begin of its own."""
     found = {}
-    for partition in {each.partition for each in runs if each.pid == heir.pid}:
-        first = min(each.begin for each in runs if (each.partition, each.pid) == (partition, heir.pid))
-        ends = [each.end or 0 for each in runs if each.partition == partition and each.pid != heir.pid]
+    for partition in {run.partition for run in runs if run.pid == heir.pid}:
+        first = min(run.begin for run in runs if (run.partition, run.pid) == (partition, heir.pid))
+        ends = [run.end or 0 for run in runs if run.partition == partition and run.pid != heir.pid]
         found[partition] = (max(ends, default=first), first)
     return found
 
@@ -76,10 +76,10 @@ def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
 
     runs = system.runs()
     assert judge(runs, sent) == []
-    assert {each.attempt for each in runs} == {1}
+    assert {run.attempt for run in runs} == {1}
     assert taken - stopped < SESSION_S
     assert_rising(system)
-    assert [system.written(each)[-1].released for each in range(2)] == [True, True]
+    assert [system.written(index)[-1].released for index in range(2)] == [True, True]
 
 
 def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
     slow_s = 20.0
     system = _system(bootstrap, tmp_path, "slow", slow_s, 60)
     first, second = system.processes
-    messages = [GroupMessage(f"g{group}", each, last=each == 1) for group in range(6) for each in range(2)]
+    messages = [GroupMessage(f"g{group}", index, last=index == 1) for group in range(6) for index in range(2)]
     waited: dict[str, str] = {}
 
     def waiting() -> bool:
@@ -103,20 +103,18 @@ def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
         system.wait(waiting)
         system.wait(lambda: list(first.health()[1]["draining"]) == list(waited))
         system.wait_ended(12)
-        codes = [each.stop() for each in (first, second)]
+        codes = [consumer_process.stop() for consumer_process in (first, second)]
 
     runs = system.runs()
     [(last_end, first_begin)] = _last_before(runs, second).values()
     assert codes == [0, 0]
     assert judge(runs, sizes(messages)) == []
-    assert {each.attempt for each in runs} == {1}
+    assert {run.attempt for run in runs} == {1}
     assert len(runs) == 12
     assert last_end < first_begin < last_end + slow_s / 2
     [(number, text)] = waited.items()
     assert "draining, token 1" in text
-    assert (
-        system.written(int(number))[-1].next == 6 or sum(each.partition == int(number) for each in runs) != 6
-    )
+    assert system.written(int(number))[-1].next == 6 or sum(run.partition == int(number) for run in runs) != 6
     assert_rising(system)
 
 
@@ -127,7 +125,7 @@ def test_killed_holder(bootstrap: str, tmp_path: Path) -> None:
     with consumers(first, second):
         wait_shared(first, second, partitions=2)
         sent = _traffic(system, 80, 5)
-        system.wait(lambda: sum(each.pid == first.pid and bool(each.end) for each in system.runs()) >= 7)
+        system.wait(lambda: sum(run.pid == first.pid and bool(run.end) for run in system.runs()) >= 7)
         disturbance, snapshot = system.kill(first)
         system.wait_ended(80)
         assert second.stop() == 0
@@ -135,16 +133,16 @@ def test_killed_holder(bootstrap: str, tmp_path: Path) -> None:
     runs = system.runs()
     lost = disturbance._replace(lease=LEASE_S - REFRESHED_S)
     assert judge(runs, sent, [lost], [snapshot]) == []
-    repeated = [each for each in runs if each.attempt > 1]
-    cut_off = {(each.partition, each.offset) for each in runs if each.pid == first.pid and each.end is None}
+    repeated = [run for run in runs if run.attempt > 1]
+    cut_off = {(run.partition, run.offset) for run in runs if run.pid == first.pid and run.end is None}
     assert cut_off
     # What had just begun may not have been written; what ended just before the kill may not have been either.
-    assert {(each.partition, each.offset) for each in repeated} <= {
-        (each.partition, each.offset)
-        for each in runs
-        if each.pid == first.pid and (each.end or disturbance.time) > disturbance.time - UNWRITTEN_S
+    assert {(run.partition, run.offset) for run in repeated} <= {
+        (run.partition, run.offset)
+        for run in runs
+        if run.pid == first.pid and (run.end or disturbance.time) > disturbance.time - UNWRITTEN_S
     }
-    assert {each.attempt for each in runs} == {1, 2}
+    assert {run.attempt for run in runs} == {1, 2}
     assert_rising(system)
 
 
@@ -158,13 +156,13 @@ def test_stopped_holder_wakes(bootstrap: str, tmp_path: Path) -> None:
     open_books(str(books))
     system = _system(bootstrap, tmp_path, "stopped", BOOKED_AFTER_S, 3, handler="book")
     sleeper, heir = system.processes
-    for each in system.processes:
-        each._environment["BOOKS"] = str(books)
+    for process in system.processes:
+        process._environment["BOOKS"] = str(books)
     with consumers(sleeper, heir):
         wait_shared(sleeper, heir, partitions=2)
         [sleeping] = sleeper.held
         sent = _traffic(system, 700, 31)
-        system.wait(lambda: sum(each.pid == sleeper.pid and bool(each.end) for each in system.runs()) >= 10)
+        system.wait(lambda: sum(run.pid == sleeper.pid and bool(run.end) for run in system.runs()) >= 10)
         # Nobody is in the store yet: its lock would stay with who is frozen.
         frozen = system.freeze_at_work(sleeper, within_s=BOOKED_AFTER_S)
         system.wait(lambda: heir.held == {0, 1} and heir.health()[0] == 200)
@@ -178,13 +176,13 @@ def test_stopped_holder_wakes(bootstrap: str, tmp_path: Path) -> None:
         knew = time.monotonic()
         system.wait_ended(sum(sent.values()))
         system.wait_no_lag()
-        codes = [each.stop() for each in (sleeper, heir)]
+        codes = [consumer_process.stop() for consumer_process in (sleeper, heir)]
 
     runs = system.runs()
     late = {
-        (each.partition, each.offset, each.fence)
-        for each in runs
-        if each.pid == sleeper.pid and each.begin < frozen < woken < (each.end or 0)
+        (run.partition, run.offset, run.fence)
+        for run in runs
+        if run.pid == sleeper.pid and run.begin < frozen < woken < (run.end or 0)
     }
     with sqlite3.connect(books) as store:
         refused = store.execute("SELECT place, number, fence FROM refused").fetchall()
@@ -201,5 +199,5 @@ def test_stopped_holder_wakes(bootstrap: str, tmp_path: Path) -> None:
 
 def _ended_by(system: System, process: ConsumerProcess, partition: int) -> int:
     return sum(
-        (each.pid, each.partition) == (process.pid, partition) and bool(each.end) for each in system.runs()
+        (run.pid, run.partition) == (process.pid, partition) and bool(run.end) for run in system.runs()
     )

@@ -52,7 +52,7 @@ async def _draining(
     gate.clear()
     partitions = first.consumer.partitions
     await until(
-        lambda: any(each.ending and each.window.running for each in partitions.values()),
+        lambda: any(partition.ending and partition.window.running for partition in partitions.values()),
         lambda: "nothing is let go",
     )
     cut()
@@ -108,8 +108,8 @@ async def _first_write(
     await reached.wait()
 
     def remove() -> None:
-        for each in removes:
-            each()
+        for item in removes:
+            item()
 
     return remove
 
@@ -144,13 +144,13 @@ async def _handed_over(
 
 async def _until_ended(journal: Journal, *running: Running) -> None:
     def ended() -> bool:
-        for each in running:
-            each.check()
+        for item in running:
+            item.check()
         return len(journal.ended) == MESSAGES
 
     await until(
         ended,
-        lambda: f"{len(journal.ended)} ended, {[each.consumer.reasons for each in running]}",
+        lambda: f"{len(journal.ended)} ended, {[item.consumer.reasons for item in running]}",
         END_LIMIT_S,
     )
 
@@ -186,8 +186,8 @@ async def test_link_cut_for_a_moment(
 
         assert link.struck > 0
         assert judge(journal.runs, GROUPS) == []
-        assert {each.attempt for each in journal.runs} == {1}
-        assert [(await bench.agreed(each)).released for each in range(2)] == [True, True]
+        assert {run.attempt for run in journal.runs} == {1}
+        assert [(await bench.agreed(index)).released for index in range(2)] == [True, True]
 
 
 async def test_holder_cut_past_its_lease(linked: LinkedBroker) -> None:
@@ -203,4 +203,4 @@ async def test_holder_cut_past_its_lease(linked: LinkedBroker) -> None:
         await asyncio.gather(first.stop(), second.stop())
 
         assert judge(journal.runs, GROUPS, [Disturbance(0, cut, math.inf, lease=LEASE_S - 1.5)]) == []
-        assert {each.attempt for each in journal.runs} <= {1, 2}
+        assert {run.attempt for run in journal.runs} <= {1, 2}

@@ -41,15 +41,15 @@ def _judge(inputs: list[Got], outputs: list[Got], topic: str) -> dict[str, int]:
     """What is wrong: the input is the witness, and the first of each ID is due exactly once, in order."""
     due: list[Got] = []
     seen = set()
-    for each in inputs:
-        if each.id is None or each.id not in seen:
-            due.append(each)
-            seen.add(each.id)
-    expected = Counter(f"{topic}/{each.partition}/{each.offset}" for each in due)
-    found = Counter(each.source for each in outputs)
+    for input_ in inputs:
+        if input_.id is None or input_.id not in seen:
+            due.append(input_)
+            seen.add(input_.id)
+    expected = Counter(f"{topic}/{item.partition}/{item.offset}" for item in due)
+    found = Counter(output.source for output in outputs)
     order: dict[bytes | None, list[int]] = {}
-    for each in outputs:
-        order.setdefault(each.key, []).append(int(each.source.rsplit("/", 1)[1]))
+    for output in outputs:
+        order.setdefault(output.key, []).append(int(output.source.rsplit("/", 1)[1]))
     return {
         "lost": (expected - found).total(),
         "doubled or phantom": (found - expected).total(),
@@ -67,8 +67,8 @@ def test_exact_after_kills(bootstrap: str, tmp_path: Path) -> None:
     workers = [WorkerProcess(config, "w1"), WorkerProcess(config, "w2")]
     producing = threading.Thread(target=_produce, args=(bootstrap, name, traffic))
     try:
-        for each in workers:
-            each.start()
+        for worker in workers:
+            worker.start()
         producing.start()
         for number in range(KILLS):
             goal = MESSAGES * (number + 1) // (KILLS + 2)
@@ -86,8 +86,8 @@ def test_exact_after_kills(bootstrap: str, tmp_path: Path) -> None:
             120,
         )
     finally:
-        for each in workers:
-            each.destroy()
+        for worker in workers:
+            worker.destroy()
         producing.join(120)
 
     inputs = kafka.read_all(bootstrap, name, PARTITIONS)
@@ -103,12 +103,12 @@ def _produce(bootstrap: str, topic: str, traffic: list[Sent]) -> None:
     step = 2_000
     for begin in range(0, len(traffic), step):
         for partition in range(PARTITIONS):
-            part = [each for each in traffic[begin : begin + step] if _partition(each) == partition]
+            part = [item for item in traffic[begin : begin + step] if _partition(item) == partition]
             kafka.send(bootstrap, topic, part, partition)
 
 
 def _progress(bootstrap: str, name: str) -> int:
-    return sum(max(0, each) for each in kafka.committed(bootstrap, name, name, PARTITIONS))
+    return sum(max(0, number) for number in kafka.committed(bootstrap, name, name, PARTITIONS))
 
 
 def _reach(goal: int, bootstrap: str, name: str, workers: list[WorkerProcess]) -> None:
@@ -117,7 +117,7 @@ def _reach(goal: int, bootstrap: str, name: str, workers: list[WorkerProcess]) -
 
 def _state(bootstrap: str, name: str, workers: list[WorkerProcess]) -> str:
     return f"{_progress(bootstrap, name)} of {MESSAGES}\n" + "\n".join(
-        each.log()[-3_000:] for each in workers
+        worker.log()[-3_000:] for worker in workers
     )
 
 

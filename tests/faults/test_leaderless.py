@@ -49,7 +49,7 @@ class Disks:
         self._broker.stop()
         lines = (self._folder / "data" / "meta.properties").read_text().splitlines()
         name = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, "data2").bytes).decode().rstrip("=")
-        own = [f"directory.id={name}" if each.startswith("directory.id=") else each for each in lines]
+        own = [f"directory.id={name}" if line.startswith("directory.id=") else line for line in lines]
         (self._folder / "data2").mkdir()
         (self._folder / "data2" / "meta.properties").write_text("\n".join(own))
         again = EmbeddedBroker(self._folder, self._broker.port, properties=SECOND)
@@ -58,7 +58,7 @@ class Disks:
     def fail(self, topic: str, gone: Collection[int] = GONE) -> None:
         """The second does."""
         disk = self._folder / "data2"
-        assert {each.name for each in disk.glob(f"{topic}-*")} == {f"{topic}-{each}" for each in gone}
+        assert {path.name for path in disk.glob(f"{topic}-*")} == {f"{topic}-{number}" for number in gone}
         # In one step: the broker goes on writing there until it sees that nothing is left.
         disk.rename(self._folder / "broken")
         disk.write_text("")
@@ -71,7 +71,7 @@ class Disks:
             .topics[topic]
             .partitions
         )
-        return {number for number, each in partitions.items() if each.leader == -1}
+        return {number for number, partition in partitions.items() if partition.leader == -1}
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_consumer_goes_on_with_the_others(disks: Disks, monkeypatch: pytes
         await asyncio.to_thread(disks.fail, bench.accepted)
         for partition in THERE:
             for number in range(COUNT // 10):
-                records = [Sent(None, b"g%d" % partition, b"%d" % each) for each in range(10)]
+                records = [Sent(None, b"g%d" % partition, b"%d" % index) for index in range(10)]
                 await asyncio.to_thread(bench.send, *records, partition=partition)
                 await bench.until_next(running, 10 * (number + 1), partition)
 
@@ -153,8 +153,8 @@ def test_bridge_goes_on_with_the_others(
 
     rows = shown["bridges"][given.name]["partitions"]
     assert sorted(bridges.numbers(given.got())) == list(range(60))
-    assert [each["lag"] for each in rows] == [0, 0, None, None]
-    assert ["is its leader away?" in (each["error"] or "") for each in rows] == [False, False, True, True], (
+    assert [row["lag"] for row in rows] == [0, 0, None, None]
+    assert ["is its leader away?" in (row["error"] or "") for row in rows] == [False, False, True, True], (
         json.dumps(rows)
     )
 
@@ -165,7 +165,7 @@ def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
     name = kafka.unique("leaderless")
     there, gone = f"{name}-there", f"{name}-gone"
     config = configure(
-        tmp_path, disks.bootstrap, name, [{"name": each, "partitions": 1} for each in (there, gone)]
+        tmp_path, disks.bootstrap, name, [{"name": name, "partitions": 1} for name in (there, gone)]
     )
     kafka.settle(disks.bootstrap)
     disks.second()

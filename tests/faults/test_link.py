@@ -135,12 +135,12 @@ class Pair:
         self._traffic.stop()
         got = Running(self._bootstrap, self.other, self._addresses, self.name).settled(self.name)
         values = [
-            [each.value for each in got if each.source.startswith(f"{self.name}/{partition}/")]
+            [item.value for item in got if item.source.startswith(f"{self.name}/{partition}/")]
             for partition in range(PARTITIONS)
         ]
 
         assert values == self._traffic.due, f"seed {SEED}"
-        assert len({each.source for each in got}) == len(got) == sum(map(len, self._traffic.due))
+        assert len({item.source for item in got}) == len(got) == sum(map(len, self._traffic.due))
         assert self.struck.running
         assert self.other.running
 
@@ -149,10 +149,13 @@ class Pair:
         return status == 200 and len(document["lanes"]) == lanes
 
     def _progress(self, worker: WorkerProcess) -> int:
-        return sum(each["next"] for each in worker.health()[1].get("lanes", {}).values())
+        return sum(value["next"] for value in worker.health()[1].get("lanes", {}).values())
 
     def _state(self) -> str:
-        return "\n".join(f"{each.health()}\n{each.log()[-4_000:]}" for each in (self.struck, self.other))
+        return "\n".join(
+            f"{worker_process.health()}\n{worker_process.log()[-4_000:]}"
+            for worker_process in (self.struck, self.other)
+        )
 
 
 def test_cut_and_healed(linked: LinkedBroker, tmp_path: Path) -> None:

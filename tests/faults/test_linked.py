@@ -16,17 +16,17 @@ def test_clients_stay_on_their_link(linked: LinkedBroker) -> None:
         if restart:
             linked.broker.kill()
             linked.broker.start()
-        for each in linked.links:
-            each.delay(0.001)
-        before = [each.bytes_delayed for each in linked.links]
+        for link in linked.links:
+            link.delay(0.001)
+        before = [link.bytes_delayed for link in linked.links]
         kafka.send(linked.links[0].bootstrap, name, [SENT])
         carried.append(
-            [each.bytes_delayed - so_far for each, so_far in zip(linked.links, before, strict=True)]
+            [link.bytes_delayed - so_far for link, so_far in zip(linked.links, before, strict=True)]
         )
         linked.heal()
     got = kafka.read_all(linked.links[1].bootstrap, name, 1)
 
-    assert [each.value for each in got] == [SENT.value] * 2
+    assert [item.value for item in got] == [SENT.value] * 2
     for first, second in carried:
         assert first > len(SENT.value or b"")
         assert second < 1_000  # a client of before that has not ended may ask for something

@@ -10,7 +10,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from tests.support import kafka
 
 TOPIC = "survey"
-PLACES = [(TOPIC, each) for each in range(4)]
+PLACES = [(TOPIC, index) for index in range(4)]
 RESTARTS = 4
 
 

@@ -51,7 +51,7 @@ def link(server: _Server) -> Iterator[TcpProxy]:
     """The link; no thread of it is left."""
     with TcpProxy(server.server_address[1]) as proxy:
         yield proxy
-    assert not [each for each in threading.enumerate() if each.name == f"proxy {proxy.port}"]
+    assert not [thread for thread in threading.enumerate() if thread.name == f"proxy {proxy.port}"]
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def _silent(client: socket.socket) -> bool:
 
 def test_open_relays_everything(server: _Server, link: TcpProxy, client: socket.socket) -> None:
     """Much data comes back as it was sent, the end of one side reaches the other, and nothing counts as harm."""
-    sent = b"".join(b"%08d" % each for each in range(20_000))
+    sent = b"".join(b"%08d" % index for index in range(20_000))
     answered: list[bytes] = []
     asking = threading.Thread(target=lambda: answered.append(_ask(client, sent)))
     asking.start()
@@ -131,7 +131,7 @@ def test_delay_is_each_way(link: TcpProxy, client: socket.socket) -> None:
 
 def test_narrow_lets_so_much_pass(link: TcpProxy, client: socket.socket) -> None:
     """What passes takes its time, and all of it comes."""
-    sent = b"".join(b"%08d" % each for each in range(5_000))
+    sent = b"".join(b"%08d" % index for index in range(5_000))
     link.narrow(200_000)
     began = time.monotonic()
     answer = _ask(client, sent)

@@ -61,8 +61,8 @@ class Scene:
 def plain(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Scene]]:
     """Makes scenes of one worker: each pair of lanes of its own."""
     app_id = kafka.unique("refused")
-    names = [(f"{app_id}-{each}", f"{app_id}-{each}-other") for each in "ab"]
-    addresses = [{"name": each, "partitions": 1} for pair in names for each in pair]
+    names = [(f"{app_id}-{name}", f"{app_id}-{name}-other") for name in "ab"]
+    addresses = [{"name": name, "partitions": 1} for pair in names for name in pair]
     config = configure(tmp_path_factory.mktemp(app_id), bootstrap, app_id, addresses)
     pairs = iter(names)
     with worker(config, "w") as process:
@@ -108,7 +108,7 @@ def test_accepted_topic_made_small(bootstrap: str, plain: Callable[[], Scene]) -
 
     assert nemesis.struck == 1
     assert wrong(accepted, flow.due) == EXACT
-    assert [(each.id, each.value) for each in quarantined] == [(b"large", large.value)] * 2
+    assert [(item.id, item.value) for item in quarantined] == [(b"large", large.value)] * 2
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def _rights(app_id: str, names: tuple[str, ...]) -> list[Right]:
     topic, exactly, prefix = ResourceType.TOPIC, ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
     rights: list[Right] = [
         (topic, app_id, prefix, AclOperation.DESCRIBE_CONFIGS),
-        *((topic, f"{app_id}-journal", exactly, each) for each in (AclOperation.READ, AclOperation.WRITE)),
+        *((topic, f"{app_id}-journal", exactly, item) for item in (AclOperation.READ, AclOperation.WRITE)),
         (ResourceType.GROUP, app_id, exactly, AclOperation.READ),
     ]
     for name in names:
@@ -135,9 +135,9 @@ def _rights(app_id: str, names: tuple[str, ...]) -> list[Right]:
         transactions = (ResourceType.TRANSACTIONAL_ID, f"{inner}-0", exactly, AclOperation.WRITE)
         rights += [
             (topic, name, exactly, AclOperation.READ),
-            *((topic, f"{inner}-{each}", exactly, AclOperation.READ) for each in ("changelog", "forward")),
-            *((topic, f"{inner}-{each}", exactly, AclOperation.WRITE) for each in ("changelog", "forward")),
-            *((topic, f"{name}.{each}", exactly, AclOperation.WRITE) for each in ("accepted", "quarantine")),
+            *((topic, f"{inner}-{name}", exactly, AclOperation.READ) for name in ("changelog", "forward")),
+            *((topic, f"{inner}-{name}", exactly, AclOperation.WRITE) for name in ("changelog", "forward")),
+            *((topic, f"{name}.{item}", exactly, AclOperation.WRITE) for item in ("accepted", "quarantine")),
             transactions,
         ]
     return rights
@@ -155,7 +155,7 @@ def guarded(
     secured.add_user(app_id, rights)
     folder = tmp_path_factory.mktemp(app_id)
     addresses: list[dict[str, Any]] = [
-        {"name": each, "partitions": 1, "id_cache_size": 100_000} for each in (*names, target)
+        {"name": name, "partitions": 1, "id_cache_size": 100_000} for name in (*names, target)
     ]
     addresses[0]["transaction_addresses"] = [target]
     configure(folder, secured.plaintext, app_id, addresses)
@@ -176,7 +176,7 @@ def _revoked(
         if what == ".accepted"
         else f"{scene.app_id}-{scene.struck.address}{what}"
     )
-    (right,) = [each for each in rights if each[:2] == (kind, name) and each[3] == AclOperation.WRITE]
+    (right,) = [right for right in rights if right[:2] == (kind, name) and right[3] == AclOperation.WRITE]
     return RevokedRight(secured.plaintext, scene.app_id, right)
 
 
@@ -205,10 +205,10 @@ def test_right_to_write_parts_revoked(secured: SecuredBroker, guarded: tuple[Sce
     """The right to write where parts of its transactions go: the lane waits with all that follows; then each is there once."""
     scene, rights = guarded
     target = f"{scene.app_id}-target"
-    (right,) = [each for each in rights if each[1] == f"{target}.accepted"]
+    (right,) = [right for right in rights if right[1] == f"{target}.accepted"]
     records = [
-        envelope(part(target, "k", f"{each}.0"), part(target, "k", f"{each}.1"), known=b"tx-%d" % each)
-        for each in range(FEW)
+        envelope(part(target, "k", f"{index}.0"), part(target, "k", f"{index}.1"), known=b"tx-%d" % index)
+        for index in range(FEW)
     ]
     with striking(RevokedRight(secured.plaintext, scene.app_id, right)) as nemesis:
         kafka.send(secured.plaintext, scene.struck.address, records)
@@ -225,14 +225,14 @@ def test_right_to_write_parts_revoked(secured: SecuredBroker, guarded: tuple[Sce
     assert written == []
     assert wrong(other, scene.other.due) == EXACT
     assert wrong(accepted, scene.struck.due) == EXACT
-    assert [each.value for each in parts] == [b"%d.%d" % (each, i) for each in range(FEW) for i in range(2)]
+    assert [part.value for part in parts] == [b"%d.%d" % (index, i) for index in range(FEW) for i in range(2)]
 
 
 def test_right_to_read_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
     """Without the right to read its input a lane waits, the worker says why and lives on; granted again it goes on."""
     scene, rights = guarded
     name = scene.struck.address
-    (right,) = [each for each in rights if each[:2] == (ResourceType.TOPIC, name)]
+    (right,) = [right for right in rights if right[:2] == (ResourceType.TOPIC, name)]
     with striking(RevokedRight(secured.plaintext, scene.app_id, right)) as nemesis:
         scene.struck.send(FEW)
         scene.other.send(FEW)
@@ -253,7 +253,7 @@ def test_right_on_the_group_revoked(secured: SecuredBroker, guarded: tuple[Scene
     """A worker that may not use its group any more stops in order, with one line that names the way out, and 2."""
     scene, rights = guarded
     process = scene.worker
-    (right,) = [each for each in rights if each[0] == ResourceType.GROUP]
+    (right,) = [right for right in rights if right[0] == ResourceType.GROUP]
     with striking(RevokedRight(secured.plaintext, scene.app_id, right)) as nemesis:
         code = process.wait_end()
         scene.struck.send(FEW)

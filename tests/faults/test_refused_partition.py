@@ -99,7 +99,7 @@ async def test_what_was_refused_in_part_is_nowhere(guarded: str) -> None:
     """Each number is in both topics or in none, however soon the refusal comes behind the transaction before."""
     topics = kafka.unique("refusing"), kafka.unique("taking")
     kafka.create_topics(guarded, dict.fromkeys(topics, (LANES, {})))
-    lanes = [Lane(guarded, topics, each) for each in range(LANES)]
+    lanes = [Lane(guarded, topics, index) for index in range(LANES)]
     async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as running:
         for lane in lanes:
             running.create_task(lane.run())
@@ -111,7 +111,7 @@ async def test_what_was_refused_in_part_is_nowhere(guarded: str) -> None:
         for lane in lanes:
             lane.stopped = True
     found = [
-        [(each.partition, each.value) for each in kafka.read_all(guarded, topic, LANES)] for topic in topics
+        [(item.partition, item.value) for item in kafka.read_all(guarded, topic, LANES)] for topic in topics
     ]
 
     assert sorted(set(found[0]) ^ set(found[1])) == []

@@ -30,7 +30,7 @@ LARGE_BYTES = 1_000_000
 BATCH = [
     *ids(0, 10),
     *ids(3, 5),  # resends within the batch
-    *(Sent(None, b"group", b"%d" % each) for each in range(10)),
+    *(Sent(None, b"group", b"%d" % index) for index in range(10)),
     Sent(b"large", b"group", b"x" * 2 * SMALL_BYTES),
 ]
 DUE = [*range(10), *range(12, 23)]
@@ -73,8 +73,8 @@ class Strike:
 
     def release(self) -> None:
         """Let the lane open again, and strike no more."""
-        for each in self._remove:
-            each()
+        for item in self._remove:
+            item()
         self._reopening.open()
 
 
@@ -94,8 +94,8 @@ async def _judge(lanes: Bench, lane: Lane) -> None:
     lanes.send(*BATCH)
     await lanes.feed(lane, len(BATCH), 2 * len(BATCH))
 
-    again = [len(BATCH) + offset for offset, each in enumerate(BATCH) if each.id is None]
-    assert [each.source for each in lanes.output()] == [f"{lanes.name}/0/{each}" for each in [*DUE, *again]]
+    again = [len(BATCH) + offset for offset, item in enumerate(BATCH) if item.id is None]
+    assert [item.source for item in lanes.output()] == [f"{lanes.name}/0/{item}" for item in [*DUE, *again]]
     assert kafka.read_all(lanes.bootstrap, f"{lanes.name}.quarantine", 1) == []
 
 
@@ -210,8 +210,8 @@ async def test_late_requests_change_nothing(linked: LinkedBroker, tmp_path: Path
         await until(lambda: former.counts["fenced"] == 1, lambda: _state(former))
         await lanes.feed(owner, 2 * count, 3 * count)
 
-        assert [each.source for each in lanes.output()] == [
-            f"{lanes.name}/0/{each}" for each in range(2 * count)
+        assert [item.source for item in lanes.output()] == [
+            f"{lanes.name}/0/{index}" for index in range(2 * count)
         ]
         assert owner.counts["duplicates"] == count
         assert lanes.committed() == 3 * count

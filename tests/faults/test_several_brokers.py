@@ -66,7 +66,7 @@ def test_consumers_while_leaders_change(tmp_path: Path) -> None:
                 flow.stop()
             runs = system.runs()
             assert judge(runs, sent) == [], f"seed {SEED}"
-            assert {each.attempt for each in runs} == {1}
+            assert {run.attempt for run in runs} == {1}
             assert_rising(system)
 
 
@@ -89,6 +89,6 @@ def _frozen(cluster: Several, topic: str) -> None:
 
 def _restarted(cluster: Several) -> None:
     """All, one after the other."""
-    for each in cluster.nodes:
-        each.end(signal.SIGTERM)
+    for node in cluster.nodes:
+        node.end(signal.SIGTERM)
         cluster.start()

@@ -71,7 +71,7 @@ def scene(bootstrap: str, tmp_path: Path) -> Iterator[Scene]:
     """A worker that is to be started."""
     name = kafka.unique("state")
     names = [f"{name}-struck", f"{name}-other"]
-    addresses = [{"name": each, "partitions": 1, "id_cache_size": 200_000} for each in names]
+    addresses = [{"name": name, "partitions": 1, "id_cache_size": 200_000} for name in names]
     config = configure(tmp_path, bootstrap, name, addresses)
     made = Scene(
         WorkerProcess(config, "w"),
@@ -208,7 +208,7 @@ def test_read_only_at_the_start(scene: Scene) -> None:
     _go_on(scene)
     scene.exact()
 
-    (opened,) = [each for each in log.splitlines() if f"lane {scene.lane} open: " in each]
+    (opened,) = [line for line in log.splitlines() if f"lane {scene.lane} open: " in line]
     assert "(in memory, not on disk)" in opened
     assert nemesis.struck == 1
     assert str(scene.folder) in reason
@@ -222,8 +222,8 @@ def test_one_disk_is_one_finding(scene: Scene) -> None:
     """The folders of both lanes are sealed: status has one note, which names both lanes, and nothing stands."""
     _begin(scene)
     assert scene.worker.stop() == 0
-    lanes = sorted(f"{each.address}-0" for each in (scene.struck, scene.other))
-    sealed = [ReadOnlyState(scene.data / "w" / each) for each in lanes]
+    lanes = sorted(f"{flow.address}-0" for flow in (scene.struck, scene.other))
+    sealed = [ReadOnlyState(scene.data / "w" / lane) for lane in lanes]
     with striking(sealed[0]), striking(sealed[1]):
         scene.worker.start()
         scene.worker.wait_ready()
@@ -284,7 +284,7 @@ def test_another_worker_gets_the_lanes(scene: Scene) -> None:
     other = WorkerProcess(scene.config, "other")
     try:
         assert scene.worker.stop() == 0
-        sealed = [ReadOnlyState(each) for each in (scene.data / "w").iterdir() if each.name.endswith("-0")]
+        sealed = [ReadOnlyState(path) for path in (scene.data / "w").iterdir() if path.name.endswith("-0")]
         with striking(sealed[0]), striking(sealed[1]):
             other.start()
             other.wait_ready()

@@ -40,7 +40,7 @@ class Scene:
 
     def configure(self, **settings: Any) -> Path:
         """Write the configuration again, with other settings of the address."""
-        others = [{"name": each, "partitions": self._partitions} for each in (self.target, self.beside)]
+        others = [{"name": name, "partitions": self._partitions} for name in (self.target, self.beside)]
         own = {"name": self.name, "partitions": self._partitions, **settings}
         self.config = configure(self.folder, self.bootstrap, self.app_id, [own, *others])
         return self.config
@@ -61,19 +61,21 @@ class Scene:
     def values(self, process: WorkerProcess) -> tuple[list[bytes | None], list[bytes | None]]:
         """What was accepted here and there, once all is through."""
         self.addresses.settle(process.log)
-        here, there = (self.addresses.accepted(each) for each in (self.name, self.target))
-        return [each.value for each in here], [each.value for each in there]
+        here, there = (self.addresses.accepted(name) for name in (self.name, self.target))
+        return [item.value for item in here], [item.value for item in there]
 
 
 def _due(*numbers: int) -> tuple[list[bytes], list[bytes]]:
     """The parts of these transactions."""
-    return [b"%d.%d" % (each, i) for each in numbers for i in (0, 2)], [b"%d.1" % each for each in numbers]
+    return [b"%d.%d" % (number, i) for number in numbers for i in (0, 2)], [
+        b"%d.1" % number for number in numbers
+    ]
 
 
 def test_between_a_transaction_and_its_resend(bootstrap: str, tmp_path: Path) -> None:
     """Restarts and lost disks forget nothing; `rings clear`, and a ring that shrank, forget what they were told to."""
     scene = Scene(bootstrap, tmp_path, kafka.unique("resend"))
-    first, second, third = (scene.transaction(each) for each in range(3))
+    first, second, third = (scene.transaction(index) for index in range(3))
     with worker(scene.config, "w") as process:
         scene.send(first, second, third)
         assert scene.values(process) == _due(0, 1, 2)
@@ -119,7 +121,7 @@ def test_changed_list_of_addresses(bootstrap: str, tmp_path: Path) -> None:
         scene.send(scene.transaction(2))
         reason = wait_reason(process, f"{scene.name}-0", "partitions")
         kafka.send(bootstrap, scene.beside, [Sent(None, b"k", b"flows")])
-        assert [each.value for each in kafka.wait_count(bootstrap, f"{scene.beside}.accepted", 1)] == [
+        assert [item.value for item in kafka.wait_count(bootstrap, f"{scene.beside}.accepted", 1)] == [
             b"flows"
         ]
     finally:
@@ -149,8 +151,8 @@ def test_target_deleted(bootstrap: str, tmp_path: Path) -> None:
 
     assert nemesis.struck == 1
     assert f"{topic} (accepted topic of {scene.target}) does not exist" in reason
-    assert [each.value for each in flowed] == [b"flows"]
-    assert [each.value for each in waiting] == _due(0)[0]
+    assert [item.value for item in flowed] == [b"flows"]
+    assert [item.value for item in waiting] == _due(0)[0]
     # What was accepted there before went with the topic.
     assert got == ([*_due(0, 1)[0], b"behind"], [b"1.1"])
     assert "Traceback" not in log
@@ -172,13 +174,13 @@ def test_killed_between_the_cuts(
     process = WorkerProcess(scene.config, "w")
     records = [
         envelope(
-            *(part((each % 2 and scene.target) or None, "k", f"{number}.{each}") for each in range(PARTS)),
+            *(part((index % 2 and scene.target) or None, "k", f"{number}.{index}") for index in range(PARTS)),
             known=b"%d" % number,
         )
         for number in range(envelopes)
     ]
     scene.send(*records, *records[:100])
-    topics = {f"{each}.accepted": 1 for each in (scene.name, scene.target)}
+    topics = {f"{name}.accepted": 1 for name in (scene.name, scene.target)}
     try:
         with Watcher(bootstrap, topics) as watcher:
             for each in kills:
@@ -197,7 +199,7 @@ def test_killed_between_the_cuts(
 
     assert (watcher.error, watcher.torn) == (None, [])
     assert got == tuple(
-        [b"%d.%d" % (number, each) for number in range(envelopes) for each in range(first, PARTS, 2)]
+        [b"%d.%d" % (number, index) for number in range(envelopes) for index in range(first, PARTS, 2)]
         for first in (0, 1)
     )
     # As many Kafka transactions at the least as the parts make necessary: a marker each.
@@ -212,15 +214,15 @@ def test_killed_between_the_cuts(
 )
 def test_frozen_and_replaced(bootstrap: str, tmp_path: Path, points: tuple[str, ...]) -> None:
     """Frozen in the middle of a transaction, replaced and woken, a worker tears nothing, and doubles nothing."""
-    scenes = [Scene(bootstrap, _made(tmp_path / each), kafka.unique(f"frozen-{each}")) for each in points]
-    sleepers = [WorkerProcess(each.config, "sleeper") for each in scenes]
-    heirs = [WorkerProcess(each.config, "heir") for each in scenes]
-    topics = {f"{name}.accepted": 1 for each in scenes for name in (each.name, each.target)}
+    scenes = [Scene(bootstrap, _made(tmp_path / point), kafka.unique(f"frozen-{point}")) for point in points]
+    sleepers = [WorkerProcess(scene.config, "sleeper") for scene in scenes]
+    heirs = [WorkerProcess(scene.config, "heir") for scene in scenes]
+    topics = {f"{name}.accepted": 1 for scene in scenes for name in (scene.name, scene.target)}
     numbers = range(200)
     try:
         with Watcher(bootstrap, topics) as watcher:
             for scene, sleeper, point in zip(scenes, sleepers, points, strict=True):
-                scene.send(*(scene.transaction(each) for each in numbers))
+                scene.send(*(scene.transaction(number) for number in numbers))
                 sleeper.start(RINGFENCE_FAILPOINTS=f"{point}:{scene.name}-0=stop")
             for sleeper in sleepers:
                 wait_for(lambda sleeper=sleeper: sleeper.frozen, sleeper.log)  # type: ignore[misc]
@@ -230,7 +232,7 @@ def test_frozen_and_replaced(bootstrap: str, tmp_path: Path, points: tuple[str, 
                 assert scene.values(heir) == _due(*numbers)
             for sleeper, scene in zip(sleepers, scenes, strict=True):
                 sleeper.signal(signal.SIGCONT)
-                scene.send(*(scene.transaction(each) for each in range(100, 300)))
+                scene.send(*(scene.transaction(index) for index in range(100, 300)))
             whole = 300 * len(scenes)
             wait_for(
                 lambda: len(watcher.whole) == whole or not watcher.is_alive(),
@@ -240,8 +242,8 @@ def test_frozen_and_replaced(bootstrap: str, tmp_path: Path, points: tuple[str, 
             for scene, heir in zip(scenes, heirs, strict=True):
                 assert scene.values(heir) == _due(*range(300))
     finally:
-        for each in (*sleepers, *heirs):
-            each.destroy()
+        for worker_process in (*sleepers, *heirs):
+            worker_process.destroy()
 
     assert (watcher.error, watcher.torn) == (None, [])
     assert watcher.rests > 0

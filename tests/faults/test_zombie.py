@@ -13,11 +13,11 @@ def test_woken_zombie_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
     name = kafka.unique("zombie")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     count = 3_000
-    groups = [at_home(each, 2) for each in range(2)]
+    groups = [at_home(index, 2) for index in range(2)]
 
     def send(first: int) -> None:
         for partition in range(2):
-            records = [Sent(None, groups[partition], b"%d" % each) for each in range(first, first + count)]
+            records = [Sent(None, groups[partition], b"%d" % index) for index in range(first, first + count)]
             kafka.send(bootstrap, name, records, partition)
 
     def committed() -> list[int]:
@@ -38,13 +38,14 @@ def test_woken_zombie_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
             wait_for(lambda: committed() == [3 * count] * 2, lambda: heir.log() + sleeper.log())
             wait_for(
                 lambda: (
-                    [each.health()[0] for each in (sleeper, heir)] == [200, 200]
-                    and [len(each.health()[1]["lanes"]) for each in (sleeper, heir)] == [1, 1]
+                    [worker_process.health()[0] for worker_process in (sleeper, heir)] == [200, 200]
+                    and [len(worker_process.health()[1]["lanes"]) for worker_process in (sleeper, heir)]
+                    == [1, 1]
                 ),
                 lambda: heir.log() + sleeper.log(),
             )
 
     got = kafka.read_all(bootstrap, f"{name}.accepted", 2)
     for partition in range(2):
-        values = [each.value for each in got if each.source.startswith(f"{name}/{partition}/")]
-        assert values == [b"%d" % each for each in range(3 * count)]
+        values = [item.value for item in got if item.source.startswith(f"{name}/{partition}/")]
+        assert values == [b"%d" % index for index in range(3 * count)]

@@ -65,7 +65,7 @@ def read(history: History, record: Record) -> list[Part]:
     if not isinstance(listed, list) or not 1 <= len(listed) <= PARTS_MAX:
         raise MalformedError("its parts")
     targets = history.targets
-    return [_part(history.input_topic, targets, record, each) for each in listed]
+    return [_part(history.input_topic, targets, record, item) for item in listed]
 
 
 def _part(own: str, targets: Mapping[str, Target], envelope: Record, part: Any) -> Part:
@@ -77,8 +77,8 @@ def _part(own: str, targets: Mapping[str, Target], envelope: Record, part: Any) 
     listed = part.get("headers")
     if not isinstance(listed, list | None):
         raise MalformedError("headers")
-    headers = tuple(_header(each) for each in listed or [])
-    key, value = (_bytes(part, each) for each in _TEXTS)
+    headers = tuple(_header(item) for item in listed or [])
+    key, value = (_bytes(part, text) for text in _TEXTS)
     message = envelope._replace(key=key, value=value, headers=headers)
     target = targets[address]
     found = target.id_of(message)

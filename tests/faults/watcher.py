@@ -29,7 +29,7 @@ class Watcher(threading.Thread):
         """How often that was."""
         self.whole: set[bytes] = set()
         self._parts: dict[bytes, set[bytes]] = {}
-        self._reached = {(name, each): 0 for name, count in topics.items() for each in range(count)}
+        self._reached = {(name, index): 0 for name, count in topics.items() for index in range(count)}
         self._ending = threading.Event()
         self._consumer = kafka.reader(bootstrap, wait_ms=50)
         self._consumer.assign([TopicPartition(*place, 0) for place in self._reached])
@@ -67,7 +67,7 @@ class Watcher(threading.Thread):
             if "_RF_TX_PART" in headers:
                 self._take(headers["_RF_SOURCE"], headers["_RF_TX_PART"])
         # The positions first, then the ends: of what was read in one partition all data stand in the others by then.
-        if self._parts and all(self._reached[each] >= self._end(each) for each in self._reached):
+        if self._parts and all(self._reached[item] >= self._end(item) for item in self._reached):
             self.rests += 1
             self.torn += [
                 f"{source.decode()}: {sorted(parts)}"

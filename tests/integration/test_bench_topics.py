@@ -62,8 +62,7 @@ def test_count_sees_the_order_by_hops(broker: Any) -> None:
     kafka.create_topics(bootstrap, {topic: (1, {})})
     hops = [b"b/%b/0/%d" % (b"A" * 22, offset) for offset in (1, 3, 2)]
     records = [
-        Sent(b"%d" % number, b"a", headers=(("_RF_BRIDGE_DUPL_ID", each),))
-        for number, each in enumerate(hops)
+        Sent(b"%d" % number, b"a", headers=(("_RF_BRIDGE_DUPL_ID", hop),)) for number, hop in enumerate(hops)
     ]
     kafka.send(bootstrap, topic, records)
 
@@ -75,7 +74,7 @@ def test_count_sees_the_order_by_hops(broker: Any) -> None:
 def _commit(bootstrap: str, group: str, offsets: list[tuple[str, int, int]]) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
-        consumer.commit(offsets=[TopicPartition(*each) for each in offsets], asynchronous=False)
+        consumer.commit(offsets=[TopicPartition(*offset) for offset in offsets], asynchronous=False)
     finally:
         consumer.close()
 

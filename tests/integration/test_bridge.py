@@ -46,17 +46,17 @@ def test_forwards_as_it_is(two: Two, tmp_path: Path) -> None:
         got = given.settled([250, 250])
         assert process.stop() == 0
 
-    assert sorted((each.key, each.value, each.id, each.timestamp) for each in got) == sorted(
-        (each.key, each.value, each.id, each.timestamp) for each in sent
+    assert sorted((item.key, item.value, item.id, item.timestamp) for item in got) == sorted(
+        (item.key, item.value, item.id, item.timestamp) for item in sent
     )
     by_group: dict[tuple[Any, int], list[int]] = {}
-    for each in got:
-        by_group.setdefault((each.key, hop_of(each).source.partition), []).append(int(each.value or b""))
-        assert hop_of(each).source.bridge == given.name
-        assert hop_of(each).offset == int(each.value or b"") % 250
-    assert all(each == sorted(each) for each in by_group.values())
-    homes = {each.key: each.partition for each in got}
-    assert all(homes[each.key] == each.partition for each in got)
+    for item in got:
+        by_group.setdefault((item.key, hop_of(item).source.partition), []).append(int(item.value or b""))
+        assert hop_of(item).source.bridge == given.name
+        assert hop_of(item).offset == int(item.value or b"") % 250
+    assert all(value == sorted(value) for value in by_group.values())
+    homes = {item.key: item.partition for item in got}
+    assert all(homes[item.key] == item.partition for item in got)
 
 
 def test_offset_set_back(two: Two, tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ def test_offset_set_back(two: Two, tmp_path: Path) -> None:
 
     assert len(got) == 1_100
     passed = bridges.passed(got)
-    assert sorted(int(each.value or b"") for each in passed) == list(range(1_000))
+    assert sorted(int(item.value or b"") for item in passed) == list(range(1_000))
     for partition in range(PARTITIONS):
-        numbers = [int(each.value or b"") for each in passed if each.partition == partition]
+        numbers = [int(item.value or b"") for item in passed if item.partition == partition]
         assert numbers == sorted(numbers)
 
 
@@ -102,7 +102,7 @@ def test_killed(two: Two, tmp_path: Path, point: str) -> None:
         process.destroy()
 
     passed = bridges.passed(got)
-    assert sorted(int(each.value or b"") for each in passed) == list(range(400))
+    assert sorted(int(item.value or b"") for item in passed) == list(range(400))
 
 
 def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
     with bridges.quick(given.config):
         got = given.settled(kafka.end_offsets(two.source, given.topic))
 
-    assert [each.value for each in sorted(got, key=lambda each: int(each.value or b""))] == [
-        b"%d" % each for each in range(5)
+    assert [item.value for item in sorted(got, key=lambda each: int(each.value or b""))] == [
+        b"%d" % index for index in range(5)
     ]
 
 
@@ -182,7 +182,7 @@ def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
     """What only the broker knows, such as a timestamp, is found among hundreds and set aside."""
     given = prepare(two, tmp_path, settings={"message.timestamp.before.max.ms": "3600000"})
     now = round(time.time() * 1000)
-    records = [Sent(b"%d" % each, b"g", b"%d" % each, timestamp=now) for each in range(300)]
+    records = [Sent(b"%d" % index, b"g", b"%d" % index, timestamp=now) for index in range(300)]
     records[137] = records[137]._replace(timestamp=1_600_000_000_000)
     given.send(records)
     with bridges.quick(given.config) as (bridge,):
@@ -190,7 +190,7 @@ def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
         wait_for(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
     (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
 
-    assert numbers(bridges.passed(got)) == [each for each in range(300) if each != 137]
+    assert numbers(bridges.passed(got)) == [index for index in range(300) if index != 137]
     assert kept.source == f"{given.topic}/0/137"
 
 
@@ -215,14 +215,14 @@ def test_filter_and_headers(two: Two, tmp_path: Path) -> None:
     )
     lands = [b"fr", b"de", b"be", None]
     given.send(
-        [Sent(None, b"g", b"%d" % each, (("land", lands[each % 4]), ("by", b"me"))) for each in range(40)]
+        [Sent(None, b"g", b"%d" % index, (("land", lands[index % 4]), ("by", b"me"))) for index in range(40)]
     )
     with bridges.quick(given.config):
         got = given.settled([40])
     (row,) = bridges.status(given.config, code=0)["bridges"][given.name]["partitions"]
 
-    assert numbers(got) == [each for each in range(40) if each % 2 == 0]
-    assert {tuple(value for name, value in each.headers if name == "by") for each in got} == {(b"bridge",)}
+    assert numbers(got) == [index for index in range(40) if index % 2 == 0]
+    assert {tuple(value for name, value in item.headers if name == "by") for item in got} == {(b"bridge",)}
     assert (row["filtered"], row["forwarded"], row["lag"]) == (20, 20, 0)
 
 
@@ -332,10 +332,10 @@ def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
     shown = run_verb("bridge", "status", "--config", str(config), check=False).stdout
     whole = run_verb("status", "--json", "--config", str(config), check=False)
     told = json.loads(whole.stdout)["findings"]
-    assert [each["where"] for each in told if each["where"].startswith("bridge")] == [
+    assert [item["where"] for item in told if item["where"].startswith("bridge")] == [
         f"bridge {given.name}"
     ], told
-    (finding,) = [each for each in told if each["where"].startswith("bridge")]
+    (finding,) = [item for item in told if item["where"].startswith("bridge")]
     (taken_over,) = bridges.status(renamed)["left"]
 
     assert (left["bridge"], left["lag"], left["read_by"]) == (given.name, 7, None)
@@ -357,7 +357,7 @@ def test_target_topic_missing_and_made(two: Two, tmp_path: Path) -> None:
     done = run_verb("bridge", "--config", str(given.config), check=False)
 
     assert done.returncode == 2
-    (line,) = [each for each in done.stderr.splitlines() if each.startswith("ringfence:")]
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("ringfence:")]
     assert f"{given.address} does not exist" in line
     assert "run 'ringfence topics create' there" in line
 
@@ -391,7 +391,8 @@ def test_processes_with_another_filter(
     newer = tmp_path / "newer.toml"
     newer.write_text(given.config.read_text().replace('["fr"]', '["be"]'))
     sent = [
-        Sent(b"%d" % each, None, b"%d" % each, (("land", (b"fr", b"be")[each % 2]),)) for each in range(40)
+        Sent(b"%d" % index, None, b"%d" % index, (("land", (b"fr", b"be")[index % 2]),))
+        for index in range(40)
     ]
     with bridges.quick(given.config) as (first,):
         if at_once:
@@ -406,7 +407,7 @@ def test_processes_with_another_filter(
                     second.start()
                     wait_for(lambda: "filter_values" in second.log(), second.log)
                 else:
-                    wait_for(lambda: any("filter_values" in each for each in told), lambda: str(told[-3:]))
+                    wait_for(lambda: any("filter_values" in name for name in told), lambda: str(told[-3:]))
                 wait_for(
                     lambda: first.state.ready and len(first.state.partitions) == 2,
                     lambda: str(first.state.reasons),

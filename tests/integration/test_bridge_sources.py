@@ -34,7 +34,7 @@ def test_source_recreated_under_it(two: Two, tmp_path: Path) -> None:
         got = given.settled([40])
 
     assert sorted(numbers(bridges.passed(got))) == list(range(140))
-    assert len({bridges.hop_of(each).source.topic_id for each in got}) == 2
+    assert len({bridges.hop_of(item).source.topic_id for item in got}) == 2
 
 
 def test_latest(two: Two, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def _accepted(bootstrap: str, address: str, count: int, partitions: int = PARTIT
     waiting = [address, f"to-worker-{address}-forward"]
     wait_for(
         lambda: (
-            all(kafka.consumed(bootstrap, "to-worker", each, partitions) for each in waiting)
+            all(kafka.consumed(bootstrap, "to-worker", name, partitions) for name in waiting)
             and len(kafka.read_all(bootstrap, f"{address}.accepted", partitions)) >= count
         ),
         lambda: (
@@ -71,8 +71,8 @@ def _accepted(bootstrap: str, address: str, count: int, partitions: int = PARTIT
 def _require_exact(got: list[Got], count: int) -> None:
     """Each once, and each group in order."""
     assert sorted(numbers(got)) == list(range(count))
-    for group in {each.key for each in got}:
-        found = numbers(each for each in got if each.key == group)
+    for group in {item.key for item in got}:
+        found = numbers(item for item in got if item.key == group)
         assert found == sorted(found)
 
 
@@ -81,7 +81,7 @@ def test_offset_set_back(two: Two, tmp_path: Path, address: str) -> None:
     """B1, B7, B8: 100 of 1,000 are forwarded, the group's offset is set to 0: exactly the others follow; with detection off all pass again."""
     name, topic, target = f"back-{address}", f"back-source-{address}", f"to-worker-{address}"
     kafka.create_topics(two.source, {topic: (1, {})})
-    sent = [each._replace(id=None) for each in messages(1_000)]
+    sent = [message._replace(id=None) for message in messages(1_000)]
     kafka.send(two.source, topic, sent[:100])
     config = _bridge(tmp_path, two.source, two.target, name, topic, target)
     with bridges.quick(config):
@@ -129,8 +129,8 @@ def test_there_and_back(two: Two, tmp_path: Path, keys: dict[str, str], told: li
             two.source,
             address,
             [
-                Sent(b"id-%d" % each, kafka.at_home(0, PARTITIONS), b"%d" % each, (("turn", b"1"),))
-                for each in range(20)
+                Sent(b"id-%d" % index, kafka.at_home(0, PARTITIONS), b"%d" % index, (("turn", b"1"),))
+                for index in range(20)
             ],
         )
         assert sorted(numbers(_accepted(two.target, address, 20))) == list(range(20))
@@ -151,7 +151,7 @@ def test_there_and_back(two: Two, tmp_path: Path, keys: dict[str, str], told: li
     got = _accepted(two.source, address, expected)
 
     assert len(got) == expected
-    assert {each.id for each in got} == {b"id-%d" % each for each in range(20)}
+    assert {item.id for item in got} == {b"id-%d" % index for index in range(20)}
     rows = bridges.status(back)["bridges"][f"back-{name}"]["partitions"]
     assert [sum(row[key] for row in rows) for key in ("returned", "filtered", "forwarded")] == told
     shown = run_verb("bridge", "status", "--config", str(back), check=False).stdout
@@ -163,8 +163,8 @@ def test_envelopes(two: Two, tmp_path: Path) -> None:
     name, topic, address = "envelopes", "envelopes-source", "to-worker-parts"
     kafka.create_topics(two.source, {topic: (1, {})})
     sent = [
-        envelope(part(value=f"{each}a"), part(value=f"{each}b"), key=b"k%d" % (each % 5))
-        for each in range(30)
+        envelope(part(value=f"{index}a"), part(value=f"{index}b"), key=b"k%d" % (index % 5))
+        for index in range(30)
     ]
     kafka.send(two.source, topic, sent[:20])
     config = _bridge(tmp_path, two.source, two.target, name, topic, address)
@@ -176,10 +176,10 @@ def test_envelopes(two: Two, tmp_path: Path) -> None:
         bridges.confirmed_at(two.source, _group(name), topic, [30])
     got = _accepted(two.target, address, 60)
 
-    assert sorted(each.value or b"" for each in got) == sorted(
-        f"{each}{half}".encode() for each in range(30) for half in "ab"
+    assert sorted(item.value or b"" for item in got) == sorted(
+        f"{index}{half}".encode() for index in range(30) for half in "ab"
     )
-    assert {dict(each.headers)["_RF_TX_PART"] for each in got} == {b"1/2", b"2/2"}
+    assert {dict(item.headers)["_RF_TX_PART"] for item in got} == {b"1/2", b"2/2"}
 
 
 class Both:
@@ -199,7 +199,7 @@ async def test_two_at_one_instant(two: Two, tmp_path: Path) -> None:
     """B2: two instances of one bridge hold each message until both have it, and again until both have sent it."""
     name, topic, address, count = "twice", "twice-source", "to-worker-twice", 60
     kafka.create_topics(two.source, {topic: (1, {})})
-    kafka.send(two.source, topic, [each._replace(id=None) for each in messages(count)])
+    kafka.send(two.source, topic, [message._replace(id=None) for message in messages(count)])
     configs = []
     for app in ("one", "other"):  # two groups, so that both are given the partition
         (tmp_path / app).mkdir()
@@ -218,8 +218,8 @@ async def test_two_at_one_instant(two: Two, tmp_path: Path) -> None:
                     bridges.confirmed_at, two.source, f"{app}-bridge-{name}", topic, [count]
                 )
     finally:
-        for each in remove:
-            each()
+        for item in remove:
+            item()
     got = await asyncio.to_thread(_accepted, two.target, address, count)
     arrived = numbers(kafka.read_all(two.target, address, PARTITIONS))
 
@@ -234,7 +234,7 @@ def test_wrong_partitioner(two: Two, tmp_path: Path, how: str) -> None:
     name, address, count = f"wrong-{how.replace(' ', '-')}", f"to-worker-{how.replace(' ', '-')}", 3_000
     topic = f"{name}-source"
     kafka.create_topics(two.source, {topic: (2, {})})
-    sent = [each._replace(id=None) for each in messages(count, groups=40)]
+    sent = [message._replace(id=None) for message in messages(count, groups=40)]
     config = _bridge(tmp_path, two.source, two.target, name, topic, address, window=200)
     config.write_text(
         config.read_text() + bridges.table("[[addresses]]", {"name": address, "partitioner": "crc32"})

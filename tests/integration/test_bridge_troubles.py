@@ -41,7 +41,7 @@ def _passed(given: Set, count: int) -> None:
     passed = bridges.passed(given.got())
     assert sorted(numbers(passed)) == list(range(count))
     for partition in range(PARTITIONS):
-        found = numbers(each for each in passed if each.partition == partition)
+        found = numbers(item for item in passed if item.partition == partition)
         assert found == sorted(found)
 
 
@@ -66,7 +66,7 @@ async def test_order_of_groups_under_retries(
     passed = bridges.passed(got)
     assert sorted(numbers(passed)) == list(range(1_000))
     for group in range(50):
-        found = numbers(each for each in passed if each.key == b"g%d" % group)
+        found = numbers(item for item in passed if item.key == b"g%d" % group)
         assert found == sorted(found)
 
 
@@ -117,7 +117,9 @@ async def test_standby_meets_an_error(
     given.send(messages(10))
     async with bridges.in_this_process(given.config, given.config) as found:
         await asyncio.to_thread(given.settled, [10])
-        await until(lambda: _shared_out(found) == [0, 1], lambda: str([each.state.reasons for each in found]))
+        await until(
+            lambda: _shared_out(found) == [0, 1], lambda: str([bridge.state.reasons for bridge in found])
+        )
         standby, busy = sorted(found, key=lambda each: len(each.state.assigned or ()))
         coordinator = standby._partitions.consumer._consumer._coordinator
         well = coordinator._do_heartbeat
@@ -174,7 +176,7 @@ async def test_unforeseen(
 
 
 def _shared_out(found: Sequence[Bridge]) -> list[int]:
-    return sorted(len(each.state.assigned or ()) for each in found if each.state.ready)
+    return sorted(len(bridge.state.assigned or ()) for bridge in found if bridge.state.ready)
 
 
 @pytest.mark.long
@@ -256,11 +258,11 @@ async def test_who_comes_and_goes_moves_no_more_than_must(two: Two, tmp_path: Pa
     given = prepare(two, tmp_path, source_partitions=6)
 
     def had(those: list[Bridge]) -> list[set[int]]:
-        return [set(each.state.assigned or ()) if each.state.ready else set() for each in those]
+        return [set(bridge.state.assigned or ()) if bridge.state.ready else set() for bridge in those]
 
     async def even(those: list[Bridge]) -> list[set[int]]:
         await until(
-            lambda: [len(each) for each in had(those)] == [6 // len(those)] * len(those),
+            lambda: [len(item) for item in had(those)] == [6 // len(those)] * len(those),
             lambda: str(had(those)),
         )
         return had(those)
@@ -276,7 +278,7 @@ async def test_who_comes_and_goes_moves_no_more_than_must(two: Two, tmp_path: Pa
 
 
 def _counted(bridge: Bridge, what: str) -> int:
-    return sum(each[what] for each in bridge.state.totals.values())
+    return sum(total[what] for total in bridge.state.totals.values())
 
 
 def test_target_away_at_start(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
@@ -337,4 +339,4 @@ async def test_without_detection(
 
     assert set(numbers(got)) == set(range(600))
     assert len(got) > 600
-    assert not [each for each in got if bridges.HOP in dict(each.headers)]
+    assert not [item for item in got if bridges.HOP in dict(item.headers)]

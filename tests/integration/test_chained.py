@@ -24,7 +24,7 @@ def _through(bootstrap: str, topic: str) -> None:
 
 def _ours(record: Got) -> dict[str, bytes | None]:
     """Headers of Ringfence's; each stands there once."""
-    found = [each for each in record.headers if each[0].startswith("_RF_")]
+    found = [header for header in record.headers if header[0].startswith("_RF_")]
     assert len(found) == len(dict(found))
     return dict(found)
 
@@ -55,7 +55,7 @@ def test_a_chain(broker: EmbeddedBroker, tmp_path: Path) -> None:
             _through(broker.bootstrap_servers, topic)
         between = kafka.read_all(broker.bootstrap_servers, BETWEEN, 2)
         found = {
-            each.value: each for each in kafka.read_all(broker.bootstrap_servers, f"{SECOND}.accepted", 2)
+            item.value: item for item in kafka.read_all(broker.bootstrap_servers, f"{SECOND}.accepted", 2)
         }
     refused = [
         run_verb(*verb, "--config", str(config), check=False)
@@ -67,11 +67,11 @@ def test_a_chain(broker: EmbeddedBroker, tmp_path: Path) -> None:
     ]
 
     assert found.keys() == {b"bridged", b"part", b"plain"}
-    places = {each.value: f"{BETWEEN}/{each.partition}/{each.offset}".encode() for each in between}
-    assert {value: _ours(each)["_RF_SOURCE"] for value, each in found.items()} == places
-    assert {each.key for each in found.values()} == {b"c"}
+    places = {item.value: f"{BETWEEN}/{item.partition}/{item.offset}".encode() for item in between}
+    assert {value: _ours(item)["_RF_SOURCE"] for value, item in found.items()} == places
+    assert {value.key for value in found.values()} == {b"c"}
     assert _ours(found[b"plain"]) == {"_RF_SOURCE": places[b"plain"], "_RF_KEY": at_home(0, 2)}
     assert _ours(found[b"bridged"])["_RF_HOPS"] == b"x"
     assert "_RF_TX_PART" not in _ours(found[b"part"])
-    assert [each.returncode for each in refused] == [2, 2, 2]
-    assert all(FIRST in each.stderr for each in refused)
+    assert [completed_process.returncode for completed_process in refused] == [2, 2, 2]
+    assert all(FIRST in completed_process.stderr for completed_process in refused)

@@ -40,8 +40,8 @@ def clusters(
             name: EmbeddedBroker(tmp_path_factory.mktemp(name), properties=bridges.FOREVER)
             for name in MEMBERS[1:]
         }
-        for each in others.values():
-            stack.callback(each.stop)
+        for other in others.values():
+            stack.callback(other.stop)
         list(pool.map(EmbeddedBroker.start, others.values()))
         yield {"berlin": broker, **others}
 
@@ -61,7 +61,7 @@ class Connected:
     ) -> None:
         """``members``: as each member's configuration lists them. Without ``workers`` what is accepted is sent by the test."""
         self.address = address
-        self.servers = {name: each.bootstrap_servers for name, each in clusters.items()}
+        self.servers = {name: cluster.bootstrap_servers for name, cluster in clusters.items()}
         self._folder = folder
         self._keys = keys
         shared = [f"{address}.shared"] if keys.get("load_balancing") == "strict" else []
@@ -110,7 +110,7 @@ class Connected:
         """To a member's input, or to another topic, keyed."""
         sent = messages(count, first=first)
         for partition in range(PARTITIONS):
-            at_home = [each for each in sent if _home(each.key or b"") == partition]
+            at_home = [item for item in sent if _home(item.key or b"") == partition]
             kafka.send(self.servers[member], topic or self.address, at_home, partition)
 
     def arrived(self, member: str, address: str) -> list[int]:
@@ -146,7 +146,7 @@ class Connected:
             assert time.monotonic() < deadline, f"it does not come to rest: {self._ends()}"
 
     def _logs(self) -> str:
-        return "\n".join(each.log() for each in self.bridges.values() if each.log_file.exists())
+        return "\n".join(bridge.log() for bridge in self.bridges.values() if bridge.log_file.exists())
 
     def _topics(self) -> Iterator[tuple[str, str]]:
         """Those that lanes read, each with its server."""
@@ -191,7 +191,7 @@ class Connected:
 
 def _idle(config: Path) -> bool:
     shown = bridges.status(config)["bridges"].values()
-    return all(row["lag"] == 0 for each in shown for row in each["partitions"])
+    return all(row["lag"] == 0 for item in shown for row in item["partitions"])
 
 
 def _home(key: bytes) -> int:
@@ -251,8 +251,8 @@ def test_chain(clusters: dict[str, EmbeddedBroker], tmp_path: Path, max_hops: in
         assert sorted(connected.accepted("rome")) == list(range(70) if max_hops > 1 else range(60, 70))
         topic = f"{connected.address}.accepted"
         hops = Counter(
-            dict(each.headers).get("_RF_HOPS")
-            for each in kafka.read_all(connected.servers["rome"], topic, PARTITIONS)
+            dict(item.headers).get("_RF_HOPS")
+            for item in kafka.read_all(connected.servers["rome"], topic, PARTITIONS)
         )
         assert hops == ({b"berlin,paris": 60, b"paris,+berlin": 10} if max_hops > 1 else {b"paris": 10})
 
@@ -276,10 +276,10 @@ def test_strict_shares(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> N
         kafka.commit(connected.servers["berlin"], behind, f"{address}.accepted", 5)
         done = run_verb("bridge", "--config", str(connected.configure("berlin", MEMBERS[:2])), check=False)
 
-        assert sorted(each for those in found.values() for each in those) == list(range(200))
-        for name, those in found.items():
-            assert those
-            assert all(owner(MEMBERS, b"g%d" % (each % 10)) == name for each in those)
+        assert sorted(number for value in found.values() for number in value) == list(range(200))
+        for name, items in found.items():
+            assert items
+            assert all(owner(MEMBERS, b"g%d" % (number % 10)) == name for number in items)
         assert done.returncode == 2
         assert "run 'ringfence bridge eu --drain'" in done.stderr
         asyncio.run(_with_old_members(connected.configure("berlin", MEMBERS), f"eu.berlin.paris.{address}"))
@@ -294,7 +294,7 @@ async def _with_old_members(config: Path, name: str) -> None:
     running = asyncio.create_task(bridge.run())
     try:
         await until(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
-        assert {each.note.map for each in bridge.state.partitions.values()} == {Map(1, MEMBERS)}
+        assert {partition.note.map for partition in bridge.state.partitions.values()} == {Map(1, MEMBERS)}
         permit._map = old
         bridge.state.seen_awake -= 60
         await until(lambda: permit._map == Map(1, MEMBERS), lambda: str(bridge.state.reasons))
@@ -339,9 +339,9 @@ def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
         _wait_shares(connected, shared, 400)
         connected.idle("berlin")
         for name in MEMBERS:
-            new = [each for each in connected.accepted(name, shared) if each >= 300]
-            assert all(owner(MEMBERS, b"g%d" % (each % 10)) == name for each in new)
-        everything = [each for name in MEMBERS for each in connected.accepted(name, shared)]
+            new = [number for number in connected.accepted(name, shared) if number >= 300]
+            assert all(owner(MEMBERS, b"g%d" % (number % 10)) == name for number in new)
+        everything = [number for name in MEMBERS for number in connected.accepted(name, shared)]
         assert sorted(everything) == list(range(400))
 
 
@@ -352,7 +352,7 @@ def test_strict_member_lost(clusters: dict[str, EmbeddedBroker], tmp_path: Path)
     shared, topic = f"{address}.shared", f"{address}.accepted"
     with Connected(clusters, tmp_path, address, workers=False, load_balancing="strict") as connected:
         process = connected.bridges["berlin"]
-        owners = {each: owner(MEMBERS, b"g%d" % (each % 10)) for each in range(300)}
+        owners = {index: owner(MEMBERS, b"g%d" % (index % 10)) for index in range(300)}
         connected.send("berlin", 100, topic=topic)
         connected.start("berlin")
         connected.idle("berlin")
@@ -385,7 +385,7 @@ def test_strict_member_lost(clusters: dict[str, EmbeddedBroker], tmp_path: Path)
         found = {name: connected.arrived(name, shared) for name in MEMBERS[:2]}
 
         assert sorted([*before, *found["berlin"], *found["paris"]]) == list(range(300))
-        assert {each for each in range(100, 200) if owners[each] == "rome"} <= set(found["paris"])
+        assert {index for index in range(100, 200) if owners[index] == "rome"} <= set(found["paris"])
 
 
 def _wait_shares(connected: Connected, shared: str, count: int) -> None:
@@ -397,6 +397,6 @@ def _wait_shares(connected: Connected, shared: str, count: int) -> None:
 
 def _require_shares(connected: Connected, shared: str, members: Sequence[str], expected: range) -> None:
     found = {name: connected.accepted(name, shared) for name in members}
-    assert sorted(each for those in found.values() for each in those) == list(expected)
-    for name, those in found.items():
-        assert all(owner(members, b"g%d" % (each % 10)) == name for each in those)
+    assert sorted(number for value in found.values() for number in value) == list(expected)
+    for name, items in found.items():
+        assert all(owner(members, b"g%d" % (number % 10)) == name for number in items)

@@ -34,15 +34,16 @@ PARTITIONS = 4
 
 def runs_in(file: Path, label: str = "") -> list[Run]:
     """Of groups whose name begins so."""
-    return [each for each in parse(noted(file)) if each.label.startswith(label)]
+    return [run for run in parse(noted(file)) if run.label.startswith(label)]
 
 
 def wait_handled(file: Path, label: str, count: int, *processes: ConsumerProcess) -> None:
     """Until so many messages came to their end."""
     wait_for(
-        lambda: sum(each.end is not None for each in runs_in(file, label)) >= count,
+        lambda: sum(run.end is not None for run in runs_in(file, label)) >= count,
         lambda: (
-            f"{len(runs_in(file, label))} of {count}\n" + "\n".join(each.log()[-3_000:] for each in processes)
+            f"{len(runs_in(file, label))} of {count}\n"
+            + "\n".join(process.log()[-3_000:] for process in processes)
         ),
         90,
     )
@@ -52,7 +53,7 @@ def wait_no_lag(bootstrap: str, group: str, topic: str, partitions: int = PARTIT
     """Until the group's offset is at the end of the log, markers of transactions included."""
     wait_for(
         lambda: (
-            [max(0, each) for each in kafka.committed(bootstrap, group, topic, partitions)]
+            [max(0, number) for number in kafka.committed(bootstrap, group, topic, partitions)]
             == kafka.end_offsets(bootstrap, topic, partitions)
         ),
         lambda: (
@@ -89,7 +90,7 @@ def pair(broker: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     config = configure(folder, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
     together = {"HANDLED_FILE": str(folder / "billing.handled")}
     billing = [
-        ConsumerProcess(config, each, name, f"{name}-billing", environment=together) for each in ("b1", "b2")
+        ConsumerProcess(config, item, name, f"{name}-billing", environment=together) for item in ("b1", "b2")
     ]
     shipping = ConsumerProcess(config, "s1", name, f"{name}-shipping", handler="record_in_thread")
     handled = {f"{name}-billing": folder / "billing.handled", f"{name}-shipping": shipping.handled}
@@ -119,7 +120,7 @@ def test_each_consumer_group_gets_everything_in_order(pair: Pair, kind: str) -> 
     for file in pair.handled.values():
         runs = runs_in(file, kind)
         assert judge(runs, sizes(messages)) == []
-        assert {each.attempt for each in runs} == {1}
+        assert {run.attempt for run in runs} == {1}
 
 
 def test_lag_is_zero_behind_transactions(pair: Pair) -> None:
@@ -143,7 +144,7 @@ def test_groups_share_nothing(pair: Pair) -> None:
     for group in pair.handled:
         wait_no_lag(pair.bootstrap, group, f"{pair.address}.accepted")
         written = progress_written(pair.bootstrap, pair.address, group, f"{pair.address}.accepted")
-        assert {each.partition for each in written} == set(range(PARTITIONS))
+        assert {item.partition for item in written} == set(range(PARTITIONS))
 
 
 # -- from a producer to a handler ---------------------------------------------------------------------------------
@@ -174,9 +175,9 @@ def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> No
         kafka.wait_count(bootstrap, f"{name}.accepted", 4)
         forged = (("_RF_SOURCE", b"foreign"), ("_RF_TX_PART", b"2/1"))
         kafka.send(bootstrap, f"{name}.accepted", [Sent(None, None, b"five", forged)])
-        for each in processes:
-            wait_for(lambda: len(_described(each)) >= 5, each.log)  # noqa: B023
-        codes = [each.stop() for each in processes]
+        for process in processes:
+            wait_for(lambda: len(_described(process)) >= 5, process.log)  # noqa: B023
+        codes = [process.stop() for process in processes]
 
     common = {"address": name, "topic": f"{name}.accepted", "partition": 0, "attempt": 1}
     common |= {
@@ -203,8 +204,8 @@ def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> No
         common | {"value": "five", "source": "foreign"},
     ]  # fmt: skip
     assert codes == [0, 0]
-    for each in processes:
-        got = _described(each)
+    for process in processes:
+        got = _described(process)
         assert all(message.pop("timestamp") > 0 for message in got)
         assert len({message.pop("offset") for message in got}) == len(got)
         assert got == expected
@@ -227,8 +228,8 @@ def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path
     messages = generate(shape, SEED)
     environment = {"HANDLED_FILE": str(handled), "HANDLING_SECONDS": "0.013"}
     first, second, third = processes = [
-        ConsumerProcess(config, each, name, f"{name}-group", "--concurrency", "7", environment=environment)
-        for each in ("c1", "c2", "c3")
+        ConsumerProcess(config, item, name, f"{name}-group", "--concurrency", "7", environment=environment)
+        for item in ("c1", "c2", "c3")
     ]
     flow = Flow(bootstrap, name, messages, 400)
     codes = []
@@ -237,8 +238,10 @@ def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path
         """Until they share all partitions, and each has done something."""
         wait_shared(*those, partitions=PARTITIONS)
         wait_for(
-            lambda: {each.pid for each in those} <= {each.pid for each in runs_in(handled)},
-            lambda: "\n".join(each.log()[-3_000:] for each in those),
+            lambda: (
+                {consumer_process.pid for consumer_process in those} <= {run.pid for run in runs_in(handled)}
+            ),
+            lambda: "\n".join(consumer_process.log()[-3_000:] for consumer_process in those),
         )
 
     with consumers(first, later=processes):
@@ -256,29 +259,29 @@ def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path
             sent = flow.finish()
             wait_handled(handled, "", sum(sent.values()), *processes)
             wait_no_lag(bootstrap, f"{name}-group", f"{name}.accepted")
-            codes += [each.stop() for each in (first, second)]
+            codes += [consumer_process.stop() for consumer_process in (first, second)]
         finally:
             flow.stop()
 
     runs = runs_in(handled)
     assert codes == [0] * 4
     assert judge(runs, sent) == []
-    assert len({each.pid for each in runs}) == 4
-    assert all(each.attempt == 1 for each in runs)
+    assert len({run.pid for run in runs}) == 4
+    assert all(run.attempt == 1 for run in runs)
     assert _last_words(bootstrap, name) == dict.fromkeys(range(PARTITIONS), True)
 
 
 def _last_words(bootstrap: str, name: str) -> dict[int, bool]:
     """Whether the last holder of each partition said that it had left."""
     written = progress_written(bootstrap, name, f"{name}-group", f"{name}.accepted")
-    return {each.partition: each.progress.released for each in written}
+    return {item.partition: item.progress.released for item in written}
 
 
 def test_sigterm_lets_handlers_end(bootstrap: str, tmp_path: Path) -> None:
     """What runs comes to its end and is written, what waits is left to the next, which begins there."""
     name = kafka.unique("leaves")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
-    messages = [GroupMessage("g", each, last=each == 4) for each in range(5)]
+    messages = [GroupMessage("g", index, last=index == 4) for index in range(5)]
     slow = ConsumerProcess(config, "c1", name, f"{name}-group", environment={"HANDLING_SECONDS": "2"})
     heir = ConsumerProcess(
         config, "c2", name, f"{name}-group", environment={"HANDLED_FILE": str(slow.handled)}
@@ -293,7 +296,7 @@ def test_sigterm_lets_handlers_end(bootstrap: str, tmp_path: Path) -> None:
             wait_handled(slow.handled, "", 5, heir)
 
     assert code == 0
-    assert [each.sequence for each in left if each.end is not None] == [0]
+    assert [run.sequence for run in left if run.end is not None] == [0]
     assert len(left) == 1
     assert (last.progress.next, list(last.progress.finished), last.progress.released) == (1, [], True)
     assert judge(runs_in(slow.handled), {"g": 5}) == []
@@ -306,14 +309,14 @@ def test_sigterm_while_it_waits_for_others(bootstrap: str, tmp_path: Path) -> No
     slow = ConsumerProcess(config, "c1", name, f"{name}-group", environment={"HANDLING_SECONDS": "25"})
     joining = ConsumerProcess(config, "c2", name, f"{name}-group")
     with consumers(slow, later=[joining]):
-        accept(bootstrap, name, [GroupMessage(f"g{each}", 0, last=True) for each in range(8)])
+        accept(bootstrap, name, [GroupMessage(f"g{index}", 0, last=True) for index in range(8)])
         wait_for(lambda: len(runs_in(slow.handled)) == 8, slow.log)
         joining.start()
         wait_for(lambda: bool(joining.health()[1].get("waiting")), joining.log)
         code = joining.stop()
 
         assert code == 0
-        assert {each.end for each in runs_in(slow.handled)} == {None}
+        assert {run.end for run in runs_in(slow.handled)} == {None}
 
 
 @pytest.mark.parametrize("handler", ["never_ends", "never_ends_in_thread"])

@@ -63,7 +63,7 @@ async def test_purged(bootstrap: str) -> None:
             await until(lambda: len(handler.begun) == 2, lambda: str(handler.begun))
             rows = await pages.groups()
 
-            assert {name: (each["depth"], each["acquired"]) for name, each in rows.items()} == {
+            assert {name: (row["depth"], row["acquired"]) for name, row in rows.items()} == {
                 "hex:ff61": (5, 1),
                 "b": (3, 1),
             }
@@ -74,7 +74,7 @@ async def test_purged(bootstrap: str) -> None:
 
             assert (first[1]["dropped"], first[1]["offsets"]) == (2, [1, 2])
             assert (status, answer["dropped"]) == (200, 2)
-            assert [(each["depth"], each["acquired"]) for each in (await pages.groups()).values()] == [
+            assert [(item["depth"], item["acquired"]) for item in (await pages.groups()).values()] == [
                 (1, 1),
                 (3, 1),
             ]
@@ -137,7 +137,7 @@ async def test_purged_before_it_is_fetched(bootstrap: str) -> None:
             await until(lambda: head in handler.offsets, lambda: str(handler.offsets))
 
         assert sorted(handler.offsets) == [*range(LONG), head, head + 2, other, other + 1]
-        assert [each.redriven for each in handler.messages if each.offset == head] == [0, 1]
+        assert [message.redriven for message in handler.messages if message.offset == head] == [0, 1]
 
 
 async def test_skipped(bootstrap: str) -> None:

@@ -54,8 +54,8 @@ def test_held_draining_waiting_gone(bootstrap: str, tmp_path: Path) -> None:
         wait_for(lambda: len(scene.rows(scene.name)) == PARTITIONS and _all(scene, running=1), first.log)
         held = scene.rows(scene.name)
         second.start()
-        wait_for(lambda: any(each["waits"] for each in scene.rows()), second.log)
-        wait_for(lambda: "draining" in {each["state"] for each in scene.rows()}, first.log)
+        wait_for(lambda: any(row["waits"] for row in scene.rows()), second.log)
+        wait_for(lambda: "draining" in {row["state"] for row in scene.rows()}, first.log)
         contested = scene.rows("--consumer-group", scene.group)
         table = scene.verb(scene.name)
         first.kill()
@@ -64,21 +64,21 @@ def test_held_draining_waiting_gone(bootstrap: str, tmp_path: Path) -> None:
     finally:
         first.destroy()
         second.destroy()
-    waited = next(each for each in contested if each["waits"])
+    waited = next(item for item in contested if item["waits"])
 
-    assert {(each["state"], each["holder_is_member"], each["waits"]) for each in held} == {
+    assert {(item["state"], item["holder_is_member"], item["waits"]) for item in held} == {
         ("held", True, None)
     }
-    assert {(each["delivered"], each["acknowledged"], each["running"], each["lag"]) for each in held} == {
+    assert {(item["delivered"], item["acknowledged"], item["running"], item["lag"]) for item in held} == {
         (2, 1, 1, 1)
     }
-    assert {each["token"] for each in held} == {1}
-    assert {each["address"] for each in held} == {scene.name}
+    assert {item["token"] for item in held} == {1}
+    assert {item["address"] for item in held} == {scene.name}
     assert waited["state"] == "draining"
     assert waited["holder_is_member"] is True
     assert f"-{first.pid}-" in waited["holder"]
     assert f"-{second.pid}-" in waited["waits"]
-    assert [each["waits"] for each in contested].count(None) == 1
+    assert [item["waits"] for item in contested].count(None) == 1
     assert "draining" in table
     assert "2 members" in table
     assert f"{waited['waits']} waits" in table
@@ -86,7 +86,7 @@ def test_held_draining_waiting_gone(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _all(scene: Scene, **wanted: object) -> bool:
-    return all(wanted.items() <= each.items() for each in scene.rows())
+    return all(wanted.items() <= row.items() for row in scene.rows())
 
 
 def test_released_and_unknown(bootstrap: str, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_released_and_unknown(bootstrap: str, tmp_path: Path) -> None:
     assert "no consumer has held a partition yet" in nothing
     assert "without --consumer-group all that is known is shown" in unknown
     assert f"the configuration has {scene.name}" in elsewhere
-    assert [(each["state"], each["holder_is_member"], each["waits"], each["lag"]) for each in rows] == [
+    assert [(row["state"], row["holder_is_member"], row["waits"], row["lag"]) for row in rows] == [
         ("released", None, None, 0)
     ] * PARTITIONS
 
@@ -122,6 +122,6 @@ def test_unreadable_record(bootstrap: str, tmp_path: Path) -> None:
     rows = scene.rows(code=1)
     text = scene.verb(code=1)
 
-    assert [each["state"] for each in rows] == ["none", "unreadable"]
+    assert [row["state"] for row in rows] == ["none", "unreadable"]
     assert "run the version that wrote it" in rows[1]["fault"]
     assert f"{scene.name}.accepted/1" in text

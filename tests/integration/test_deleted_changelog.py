@@ -118,7 +118,7 @@ async def test_what_is_read_again_is_forgotten(bootstrap: str, tmp_path: Path) -
         assert "4 IDs of messages that are read again are forgotten" in lane.opening.note
         await lanes.feed(lane, 6, 10)
         await _resent(lanes, lane, 0, 10)
-        assert lanes.accepted_ids() == [b"%d" % each for each in [*range(10), *range(6, 10)]]
+        assert lanes.accepted_ids() == [b"%d" % index for index in [*range(10), *range(6, 10)]]
 
 
 async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path) -> None:

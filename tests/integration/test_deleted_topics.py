@@ -19,16 +19,16 @@ async def test_progress_topic(bootstrap: str) -> None:
         await topics.ensure(bench.settings)
         handler = Recorder()
         running = await bench.start(handler)
-        bench.send(*(Sent(None, b"%d" % each) for each in range(10)))
+        bench.send(*(Sent(None, b"%d" % index) for index in range(10)))
         await bench.until_next(running, 10)
         await until(lambda: len(handler.offsets) == 10, lambda: str(handler.offsets))
         await running.consumer.partitions[0].writer.persisted()
         kafka.delete_topics(bootstrap, [kept])
         await until(
-            lambda: any(kept in each for each in running.consumer.faults),
+            lambda: any(kept in fault for fault in running.consumer.faults),
             lambda: str(running.consumer.faults),
         )
-        bench.send(*(Sent(None, b"%d" % each) for each in range(10, 20)))
+        bench.send(*(Sent(None, b"%d" % index) for index in range(10, 20)))
         findings = await topics.examine(bench.settings)
         planned = await topics.ensure(bench.settings, dry_run=True)
         outcomes = await topics.ensure(bench.settings)
@@ -46,8 +46,8 @@ async def test_progress_topic(bootstrap: str) -> None:
         f"{kept} (progress of consumer groups) does not exist, and {bench.dead_letters} does"
     )
     assert "run 'ringfence topics create'" in fault
-    assert [each.name for each in planned if each.created] == [kept]
-    assert [each.name for each in outcomes if each.created] == [kept]
+    assert [outcome.name for outcome in planned if outcome.created] == [kept]
+    assert [outcome.name for outcome in outcomes if outcome.created] == [kept]
     assert after.consumers == []
     assert handler.offsets == list(range(20))
     assert again.offsets == [20]

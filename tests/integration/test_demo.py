@@ -60,7 +60,7 @@ def test_a_short_demo(demo: RunningDemo, tmp_path: Path) -> None:
     totals = _totals(demo.output)
     assert totals["sent"] == 20_000
     assert 17_000 < totals["distinct"] == totals["accepted"] < 19_000
-    assert [totals[each] for each in COLUMNS[3:]] == [0, 0, 0, 0, 0]
+    assert [totals[column] for column in COLUMNS[3:]] == [0, 0, 0, 0, 0]
     assert "worker killed with SIGKILL after " in demo.output
     assert re.search(r"^\d+ resends came after the kill while their originals", demo.output, re.MULTILINE)
     assert "verdict: clean" in demo.output
@@ -77,11 +77,11 @@ def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
     """A demo that could not fail would prove nothing: exit code 1, doubled, the worker's log, the evidence kept."""
     assert demo.end() == 1, demo.output
     totals = _totals(demo.output)
-    for plain in (_totals(demo.output, each) for each in ("orders", "payments")):
+    for plain in (_totals(demo.output, name) for name in ("orders", "payments")):
         assert plain["doubled"] == plain["sent"] - plain["distinct"] > 500
     transfers = _totals(demo.output, "transfers")  # of each transaction all parts are
     assert transfers["doubled"] > transfers["sent"] - transfers["distinct"] > 100
-    assert [totals[each] for each in ("lost", "torn", "out of order", "changed")] == [0, 0, 0, 0]
+    assert [totals[name] for name in ("lost", "torn", "out of order", "changed")] == [0, 0, 0, 0]
     assert "the worker's log ends so:" in demo.output
     [kept] = demo.left_behind
     assert f"configuration, logs and data are in {kept}" in demo.output
@@ -135,7 +135,7 @@ def _check(
     topic = kafka.unique("demo-check")
     kafka.create_topics(bootstrap, {topic: (1, {}), f"{topic}.accepted": (1, {})})
     now = int(time.time() * 1000)
-    inputs = [each._replace(timestamp=now + index) for index, each in enumerate(INPUTS)]
+    inputs = [input_._replace(timestamp=now + index) for index, input_ in enumerate(INPUTS)]
     kafka.send(bootstrap, topic, inputs)
     outputs = []
     for index in accepted:
@@ -180,7 +180,7 @@ def test_check_tampered(bootstrap: str, accepted: list[int], column: str, said: 
     code, totals, output = _check(bootstrap, accepted)
 
     assert code == 1
-    assert {each: totals[each] for each in COLUMNS[3:] if totals[each]} == {column: 1}
+    assert {column: totals[column] for column in COLUMNS[3:] if totals[column]} == {column: 1}
     assert re.search(said, output)
 
 
@@ -189,7 +189,7 @@ def test_check_changed(bootstrap: str) -> None:
     code, totals, output = _check(bootstrap, [0, 1, 2, 3], spoil=True)
 
     assert code == 1
-    assert {each: totals[each] for each in COLUMNS[3:] if totals[each]} == {"changed": 1}
+    assert {column: totals[column] for column in COLUMNS[3:] if totals[column]} == {"changed": 1}
     assert "value not as in the input" in output
 
 

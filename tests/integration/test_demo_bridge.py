@@ -61,7 +61,7 @@ def test_a_short_demo(demo: RunningDemo) -> None:
     row = _row(demo.output)
     assert (row["sent to origin"], row["sent to target"]) == (14_000, 11_000)
     assert 17_000 < row["distinct"] == row["accepted"] < 19_000
-    assert [row[each] for each in COLUMNS[4:]] == [0, 0, 0, 0]
+    assert [row[column] for column in COLUMNS[4:]] == [0, 0, 0, 0]
     assert _count(r"([\d,]+) messages came both ways", demo.output) > 4_000
     written = _count(r"The bridge wrote ([\d,]+) records", demo.output)
     again = _count(r"([\d,]+) of them once more than needed", demo.output)
@@ -80,7 +80,7 @@ def test_a_target_without_memory(demo: RunningDemo) -> None:
     assert demo.end() == 1, demo.output
     row = _row(demo.output)
     assert row["doubled"] > 4_000
-    assert [row[each] for each in ("lost", "changed")] == [0, 0]
+    assert [row[name] for name in ("lost", "changed")] == [0, 0]
     [kept] = demo.left_behind
     assert f"configuration, logs and data are in {kept}" in demo.output
 

@@ -42,11 +42,11 @@ class Scene:
             [
                 Sent(
                     None,
-                    (b"bad", b"fine")[each % 2],
-                    b"v%d" % each,
-                    (("_RF_SOURCE", b"%b%d" % (source.encode(), each)),),
+                    (b"bad", b"fine")[index % 2],
+                    b"v%d" % index,
+                    (("_RF_SOURCE", b"%b%d" % (source.encode(), index)),),
                 )
-                for each in range(2 * EACH)
+                for index in range(2 * EACH)
             ],
         )
 
@@ -129,13 +129,13 @@ def test_done_once_more(
         wait_for(lambda: scene.finished() == 2 * EACH, process.log)
         assert process.stop() == 0
 
-    assert [(each["group"], each["depth"], each["redriven"]) for each in shown] == [("bad", 2, [0, 4])]
+    assert [(item["group"], item["depth"], item["redriven"]) for item in shown] == [("bad", 2, [0, 4])]
     assert (dry, first, told, alone, nothing) == (0, 0, 0, 0, 1)
     (step,) = steps(progress)
     assert re.fullmatch(rf"redriving records of {scene.name}\.dlq: \d+ records read, 2 done, 0 left", step)
     assert owed == -1
-    assert sorted(_handled(process)) == sorted(f"v{each}" for each in range(2 * EACH))
-    assert [dict(each.headers).get(wire_names.HEADER_REDRIVEN) for each in letters] == [
+    assert sorted(_handled(process)) == sorted(f"v{index}" for index in range(2 * EACH))
+    assert [dict(letter.headers).get(wire_names.HEADER_REDRIVEN) for letter in letters] == [
         None,
         None,
         None,
@@ -148,7 +148,7 @@ def test_done_once_more(
     assert dict(letters[0].headers)["__dlq.errors.group"] == scene.group.encode()
     assert dict(letters[0].headers)["__dlq.errors.delivery.count"] == b"1"
     assert dict(letters[0].headers)["__dlq.errors.message"] == b"not mended"
-    assert [each["settled"] for each in listed] == [True] * (EACH + 1)
+    assert [item["settled"] for item in listed] == [True] * (EACH + 1)
     assert len(kafka.read_all(bootstrap, scene.accepted, 1)) == 2 * EACH
 
 
@@ -161,10 +161,10 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
         process.kill()
         process.start()
         wait_for(lambda: process.health()[0] == 200, process.log)
-        wait_for(lambda: "bad" in {each["group"] for each in process.groups()}, process.log)
+        wait_for(lambda: "bad" in {group["group"] for group in process.groups()}, process.log)
         dlq.list_(scene.settings, scene.name, Selection(), all_=False, as_json=True)
         listed = json.loads(capsys.readouterr().out)
-        assert [(each["group"], each["group_waits"]) for each in listed] == [("bad", True)]
+        assert [(item["group"], item["group_waits"]) for item in listed] == [("bad", True)]
         redriven = scene.redrive()  # nothing is mended
         wait_for(lambda: len(scene.letters()) == 2, process.log)
         dropped = scene.drop(Selection())
@@ -178,9 +178,9 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
     done = capsys.readouterr().out
 
     assert (redriven, dropped, last) == (0, 0, 0)
-    assert [each.value for each in between] == [b"v0", b"v0", b"v2"]
+    assert [item.value for item in between] == [b"v0", b"v0", b"v2"]
     assert "its group goes on without it" in done
-    assert [each for each in _handled(process) if each in {"v0", "v2", "v4"}] == ["v2", "v4"]
+    assert [name for name in _handled(process) if name in {"v0", "v2", "v4"}] == ["v2", "v4"]
 
 
 @pytest.mark.parametrize("verb", ["skip", "purge"])
@@ -249,8 +249,8 @@ def test_parked_message_that_retention_has_deleted(bootstrap: str, tmp_path: Pat
         wait_for(lambda: len(_handled(process)) == EACH, process.log)
         assert process.stop() == 0
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for each in admin.delete_records([TopicPartition(scene.accepted, 0, 1)]).values():
-        each.result(kafka.WAIT_S)
+    for record in admin.delete_records([TopicPartition(scene.accepted, 0, 1)]).values():
+        record.result(kafka.WAIT_S)
     dropped = _groups(scene, "skip", "bad")
 
     assert "dropped" in dropped

@@ -47,7 +47,7 @@ async def test_read_over(cleaning: EmbeddedBroker, monkeypatch: pytest.MonkeyPat
     topic = kafka.unique("emptied")
     kafka.create_topics(cleaning.bootstrap_servers, {topic: (1, COMPACTED)})
     settings = KafkaSettings(bootstrap_servers=cleaning.bootstrap_servers)
-    first, second = (TransactionalProducer(settings, each, each) for each in ("first", "second"))
+    first, second = (TransactionalProducer(settings, name, name) for name in ("first", "second"))
     await first.fence()
     await _write(first, topic, "superseded")
     await first.discard()
@@ -91,7 +91,7 @@ def _emptied(log: Path) -> bool:
     """Whether a control batch without records is there. The broker's cleaner may replace a file meanwhile: then all are read again."""
     while True:
         with contextlib.suppress(FileNotFoundError):
-            return any(_has_emptied(each.read_bytes()) for each in sorted(log.glob("*.log")))
+            return any(_has_emptied(path.read_bytes()) for path in sorted(log.glob("*.log")))
 
 
 def _has_emptied(data: bytes) -> bool:
@@ -113,7 +113,7 @@ async def _by_reader(settings: KafkaSettings, topic: str, take: log_reader.Take 
     found: list[str] = []
 
     async def consume(some: Any) -> None:
-        found.extend(each.value.decode() for each in some)
+        found.extend(item.value.decode() for item in some)
 
     cluster = Cluster(settings, "")
     await cluster.start()

@@ -56,7 +56,7 @@ class Scene:
     def __init__(self, settings: Settings, cluster: Cluster) -> None:
         self.settings = settings
         self.cluster = cluster
-        self.sound, self.faulty = (each.name for each in settings.addresses)
+        self.sound, self.faulty = (address.name for address in settings.addresses)
         self.lanes = Lanes(settings, cluster)
 
     async def assign(self, **faults: Any) -> None:
@@ -102,7 +102,7 @@ async def scene(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         {
             "kafka": {"bootstrap_servers": bootstrap},
             "app": {"id": name, "data_dir": str(tmp_path)},
-            "addresses": [{"name": f"{name}-{each}", "partitions": 1} for each in ("sound", "faulty")],
+            "addresses": [{"name": f"{name}-{item}", "partitions": 1} for item in ("sound", "faulty")],
         }
     )
     await topics.ensure(settings)
@@ -117,7 +117,7 @@ async def scene(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_grown_input(bootstrap: str, scene: Scene) -> None:
     """It is refused with its true lag, the other address runs; created again as it was, it goes on by itself."""
     for name in (scene.sound, scene.faulty):
-        kafka.send(bootstrap, name, [Sent(b"%d" % each, b"g") for each in range(7)])
+        kafka.send(bootstrap, name, [Sent(b"%d" % index, b"g") for index in range(7)])
     await asyncio.to_thread(_grow, bootstrap, scene.faulty, 2)
     found = await topics.examine(scene.settings)
     await scene.assign(known=found.by_address)
@@ -203,8 +203,8 @@ async def test_topics_that_nobody_is_given(
     await topics.ensure(scene.settings)
     await scene.lanes.look_at_topics()
 
-    assert [each.split()[0] for each in missing[scene.faulty]] == gone
-    assert [each.split()[0] for each in missing[EVERY]] == [journal]
+    assert [name.split()[0] for name in missing[scene.faulty]] == gone
+    assert [name.split()[0] for name in missing[EVERY]] == [journal]
     assert caplog.text.count("every address: ") == 2
     assert caplog.text.count(f"address {scene.faulty}: a fault keeps it from its work: ") == 2
     assert f"address {scene.faulty}: what was wrong is repaired" in caplog.text
@@ -215,7 +215,7 @@ async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
     """A lane goes by what its outputs take now: what does not fit is quarantined only as long as it does not."""
     accepted = f"{scene.faulty}.accepted"
     await scene.assign()
-    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.faulty}-0"]
+    (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.faulty}-0"]
     opened: list[str] = []
     for limit in ("500", "1048588"):
         await scene.until_state(scene.faulty, "open")
@@ -227,7 +227,7 @@ async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
     await scene.lanes.look_at_topics()
 
     assert opened == [
-        f"max.message.bytes has changed: {accepted} takes {each} bytes now" for each in (500, 1048588)
+        f"max.message.bytes has changed: {accepted} takes {number} bytes now" for number in (500, 1048588)
     ]
     assert lane.counts["retries"] == 2
     assert scene.lanes.ready
@@ -239,7 +239,7 @@ async def test_size_that_was_raised_a_moment_ago(bootstrap: str, scene: Scene, r
     kafka.alter_topic(bootstrap, f"{scene.faulty}.accepted", "max.message.bytes", "3000")
     kafka.alter_topic(bootstrap, f"{scene.faulty}.quarantine", "max.message.bytes", "3000")
     await scene.assign()
-    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.faulty}-0"]
+    (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.faulty}-0"]
     await scene.until_state(scene.faulty, "open")
     kafka.alter_topic(bootstrap, f"{scene.faulty}.{raised}", "max.message.bytes", "100000")
     value = b"x" * 5_000
@@ -271,14 +271,14 @@ async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: 
 
 async def test_lag_of_a_topic_that_is_another_one(bootstrap: str, scene: Scene) -> None:
     """A refused lane that was further than the present topic's end has not processed any of it: all of it is its lag."""
-    kafka.send(bootstrap, scene.faulty, [Sent(b"%d" % each, b"g") for each in range(7)])
+    kafka.send(bootstrap, scene.faulty, [Sent(b"%d" % index, b"g") for index in range(7)])
     await scene.cluster.note(scene.faulty, {0: Committed(7, "")})
     await scene.assign()
     await scene.until_state(scene.faulty, "open")
-    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.faulty}-0"]
+    (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.faulty}-0"]
     assert lane.next == 7
     await asyncio.to_thread(_create_again, bootstrap, scene.faulty, 2)
-    kafka.send(bootstrap, scene.faulty, [Sent(b"new%d" % each, b"g") for each in range(3)], 0)
+    kafka.send(bootstrap, scene.faulty, [Sent(b"new%d" % index, b"g") for index in range(3)], 0)
     await scene.lanes.look_at_topics()
     await scene.until_state(scene.faulty, "refused")
     await scene.lanes.measure_lag()
@@ -291,7 +291,7 @@ def test_worker_starts_without_a_faulty_address(bootstrap: str, tmp_path: Path) 
     name = kafka.unique("start")
     sound, faulty = f"{name}-sound", f"{name}-faulty"
     config = configure(
-        tmp_path, bootstrap, name, [{"name": each, "partitions": 1} for each in (sound, faulty)]
+        tmp_path, bootstrap, name, [{"name": name, "partitions": 1} for name in (sound, faulty)]
     )
     _grow(bootstrap, faulty, 2)
     process = WorkerProcess(config, "w")
@@ -316,7 +316,7 @@ def test_worker_starts_without_a_faulty_address(bootstrap: str, tmp_path: Path) 
     faults = [
         line.removeprefix("fault  ") for line in checked.stdout.splitlines() if line.startswith("fault")
     ]
-    assert [each.split()[0] for each in faults] == [sound, faulty]
+    assert [fault.split()[0] for fault in faults] == [sound, faulty]
     assert status == 503
     assert report["lanes"][lane]["reason"] == faults[1]
     assert report["faults"] == {faulty: [faults[1]]}

@@ -17,7 +17,7 @@ def test_late_effect_is_refused(bootstrap: str, tmp_path: Path) -> None:
     name = kafka.unique("fenced")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     database, opened, shut = tmp_path / "fenced.db", tmp_path / "opened", tmp_path / "shut"
-    kafka.send(bootstrap, f"{name}.accepted", [Sent(None, b"g", b"%d" % each) for each in range(MESSAGES)])
+    kafka.send(bootstrap, f"{name}.accepted", [Sent(None, b"g", b"%d" % index) for index in range(MESSAGES)])
     opened.touch()
 
     def consumer(label: str, gate: Path) -> ConsumerProcess:
@@ -41,16 +41,16 @@ def test_late_effect_is_refused(bootstrap: str, tmp_path: Path) -> None:
     finally:
         late.destroy()
         following.destroy()
-    refused = next(each for each in noted(late.handled) if each.startswith("refused"))
+    refused = next(name for name in noted(late.handled) if name.startswith("refused"))
 
-    assert before == [(f"{name}.accepted/0/{each}", 2) for each in range(MESSAGES)]
+    assert before == [(f"{name}.accepted/0/{index}", 2) for index in range(MESSAGES)]
     assert after == before
     assert refused.startswith("refused 0 1 ")
     assert "token 1 is not the newest, its effect is refused" in refused
 
 
 def _noted(process: ConsumerProcess, beginning: str) -> bool:
-    return any(each.startswith(beginning) for each in noted(process.handled))
+    return any(name.startswith(beginning) for name in noted(process.handled))
 
 
 def _entries(database: Path) -> list[tuple[str, int]]:

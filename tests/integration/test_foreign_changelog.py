@@ -77,9 +77,9 @@ async def test_names_that_meet(bootstrap: str, tmp_path: Path, monkeypatch: pyte
 
         assert wire_names.changelog_topic(other.app.id, other.addresses[0].name) == lanes.changelog
         assert nothing_yet == []
-        assert [_is_told(each, lanes, other) for each in reasons] == [True] * 3
+        assert [_is_told(reason, lanes, other) for reason in reasons] == [True] * 3
         assert (fenced_by_second, first.counts["fenced"]) == (0, 1)
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 6)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 6)]
 
 
 def _is_told(text: str, lanes: Bench, other: Settings) -> bool:
@@ -118,11 +118,11 @@ async def test_verbs(bootstrap: str, tmp_path: Path) -> None:
         await lanes.feed(first, 3, 6)
 
         assert mine.topics.keys() >= {lanes.name, lanes.accepted}
-        assert [_is_told(each, lanes, other) for each in said] == [True] * 4
+        assert [_is_told(name, lanes, other) for name in said] == [True] * 4
         assert started.returncode == 1
         assert _is_told(started.stderr.removeprefix("ringfence: ").strip(), lanes, other)
         assert first.counts["fenced"] == 0
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 5)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 5)]
 
 
 def _surveyed(settings: Settings) -> Survey:

@@ -28,11 +28,11 @@ def _named(text: str) -> bool:
 
 
 def _ids(partition: int, begin: int, end: int) -> list[bytes]:
-    return [b"%d-%d" % (partition, each) for each in range(begin, end)]
+    return [b"%d-%d" % (partition, index) for index in range(begin, end)]
 
 
 def _with_ids(partition: int, begin: int, end: int) -> list[Sent]:
-    return [Sent(each, kafka.at_home(partition, 2)) for each in _ids(partition, begin, end)]
+    return [Sent(id_, kafka.at_home(partition, 2)) for id_ in _ids(partition, begin, end)]
 
 
 async def _handled(running: Running, bench: Bench, count: int) -> list[tuple[int, int]]:
@@ -67,7 +67,7 @@ async def test_a_member_of_the_new_protocol_skips_nothing(bootstrap: str, *, epo
         await until(lambda: running.consumer.ready, lambda: str(running.consumer.faults))
 
         assert handled == _everything(bench, 20)
-        assert [_named(each) for each in named] == [True]
+        assert [_named(name) for name in named] == [True]
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "range"])
@@ -139,7 +139,7 @@ async def test_a_member_of_the_new_protocol_that_was_there_first(bootstrap: str)
             named = running.consumer.faults
         handled = await _handled(running, bench, 10)
 
-        assert [_named(each) for each in named] == [True]
+        assert [_named(name) for name in named] == [True]
         assert handled == _everything(bench, 10)
 
 
@@ -202,7 +202,7 @@ def test_a_foreign_consumer_while_no_worker_ran(bootstrap: str, tmp_path: Path) 
     assert _named(" ".join(shown.stdout.split()))
     assert shown.returncode == 1
     assert log.count("refuses this worker") < 5
-    assert sorted(each.id or b"" for each in got) == sorted([*_ids(0, 0, 20), *_ids(1, 0, 20)])
+    assert sorted(item.id or b"" for item in got) == sorted([*_ids(0, 0, 20), *_ids(1, 0, 20)])
 
 
 def test_an_operator_moves_a_worker_forward(bootstrap: str, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_an_operator_moves_a_worker_forward(bootstrap: str, tmp_path: Path) -> N
     with worker(config, f"{name}-two"):
         got = kafka.wait_count(bootstrap, f"{name}.accepted", 15)
 
-    assert [each.id for each in got] == _ids(0, 0, 10) + _ids(0, 15, 20)
+    assert [item.id for item in got] == _ids(0, 0, 10) + _ids(0, 15, 20)
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ async def test_a_consumer_group_is_forgotten(bootstrap: str, capsys: pytest.Capt
         for partition in range(2):
             await bench.until_next(again, 3, partition)
 
-        assert sorted(again.handler.done) == [(each, offset) for each in range(2) for offset in range(3)]
+        assert sorted(again.handler.done) == [(index, offset) for index in range(2) for offset in range(3)]
     assert "2 progress records and its offsets" in capsys.readouterr().out
 
 
@@ -70,7 +70,7 @@ def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path) ->
     with worker(config, app):
         kafka.send(bootstrap, gone, [Sent(b"1", at_home(0, 1), b"x")], 0)
         wait_for(lambda: kafka.consumed(bootstrap, app, gone, 1), lambda: "not consumed")
-    kafka.send(bootstrap, gone, [Sent(b"%d" % each, at_home(0, 1), b"x") for each in range(3)], 0)
+    kafka.send(bootstrap, gone, [Sent(b"%d" % index, at_home(0, 1), b"x") for index in range(3)], 0)
     text = config.read_text()
     config.write_text(text[: text.rindex("[[addresses]]")])
     settings = load(config)

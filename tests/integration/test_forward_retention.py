@@ -18,8 +18,8 @@ OFTEN = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": 
 async def test_backlog_from_long_ago(tmp_path: Path) -> None:
     """A backlog far older than retention is forwarded while its home lane is away: nothing of it is lost."""
     homes = Partitioner(2)
-    (key,) = [each for each in (b"a", b"b", b"c", b"d") if homes[each] == 1][:1]
-    records = [Sent(b"%d" % each, key, timestamp=LONG_AGO + each) for each in range(10)]
+    (key,) = [name for name in (b"a", b"b", b"c", b"d") if homes[name] == 1][:1]
+    records = [Sent(b"%d" % index, key, timestamp=LONG_AGO + index) for index in range(10)]
     (tmp_path / "broker").mkdir()
     with EmbeddedBroker(tmp_path / "broker", properties=OFTEN) as broker:
         bootstrap = broker.bootstrap_servers
@@ -31,9 +31,9 @@ async def test_backlog_from_long_ago(tmp_path: Path) -> None:
             lanes.send(*records)
             await lanes.feed(await lanes.opened(), 0, 10)
             # Whichever log is looked at first: the second is deleted in a later round than the first.
-            for each in range(2):
+            for index in range(2):
                 kafka.send(bootstrap, "witness", [Sent(timestamp=LONG_AGO)])
-                wait_for(lambda deleted=each + 1: _log_start(bootstrap, "witness", 0) == deleted, str)  # type: ignore[misc]
+                wait_for(lambda deleted=index + 1: _log_start(bootstrap, "witness", 0) == deleted, str)  # type: ignore[misc]
             start = _log_start(bootstrap, lanes.forward, 1)
             name, app_id, accepted = lanes.name, lanes.app_id, lanes.accepted
         config = configure(tmp_path, bootstrap, app_id, [{"name": name, "partitions": 2}])
@@ -41,10 +41,12 @@ async def test_backlog_from_long_ago(tmp_path: Path) -> None:
             got = kafka.wait_count(bootstrap, accepted, len(records), 2)
 
     assert start == 0
-    assert [(each.id, each.timestamp) for each in got] == [(each.id, each.timestamp) for each in records]
-    assert [each.headers for each in got] == [
-        [("_AMQ_DUPL_ID", each.id), ("_RF_SOURCE", f"{name}/0/{offset}".encode())]
-        for offset, each in enumerate(records)
+    assert [(item.id, item.timestamp) for item in got] == [
+        (record.id, record.timestamp) for record in records
+    ]
+    assert [item.headers for item in got] == [
+        [("_AMQ_DUPL_ID", record.id), ("_RF_SOURCE", f"{name}/0/{offset}".encode())]
+        for offset, record in enumerate(records)
     ]
 
 

@@ -41,11 +41,11 @@ def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 def publish(running: Running, topic: str, records: list[Sent], **options: Any) -> None:
     """With a client that chooses the partitions itself."""
     producer = Producer({"bootstrap.servers": running.bootstrap, "enable.idempotence": True, **options})
-    for each in records:
-        headers: list[tuple[str, str | bytes | None]] = list(each.headers)
-        if each.id is not None:
-            headers.append(("_AMQ_DUPL_ID", each.id))
-        producer.produce(topic, key=each.key, value=each.value, headers=headers)
+    for record in records:
+        headers: list[tuple[str, str | bytes | None]] = list(record.headers)
+        if record.id is not None:
+            headers.append(("_AMQ_DUPL_ID", record.id))
+        producer.produce(topic, key=record.key, value=record.value, headers=headers)
         producer.poll(0)
     assert producer.flush(30) == 0
 
@@ -63,14 +63,14 @@ def counted(running: Running, address: str) -> Counter[str]:
 
 def traffic(count: int, groups: int) -> list[Sent]:
     """Two resends of each message, in all."""
-    records = [Sent(b"%d" % each, b"group-%d" % (each % groups), b"%d" % each) for each in range(count)]
+    records = [Sent(b"%d" % index, b"group-%d" % (index % groups), b"%d" % index) for index in range(count)]
     return [*records, *records]
 
 
 def assert_exact(got: list[Got], records: list[Sent]) -> None:
     """Each ID once."""
-    expected = {each.id for each in records}
-    assert Counter(each.id for each in got) == Counter(dict.fromkeys(expected, 1))
+    expected = {record.id for record in records}
+    assert Counter(item.id for item in got) == Counter(dict.fromkeys(expected, 1))
 
 
 def test_java_partitioner_forwards_nothing(running: Running) -> None:
@@ -93,22 +93,22 @@ def test_librdkafka_partitioner_forwards_nothing(running: Running) -> None:
 
 def test_other_partitioner_is_brought_home(running: Running) -> None:
     """Two clients with different partitioners send the same IDs: detected all the same, order kept, remedy named."""
-    records = [Sent(b"%d" % each, b"group-%d" % (each % 50), b"%d" % each) for each in range(2_000)]
+    records = [Sent(b"%d" % index, b"group-%d" % (index % 50), b"%d" % index) for index in range(2_000)]
     publish(running, "mismatch", records)
     publish(running, "mismatch", records, partitioner="murmur2_random")
     got = running.settled("mismatch")
 
     assert_exact(got, records)
     assert counted(running, "mismatch")["forwarded"] > 1_000
-    for group in {each.key for each in got}:
-        mine = [each for each in got if each.key == group]
-        assert len({each.partition for each in mine}) == 1
+    for group in {item.key for item in got}:
+        mine = [item for item in got if item.key == group]
+        assert len({item.partition for item in mine}) == 1
     assert 'set partitioner = "crc32"' in running.worker.log()
 
 
 def test_null_keys_with_ids(running: Running) -> None:
     """Without a key the ID decides about the home: resends that were spread over partitions are found."""
-    records = [Sent(b"%d" % each, None, b"%d" % each) for each in range(300)]
+    records = [Sent(b"%d" % index, None, b"%d" % index) for index in range(300)]
     for partition in range(PARTITIONS):
         kafka.send(running.bootstrap, "nokeys", records[partition:] + records[:partition], partition)
 
@@ -119,41 +119,41 @@ def test_null_keys_with_ids(running: Running) -> None:
 def test_group_header_other_than_key(running: Running) -> None:
     """Where the group is not the key, its messages go to the group's lane, in the order of one input partition."""
     records = [
-        Sent(b"%d" % each, b"key-%d" % (each % 3), b"%d" % each, (("GROUP", b"group-%d" % (each % 20)),))
-        for each in range(1_000)
+        Sent(b"%d" % index, b"key-%d" % (index % 3), b"%d" % index, (("GROUP", b"group-%d" % (index % 20)),))
+        for index in range(1_000)
     ]
     kafka.send(running.bootstrap, "regrouped", records, 1)
     got = running.settled("regrouped")
 
     assert_exact(got, records)
     for number in range(20):
-        mine = [each for each in got if each.key == b"group-%d" % number]
-        assert [each.id for each in mine] == [b"%d" % each for each in range(number, 1_000, 20)]
+        mine = [item for item in got if item.key == b"group-%d" % number]
+        assert [item.id for item in mine] == [b"%d" % index for index in range(number, 1_000, 20)]
 
 
 def test_forwarded_record_is_unchanged(running: Running) -> None:
     """Key, value, headers and timestamp survive the detour, and ``_RF_SOURCE`` names the input, not the detour."""
     records = [
         Sent(
-            b"%d" % each,
-            b"k-%d" % each,
+            b"%d" % index,
+            b"k-%d" % index,
             b"v",
             (("h", b"1"), ("_RF_SOURCE", b"forged/9/9")),
-            1_600_000_000_000 + each,
+            1_600_000_000_000 + index,
         )
-        for each in range(40)
+        for index in range(40)
     ]
     before = len(running.settled("mixed"))
     kafka.send(running.bootstrap, "mixed", records, 3)
     got = sorted(running.settled("mixed"), key=lambda each: each.timestamp)
 
     assert before == 0
-    assert [(each.key, each.value, each.timestamp) for each in got] == [
-        (each.key, b"v", each.timestamp) for each in records
+    assert [(item.key, item.value, item.timestamp) for item in got] == [
+        (record.key, b"v", record.timestamp) for record in records
     ]
-    assert [each.headers for each in got] == [
-        [("h", b"1"), ("_AMQ_DUPL_ID", b"%d" % each), ("_RF_SOURCE", b"mixed/3/%d" % each)]
-        for each in range(40)
+    assert [item.headers for item in got] == [
+        [("h", b"1"), ("_AMQ_DUPL_ID", b"%d" % index), ("_RF_SOURCE", b"mixed/3/%d" % index)]
+        for index in range(40)
     ]
 
 
@@ -168,9 +168,9 @@ def test_forged_forward_goes_to_quarantine(running: Running) -> None:
     got = running.settled("forged")
     quarantined = running.read("forged.quarantine", PARTITIONS)
 
-    assert [each.id for each in got] == [b"z"]
-    assert sorted(each.id or b"" for each in quarantined) == [b"x", b"y"]
-    assert {dict(each.headers)["_RF_REASON"] for each in quarantined} == {
+    assert [item.id for item in got] == [b"z"]
+    assert sorted(item.id or b"" for item in quarantined) == [b"x", b"y"]
+    assert {dict(item.headers)["_RF_REASON"] for item in quarantined} == {
         b"a forwarded record that does not end in a valid _RF_SOURCE and _RF_TIMESTAMP"
     }
 
@@ -182,8 +182,8 @@ def test_kill_while_forwarding(bootstrap: str, tmp_path: Path) -> None:
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
     generator = random.Random(7)
     records = [
-        Sent(b"%d" % each, generator.choice([None, b"g%d" % (each % 97)]), b"%d" % each)
-        for each in range(20_000)
+        Sent(b"%d" % index, generator.choice([None, b"g%d" % (index % 97)]), b"%d" % index)
+        for index in range(20_000)
     ]
     process = WorkerProcess(config, "w")
     try:
@@ -191,9 +191,9 @@ def test_kill_while_forwarding(bootstrap: str, tmp_path: Path) -> None:
         for part in range(4):
             for partition in range(PARTITIONS):
                 mine = [
-                    each
-                    for each in records[part * 5_000 : (part + 1) * 5_000]
-                    if int(each.id or 0) % PARTITIONS == partition
+                    record
+                    for record in records[part * 5_000 : (part + 1) * 5_000]
+                    if int(record.id or 0) % PARTITIONS == partition
                 ]
                 kafka.send(bootstrap, name, mine, partition)
                 # The same again where it is not at home either.

@@ -58,7 +58,7 @@ async def test_stuck_group(bootstrap: str, stuck_at: int) -> None:
     handler = Recorder(stuck)
     async with consuming(bootstrap) as bench:
         bench.send(
-            *numbered(b"stuck", 400), *(Sent(None, b"lively-%d" % (each % 1_000)) for each in range(1_500))
+            *numbered(b"stuck", 400), *(Sent(None, b"lively-%d" % (index % 1_000)) for index in range(1_500))
         )
         running = await bench.start(handler, **SMALL)
         await until(
@@ -90,8 +90,8 @@ async def test_few_groups_large_backlog(bootstrap: str) -> None:
 
     handler = Recorder(watch)
     async with consuming(bootstrap) as bench:
-        bench.send(*(Sent(None, b"%d" % (each % 3), b"v" * 100) for each in range(2_000)))
-        bench.send(*(Sent(None, b"%d" % (each % 300), b"v" * 100) for each in range(1_000)))
+        bench.send(*(Sent(None, b"%d" % (index % 3), b"v" * 100) for index in range(2_000)))
+        bench.send(*(Sent(None, b"%d" % (index % 300), b"v" * 100) for index in range(1_000)))
         running = bench.launch(handler, **SMALL)
         await bench.until_next(running, 3_000)
         await running.stop()

@@ -173,7 +173,7 @@ async def test_left_behind_at_the_end(bootstrap: str, caplog: pytest.LogCaptureF
 
         held.free.set()
         await until(
-            lambda: not any(each.get_name().startswith("handler ") for each in asyncio.all_tasks()),
+            lambda: not any(task.get_name().startswith("handler ") for task in asyncio.all_tasks()),
             lambda: str(asyncio.all_tasks()),
             5,
         )

@@ -82,7 +82,7 @@ async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
         again = one.consumer.partitions[1 - other].window
         # Until its turn has come again: a run that ends before is not known to be the same.
         if kind != "async":
-            await until(lambda: any(each.acquired for each in again.groups()), lambda: str(again.counts))
+            await until(lambda: any(group.acquired for group in again.groups()), lambda: str(again.counts))
         first.free.set()
         for partition in range(2):
             await bench.until_next(one, 12, partition)
@@ -95,7 +95,7 @@ async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
             if (partition, offset) == (1 - other, 0)
         ]
         assert kept == [1]
-        assert [(await bench.agreed(each)).next for each in range(2)] == [12, 12]
+        assert [(await bench.agreed(index)).next for index in range(2)] == [12, 12]
         assert await bench.letters() == []
 
 

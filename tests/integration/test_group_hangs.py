@@ -67,15 +67,15 @@ async def test_hung_suspects(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         first = await bench.start(Recorder())
         await first.stop()
-        bench.send(*(hanging(b"suspect-%d" % each) for each in range(6)))
-        bench.send(*(Sent(None, b"other-%d" % each, b"") for each in range(20)))
+        bench.send(*(hanging(b"suspect-%d" % index) for index in range(6)))
+        bench.send(*(Sent(None, b"other-%d" % index, b"") for index in range(20)))
         async with Outsider(bench) as outsider:
             await outsider.write(
                 delivered=6, reserved=6, running=6, attempts=dict.fromkeys(range(6), 2), commit=True
             )
             running = bench.launch(hangs.handler, max_attempts=3, concurrency=2)
             await until(lambda: len(hangs.recorder.begun) == 21, lambda: str(hangs.recorder.begun))
-            bench.send(*(Sent(None, b"later-%d" % each, b"") for each in range(20)))
+            bench.send(*(Sent(None, b"later-%d" % index, b"") for index in range(20)))
             await until(lambda: len(hangs.recorder.done) == 40, lambda: str(hangs.recorder.begun))
 
             assert [offset for _, offset, _ in hangs.recorder.begun if offset < 6] == [0]
@@ -98,7 +98,7 @@ async def test_a_death_counts_for_no_more_than_handlers(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         first = await bench.start(Recorder())
         await first.stop()
-        bench.send(hanging(b"suspect"), *(Sent(None, b"other-%d" % each, b"") for each in range(count)))
+        bench.send(hanging(b"suspect"), *(Sent(None, b"other-%d" % index, b"") for index in range(count)))
         async with Outsider(bench) as outsider:
             await outsider.write(delivered=1, reserved=10_000, running=1, attempts={0: 1}, commit=True)
             bench.launch(handler, max_attempts=2, concurrency=handlers)
@@ -222,7 +222,7 @@ async def test_outage(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     messages = 8 * RUN
     async with consuming(bootstrap) as bench:
         running = await bench.start(handler, concurrency=4, max_attempts=RUN)
-        bench.send(*(Sent(None, b"%d" % each, b"") for each in range(messages)))
+        bench.send(*(Sent(None, b"%d" % index, b"") for index in range(messages)))
         breaker = running.consumer.dispatcher.breaker
         await until(lambda: breaker.open, lambda: str(handler.begun))
         tried = len(handler.begun)
@@ -259,7 +259,7 @@ async def test_nothing_is_given_up_in_an_outage(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         running = await bench.start(handler, concurrency=1, max_attempts=1)
         # Enough to open it, each in its only attempt.
-        bench.send(*(Sent(None, b"%d" % each, b"") for each in range(3 * RUN)))
+        bench.send(*(Sent(None, b"%d" % index, b"") for index in range(3 * RUN)))
         await until(lambda: running.consumer.dispatcher.breaker.open, lambda: str(handler.begun))
         given_up = len(handler.begun)
         await until(lambda: len(handler.begun) > given_up + 1, lambda: "nothing is tried")
@@ -282,10 +282,10 @@ async def test_last_attempt_shows_its_trace(bootstrap: str, caplog: pytest.LogCa
         running = await bench.start(work, max_attempts=2)
         await bench.until_next(running, 1)
 
-    [last] = [each for each in caplog.records if "goes to the dead letters" in each.message]
+    [last] = [record for record in caplog.records if "goes to the dead letters" in record.message]
 
     assert "after 2 attempts: ZeroDivisionError: planted here (group customer-3, ID id-7)" in last.message
-    first, *_ = [each for each in getattr(last, TRACE).splitlines() if each.startswith("  File")]
+    first, *_ = [line for line in getattr(last, TRACE).splitlines() if line.startswith("  File")]
     assert "test_group_hangs.py" in first
 
 
@@ -320,7 +320,7 @@ async def test_generator_that_is_returned(bootstrap: str) -> None:
     """It ends the consumer, with the reason; no message counts as handled."""
 
     async def handle(message: Message) -> Any:
-        return (each for each in [message])
+        return (item for item in [message])
 
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"a", 3), *numbered(b"b", 3))

@@ -47,7 +47,7 @@ async def test_spurious_fences(bootstrap: str) -> None:
 
         assert handler.wrong == []
         assert len(handler.begun) == len(handler.done) == 200
-        assert {(each.attempt, each.fence) for each in handler.messages} == {(1, 1)}
+        assert {(message.attempt, message.fence) for message in handler.messages} == {(1, 1)}
         assert (await bench.agreed()).token == 1
 
 
@@ -94,13 +94,13 @@ async def test_holder_that_cannot_write(bootstrap: str, wall_clock_jumps: None) 
             await asyncio.sleep(2 * half_s)
         finally:
             remove()
-        last = max(each for each in begins if each < since + 2 * half_s)
+        last = max(begin for begin in begins if begin < since + 2 * half_s)
         await bench.until_next(running, 300)
         await running.stop()
 
         assert since < last < since + half_s + 0.1
         assert len(handler.begun) == len(handler.done) == 300
-        assert {each.fence for each in handler.messages} == {1}
+        assert {message.fence for message in handler.messages} == {1}
 
 
 async def test_machine_that_slept(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ async def test_machine_that_slept(bootstrap: str, monkeypatch: pytest.MonkeyPatc
         await until(lambda: len(handler.done) == 2, lambda: str(handler.begun))
         await running.stop()
 
-    assert [each.fence for each in handler.messages] == [1, 3]
+    assert [message.fence for message in handler.messages] == [1, 3]
 
 
 async def test_answer_that_comes_late(bootstrap: str) -> None:

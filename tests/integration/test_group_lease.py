@@ -21,7 +21,7 @@ from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
 from tests.support.leases import JumpingClock, Outsider
 
-UNGROUPED = [Sent(None, None, b"%d" % each) for each in range(5)]
+UNGROUPED = [Sent(None, None, b"%d" % index) for index in range(5)]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def test_last_attempts_of_suspects(bootstrap: str) -> None:
     handler = Recorder(note)
     async with consuming(bootstrap) as bench:
         await _made(bench)
-        bench.send(*(Sent(None, b"g%d" % each, b"") for each in range(8)))
+        bench.send(*(Sent(None, b"g%d" % index, b"") for index in range(8)))
         async with Outsider(bench) as outsider:
             # Three have been in the last attempt but one when their holder died, a fourth in its first.
             await outsider.write(
@@ -78,9 +78,9 @@ async def test_last_attempts_of_suspects(bootstrap: str) -> None:
         await running.stop()
         letters = await bench.letters()
 
-        assert [handler.attempts(each) for each in range(5)] == [[3], [3], [3], [2], [1]]
-        assert all(len(each & suspects) == 1 for each in together if each & {0, 1, 2})
-        assert any(each & {0, 1, 2} and each - suspects for each in together)
+        assert [handler.attempts(index) for index in range(5)] == [[3], [3], [3], [2], [1]]
+        assert all(len(item & suspects) == 1 for item in together if item & {0, 1, 2})
+        assert any(item & {0, 1, 2} and item - suspects for item in together)
         assert letters == []
 
 
@@ -99,7 +99,7 @@ async def test_a_hung_last_attempt_holds_up_nobody(bootstrap: str, hung: int) ->
     handler = Recorder(hang)
     async with consuming(bootstrap) as bench:
         await _made(bench)
-        bench.send(*(Sent(None, b"g%d" % each, b"") for each in range(23)))
+        bench.send(*(Sent(None, b"g%d" % index, b"") for index in range(23)))
         async with Outsider(bench) as outsider:
             await outsider.write(
                 delivered=3, reserved=100, running=3, attempts={0: 1, 1: 1, 2: 1}, commit=True
@@ -114,12 +114,12 @@ async def test_a_hung_last_attempt_holds_up_nobody(bootstrap: str, hung: int) ->
             begun = time.monotonic()
             await until(others_done, lambda: str(handler.done))
             assert time.monotonic() - begun < 3 * ISOLATION_S
-            assert any("one in its last attempt runs alone" in each for each in said)
+            assert any("one in its last attempt runs alone" in name for name in said)
 
             await until(lambda: len(handler.begun) == 23, lambda: str(handler.begun))
             progress = await bench.progress()
             assert progress is not None
-            assert {each: progress.attempts.get(each) for each in range(hung)} == dict(
+            assert {index: progress.attempts.get(index) for index in range(hung)} == dict(
                 [(0, 2), (1, 1)][:hung]
             )
             free.set()
@@ -150,7 +150,7 @@ async def test_silent_holder(
             await bench.until_next(running, 5)
 
         assert waited >= (limit if count else idle)
-        assert {each.fence for each in handler.messages} == {8}
+        assert {message.fence for message in handler.messages} == {8}
         assert sorted(handler.offsets) == [0, 1, 2, 3, 4]
 
 
@@ -183,7 +183,7 @@ async def test_rebalances_while_one_waits(bootstrap: str) -> None:
             finally:
                 remove()
 
-        assert {each.fence for each in handler.messages} == {8}
+        assert {message.fence for message in handler.messages} == {8}
 
 
 async def test_holder_that_writes(bootstrap: str) -> None:
@@ -224,7 +224,7 @@ async def test_released_while_one_waits(bootstrap: str) -> None:
             await bench.until_next(running, 5)
 
         assert sorted(handler.begun) == [(0, 2, 1), (0, 4, 1)]
-        assert {each.fence for each in handler.messages} == {5}
+        assert {message.fence for message in handler.messages} == {5}
 
 
 async def test_read_again_after_the_fence(bootstrap: str) -> None:
@@ -248,7 +248,7 @@ async def test_read_again_after_the_fence(bootstrap: str) -> None:
                 remove()
 
         assert sorted(handler.begun) == [(0, 0, 1), (0, 4, 1)]
-        assert {each.fence for each in handler.messages} == {10}
+        assert {message.fence for message in handler.messages} == {10}
 
 
 async def test_renewed_before_the_fence(bootstrap: str) -> None:
@@ -347,16 +347,20 @@ async def test_two_waiters(bootstrap: str) -> None:
         for partition in range(2):
             bench.send(*numbered(b"group-%d" % partition, 20), partition=partition)
         async with Outsider(bench) as one, Outsider(bench, 1) as other:
-            await asyncio.gather(*(each.write(token=3, running=1, delivered=1) for each in (one, other)))
+            await asyncio.gather(
+                *(outsider.write(token=3, running=1, delivered=1) for outsider in (one, other))
+            )
             first = bench.launch(handlers[0])
             await until(lambda: len(first.consumer.reasons) == 2, lambda: str(first.consumer.reasons))
             second = bench.launch(handlers[1])
             await asyncio.gather(first.ready(1), second.ready(1))
-            holders = {number: each for each in (first, second) for number in each.consumer.partitions}
+            holders = {
+                number: running for running in (first, second) for number in running.consumer.partitions
+            }
             for partition in range(2):
                 await bench.until_next(holders[partition], 20, partition)
 
-        begun = [each for handler in handlers for each in handler.begun]
-        assert sorted(begun) == [(partition, each, 1) for partition in range(2) for each in range(20)]
+        begun = [item for handler in handlers for item in handler.begun]
+        assert sorted(begun) == [(partition, index, 1) for partition in range(2) for index in range(20)]
         assert all(handler.wrong == [] for handler in handlers)
-        assert {each.fence for handler in handlers for each in handler.messages} == {4}
+        assert {message.fence for handler in handlers for message in handler.messages} == {4}

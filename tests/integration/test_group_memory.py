@@ -68,7 +68,7 @@ async def test_bound_of_the_process(bootstrap: str, most: list[int]) -> None:
 
     assert handler.wrong == []
     assert sorted(handler.done) == [
-        (partition, each) for partition in range(PARTITIONS) for each in range(EACH)
+        (partition, index) for partition in range(PARTITIONS) for index in range(EACH)
     ]
     assert most[0] < 16 * MIB
     assert running.consumer.memory.used == 0
@@ -119,8 +119,8 @@ async def test_nothing_is_left_behind(bootstrap: str) -> None:
                 lambda: len(consumer._consumer.paused()) == PARTITIONS and not consumer.memory.fetched,
                 lambda: f"{len(consumer._consumer.paused())} wait, {consumer.memory.fetched} bytes",
             )
-            left = [each for each in gc.get_objects() if isinstance(each, PartitionRecords)]
-            sizes = [each._records.size_in_bytes() for each in left if each._records_iterator is not None]
+            left = [object_ for object_ in gc.get_objects() if isinstance(object_, PartitionRecords)]
+            sizes = [item._records.size_in_bytes() for item in left if item._records_iterator is not None]
         finally:
             gc.enable()
         await running.stop()

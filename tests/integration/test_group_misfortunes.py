@@ -69,7 +69,9 @@ async def test_misfortunes(bootstrap: str, monkeypatch: pytest.MonkeyPatch, seed
             handler, concurrency=5, prefetch=prefetch, handler_timeout=0.5, max_attempts=20, breaker=False
         )
         dispatcher = running.consumer.dispatcher
-        while any(each.window.next < GROUPS * EACH for each in running.consumer.partitions.values()):
+        while any(
+            partition.window.next < GROUPS * EACH for partition in running.consumer.partitions.values()
+        ):
             running.check()
             held = running.consumer.partitions[chance.randrange(2)]
             group = b"%d" % chance.randrange(GROUPS)

@@ -66,7 +66,7 @@ async def test_stopped_and_started_again(bootstrap: str, caplog: pytest.LogCaptu
             )
             await running.stop()
             progress = await bench.agreed()
-            finished = {each for run in progress.finished for each in range(*run)}
+            finished = {index for run in progress.finished for index in range(*run)}
 
             assert set(handler.offsets) == set(range(progress.next)) | finished
             assert progress.attempts.keys().isdisjoint(handler.offsets)
@@ -163,7 +163,7 @@ async def test_retention(bootstrap: str, caplog: pytest.LogCaptureFixture, runs:
 
     handler = Recorder(work)
     async with consuming(bootstrap) as bench:
-        bench.send(*(Sent(None, b"%d" % each) for each in range(40)))
+        bench.send(*(Sent(None, b"%d" % index) for index in range(40)))
         # A small window: most is not fetched when it is deleted.
         options: dict[str, Any] = {
             "concurrency": 5,
@@ -204,13 +204,13 @@ async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureF
         running = await bench.start(handler)
         await bench.until_next(running, 10)
         await running.stop()
-        gaps = [each for each in caplog.messages if each.startswith("GAP: ")]
+        gaps = [message for message in caplog.messages if message.startswith("GAP: ")]
         running = await bench.start(handler)
         await bench.until_next(running, 10)
 
         assert handler.offsets == list(range(deleted, 10))
         assert len(gaps) == (1 if deleted else 0)
-        assert all(f"begins at {deleted}" in each and f"up to {deleted} messages" in each for each in gaps)
+        assert all(f"begins at {deleted}" in gap and f"up to {deleted} messages" in gap for gap in gaps)
         assert caplog.text.count("GAP: ") == len(gaps)
         assert running.consumer.dispatcher.counts["gap_records"] == 0
 
@@ -253,7 +253,7 @@ async def test_aborted_and_markers(bootstrap: str) -> None:
         await bench.until_next(running, end)
         await running.stop()
 
-        assert {(each.group or b"").split(b"-")[0] for each in handler.messages} == {b"kept"}
+        assert {(message.group or b"").split(b"-")[0] for message in handler.messages} == {b"kept"}
         assert len(handler.done) == 12
         assert (await bench.agreed()).next == end == 30
 
@@ -288,7 +288,7 @@ async def test_transactions_alone_commit(bootstrap: str, monkeypatch: pytest.Mon
         await second.stop()
 
         assert committed == []
-        assert [(await bench.agreed(each)).next for each in range(2)] == [50, 50]
+        assert [(await bench.agreed(index)).next for index in range(2)] == [50, 50]
         assert len(handler.done) == 100
 
 
@@ -399,7 +399,7 @@ async def test_dead_letter_once(bootstrap: str, lost: str) -> None:
         assert struck > 0
         assert handler.wrong == []
         assert handler.attempts(0) == [1]
-        assert [each.value for each in await bench.letters()] == [b"0"]
+        assert [letter.value for letter in await bench.letters()] == [b"0"]
         assert (await bench.agreed()).next == 3
 
 
@@ -418,7 +418,7 @@ async def test_dead_letter_that_cannot_be_built(bootstrap: str, monkeypatch: pyt
         await bench.until_next(running, 2)
         await running.stop()
 
-        assert [each.value for each in await bench.letters()] == [b"0"]
+        assert [letter.value for letter in await bench.letters()] == [b"0"]
         assert (await bench.agreed()).next == 2
 
 

@@ -30,7 +30,7 @@ async def test_thread_ends_in_a_rebalance(bootstrap: str) -> None:
         )
         window = running.consumer.partitions[0].window
         await until(
-            lambda: any(each.acquired for each in window.groups() if each.group == b"group"),
+            lambda: any(group.acquired for group in window.groups() if group.group == b"group"),
             lambda: str(window.counts),
         )
         # What aiokafka says when the group is rebalanced.
@@ -75,7 +75,7 @@ async def test_write_fails_in_a_rebalance(bootstrap: str) -> None:
         finally:
             remove()
         await first.ready(1)
-        holders = {number: each for each in (first, second) for number in each.consumer.partitions}
+        holders = {number: running for running in (first, second) for number in running.consumer.partitions}
         for partition in range(2):
             await bench.until_next(holders[partition], 3, partition)
 
@@ -140,7 +140,7 @@ async def test_regained_when_a_handler_ends(bootstrap: str) -> None:
         free.set()
         await bench.until_next(running, 3)
 
-        assert {each.fence for each in handler.messages} == {1}
+        assert {message.fence for message in handler.messages} == {1}
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "at its end"])
@@ -178,7 +178,7 @@ async def test_failed_and_regained(bootstrap: str, when: str) -> None:
         await bench.until_next(running, 3)
 
         assert handler.wrong == []
-        assert [each.fence for each in handler.messages] == [1, 2, 2]
+        assert [message.fence for message in handler.messages] == [1, 2, 2]
 
 
 async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
@@ -217,4 +217,4 @@ async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
         await bench.until_next(running, 3)
 
         assert all(again[offset] >= failed[offset] + delay for offset, delay in delays.items())
-        assert {each.fence for each in handler.messages} == {1}
+        assert {message.fence for message in handler.messages} == {1}

@@ -27,22 +27,22 @@ def _recreate(bench: Bench, partitions: int = 1) -> None:
 
 
 def _new(count: int, groups: int = 5) -> list[Sent]:
-    return [Sent(None, b"group-%d" % (each % groups), b"new %d" % each) for each in range(count)]
+    return [Sent(None, b"group-%d" % (index % groups), b"new %d" % index) for index in range(count)]
 
 
 def _handled(handler: Recorder) -> set[bytes]:
     """Values of the new topic's messages that returned."""
     done = set(handler.done)
     return {
-        each.value or b""
-        for each in handler.messages
-        if (each.partition, each.offset) in done and b"new" in (each.value or b"")
+        message.value or b""
+        for message in handler.messages
+        if (message.partition, message.offset) in done and b"new" in (message.value or b"")
     }
 
 
 def _beside(handler: Recorder) -> list[str]:
     """Messages of one group that ran at once. Not what came out of order: what was handled before it was noticed comes again."""
-    return [each for each in handler.wrong if "at once" in each]
+    return [item for item in handler.wrong if "at once" in item]
 
 
 async def test_between_two_runs(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -78,8 +78,8 @@ async def test_between_two_runs(bootstrap: str, caplog: pytest.LogCaptureFixture
     )
     assert new.offsets.count(0) == 1
     assert sorted(new.offsets) == list(range(120))
-    assert {each.attempt for each in new.messages} == {1}
-    assert {each.fence for each in new.messages} == {before.token + 1}
+    assert {message.attempt for message in new.messages} == {1}
+    assert {message.fence for message in new.messages} == {before.token + 1}
     assert after.next == 120
     assert after.topic_id != before.topic_id
     assert caplog.text.count(f"{bench.accepted} {RECREATED}: beginning at its start, 0") == 1
@@ -113,8 +113,8 @@ async def test_what_verbs_tell(bootstrap: str, tmp_path: Path) -> None:
         await running.stop()
 
     assert (lease["recreated"], lease["acknowledged"], lease["delivered"], lease["lag"]) == (True, 0, 0, 60)
-    assert [each["depth"] for each in shown["groups"]] == [30, 30]
-    assert [(each["next"], each["unfinished"]) for each in shown["partitions"]] == [(0, 60)]
+    assert [item["depth"] for item in shown["groups"]] == [30, 30]
+    assert [(item["next"], item["unfinished"]) for item in shown["partitions"]] == [(0, 60)]
     assert "30 messages of group-1" in purged
     assert sorted(handler.offsets) == list(range(0, 60, 2))
 
@@ -149,7 +149,7 @@ async def test_beneath_a_consumer(bootstrap: str, count: int) -> None:
         token = running.consumer.partitions[0].fence.token
         _recreate(bench)
         bench.send(*_new(count))
-        wanted = {each.value for each in _new(count)}
+        wanted = {item.value for item in _new(count)}
         await until(lambda: _handled(handler) == wanted, lambda: f"{len(_handled(handler))} of {count}", 8.0)
         await bench.until_next(running, count)
         await running.stop()
@@ -171,11 +171,12 @@ async def test_with_other_partitions(bootstrap: str) -> None:
             handler.messages.clear()
             handler.done.clear()
             _recreate(bench, partitions)
-            for each in range(partitions):
+            for index in range(partitions):
                 bench.send(
-                    *(Sent(None, b"g", b"new %d %d" % (each, number)) for number in range(50)), partition=each
+                    *(Sent(None, b"g", b"new %d %d" % (index, number)) for number in range(50)),
+                    partition=index,
                 )
-            wanted = {b"new %d %d" % (each, number) for each in range(partitions) for number in range(50)}
+            wanted = {b"new %d %d" % (index, number) for index in range(partitions) for number in range(50)}
             await until(lambda: _handled(handler) >= wanted, lambda: str(len(_handled(handler))), 25.0)  # noqa: B023
             await running.ready(partitions)
         await running.stop()
@@ -201,8 +202,8 @@ async def test_cluster_that_creates_topics_by_itself(
             assert not running.consumer.ready
 
             client = running.consumer._consumer._client
-            for each in (client, running.consumer.cluster._consumer._client):
-                await each.force_metadata_update()
+            for item in (client, running.consumer.cluster._consumer._client):
+                await item.force_metadata_update()
             there = kafka.topics(bench.bootstrap)
 
             assert bench.accepted not in there
@@ -239,7 +240,11 @@ async def test_parked_messages(bootstrap: str) -> None:
         await running.stop()
 
     assert _beside(handler) == []
-    mixed = [each for each in handler.messages if each.group == b"long" and b"new" in (each.value or b"")]
+    mixed = [
+        message
+        for message in handler.messages
+        if message.group == b"long" and b"new" in (message.value or b"")
+    ]
     assert mixed == []
 
 
@@ -275,17 +280,17 @@ async def test_dead_letters_with_fewer_partitions(bootstrap: str) -> None:
 
     async with consuming(bootstrap, partitions=1) as bench:
         kafka.create_topics(bootstrap, {bench.dead_letters: (50, {})})
-        bench.send(*(Sent(None, b"g-%d" % each) for each in range(4)))
+        bench.send(*(Sent(None, b"g-%d" % index) for index in range(4)))
         running = await bench.start(Recorder(work))
         await asyncio.to_thread(kafka.wait_count, bootstrap, bench.dead_letters, 4, 50)
         kafka.recreate_topic(bootstrap, bench.dead_letters, 1, **{"max.message.bytes": "2000"})
-        bench.send(*(Sent(None, b"g-%d" % each, b"x" * 5000) for each in range(4)))
+        bench.send(*(Sent(None, b"g-%d" % index, b"x" * 5000) for index in range(4)))
         await asyncio.to_thread(kafka.wait_count, bootstrap, bench.dead_letters, 4)
         await running.stop()
         letters = await bench.letters()
 
-    assert {each.key for each in letters} == {b"g-%d" % each for each in range(4)}
-    assert [(each.value or b"")[:9] for each in letters] == [b'{"bytes":'] * 4
+    assert {letter.key for letter in letters} == {b"g-%d" % index for index in range(4)}
+    assert [(letter.value or b"")[:9] for letter in letters] == [b'{"bytes":'] * 4
 
 
 @pytest.mark.parametrize("partitions", [3, 8, 13])
@@ -315,7 +320,7 @@ async def test_progress_topic(bootstrap: str, partitions: int, caplog: pytest.Lo
 
     assert sorted(first.offsets) == list(range(15))
     assert sorted(second.offsets) == list(range(15, 20))
-    assert {each.fence for each in second.messages} == {5}
+    assert {message.fence for message in second.messages} == {5}
 
 
 async def test_progress_topic_with_retention(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -325,7 +330,7 @@ async def test_progress_topic_with_retention(bootstrap: str, caplog: pytest.LogC
         progress = f"{bench.name}-app-progress"
         kafka.recreate_topic(bootstrap, progress, 8, **{"cleanup.policy": "delete"})
         await until(
-            lambda: any("cleanup.policy=delete" in each for each in running.consumer.faults),
+            lambda: any("cleanup.policy=delete" in fault for fault in running.consumer.faults),
             lambda: caplog.text,
         )
         kafka.alter_topic(bootstrap, progress, "cleanup.policy", "compact")
@@ -351,9 +356,9 @@ async def test_progress_topic_that_grew(bootstrap: str) -> None:
         bench.send(Sent(None, b"stuck"), *numbered(b"a", 40))
         running = await bench.start(first, drain_timeout=0.2)
         await until(lambda: len(first.done) == 40, lambda: str(first.done))
-        before = [_home(bench, each, PARTITIONS) for each in range(2)]
+        before = [_home(bench, index, PARTITIONS) for index in range(2)]
         count = next(
-            each for each in range(9, 99) if all(_home(bench, n, each) != before[n] for n in range(2))
+            index for index in range(9, 99) if all(_home(bench, n, index) != before[n] for n in range(2))
         )
         kafka.grow_topic(bootstrap, f"{bench.name}-app-progress", count)
         other = await bench.start(second, drain_timeout=0.2)
@@ -372,7 +377,7 @@ async def test_progress_topic_that_grew(bootstrap: str) -> None:
     assert sorted(second.offsets) == list(range(41, 46))
     assert third.offsets == [0]
     assert first.messages[0].fence < second.messages[-1].fence < third.messages[0].fence
-    assert {each.partition for each in written if each.key is not None} == set(before)
+    assert {item.partition for item in written if item.key is not None} == set(before)
 
 
 def _home(bench: Bench, partition: int, partitions: int) -> int:

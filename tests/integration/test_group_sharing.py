@@ -17,14 +17,16 @@ PARTITIONS = 12
 def _held(running: Running) -> dict[int, int]:
     """Fencing tokens by partition."""
     return {
-        number: each.fence.token for number, each in running.consumer.partitions.items() if not each.draining
+        number: partition.fence.token
+        for number, partition in running.consumer.partitions.items()
+        if not partition.draining
     }
 
 
 async def _until_each(members: list[Running], count: int) -> None:
     await until(
-        lambda: all(each.consumer.ready and len(_held(each)) == count for each in members),
-        lambda: str([_held(each) for each in members]),
+        lambda: all(member.consumer.ready and len(_held(member)) == count for member in members),
+        lambda: str([_held(member) for member in members]),
     )
 
 
@@ -37,18 +39,18 @@ async def test_who_comes_and_goes_moves_no_more_than_must(bootstrap: str) -> Non
     async with consuming(bootstrap, PARTITIONS) as bench:
         three = await _start(bench, 3)
         await _until_each(three, 4)
-        before = [_held(each) for each in three]
+        before = [_held(running) for running in three]
         fourth = await bench.start(Recorder())
         await _until_each([*three, fourth], 3)
-        between = [_held(each) for each in three]
+        between = [_held(running) for running in three]
         moved = _held(fourth)
         await fourth.stop()
         await _until_each(three, 4)
-        after = [_held(each) for each in three]
+        after = [_held(running) for running in three]
 
         assert all(now.items() <= then.items() for now, then in zip(between, before, strict=True))
         assert all(now.items() <= then.items() for now, then in zip(between, after, strict=True))
-        tokens = {number: token for each in before for number, token in each.items()}
+        tokens = {number: token for item in before for number, token in item.items()}
         assert {number: token - tokens[number] for number, token in moved.items()} == dict.fromkeys(moved, 1)
 
 

@@ -21,7 +21,7 @@ from tests.support.consuming import Bench, Recorder, Running, consuming, numbere
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
 
-UNGROUPED = [Sent(None, None, b"%d" % each) for each in range(30)]
+UNGROUPED = [Sent(None, None, b"%d" % index) for index in range(30)]
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ async def test_dead_letter_topic_deleted(bootstrap: str, caplog: pytest.LogCaptu
         for partition in range(2):
             bench.send(
                 *numbered(b"bad", 3),
-                *(Sent(None, b"good-%d" % each, b"") for each in range(20)),
+                *(Sent(None, b"good-%d" % index, b"") for index in range(20)),
                 partition=partition,
             )
         await until(lambda: len(handler.done) == 40, lambda: str(handler.done))
@@ -144,10 +144,10 @@ async def test_dead_letter_topic_deleted(bootstrap: str, caplog: pytest.LogCaptu
         await bench.until_next(running, 23, 1)
         await running.stop()
 
-        assert sorted((each.partition, each.value) for each in await bench.letters()) == [
-            (partition, b"%d" % each)
+        assert sorted((letter.partition, letter.value) for letter in await bench.letters()) == [
+            (partition, b"%d" % number)
             for partition in (await _partition_of(bench, b"bad"),)
-            for each in (0, 0, 1, 1, 2, 2)
+            for number in (0, 0, 1, 1, 2, 2)
         ]
         assert f"{bench.dead_letters} is missing: creating it" in caplog.text
         assert running.consumer.faults == []
@@ -155,7 +155,7 @@ async def test_dead_letter_topic_deleted(bootstrap: str, caplog: pytest.LogCaptu
 
 async def _partition_of(bench: Bench, key: bytes) -> int:
     letters = await bench.letters()
-    (partition,) = {each.partition for each in letters if each.key == key}
+    (partition,) = {letter.partition for letter in letters if letter.key == key}
     return partition
 
 
@@ -170,7 +170,7 @@ async def test_dead_letters_refused(bootstrap: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(DeadLetters, "outgoing", refuse)
     async with consuming(bootstrap) as bench:
         running = await bench.start(handler, concurrency=2)
-        bench.send(*numbered(b"bad", 2), *(Sent(None, b"good-%d" % each, b"") for each in range(20)))
+        bench.send(*numbered(b"bad", 2), *(Sent(None, b"good-%d" % index, b"") for index in range(20)))
         await until(lambda: len(handler.done) == 20, lambda: str(handler.done))
         await until(lambda: bool(running.consumer.faults), lambda: "it says nothing")
 
@@ -190,7 +190,7 @@ async def test_dead_letters_refused(bootstrap: str, monkeypatch: pytest.MonkeyPa
         running = await bench.start(handler)
         await bench.until_next(running, 22)
 
-        assert [each.value for each in await bench.letters()] == [b"0", b"1"]
+        assert [letter.value for letter in await bench.letters()] == [b"0", b"1"]
         assert len(handler.done) == 20
 
 
@@ -241,10 +241,10 @@ async def test_skipped_once_however_often_it_is_asked(bootstrap: str) -> None:
                 await until(lambda: window.watermark.is_finished(0), lambda: "it is not dropped")
                 again = asyncio.create_task(pages.post("/groups/skip", request))
                 await asyncio.sleep(0.1)
-            answers = [(await each)[1] for each in (asked, again)]
+            answers = [(await task)[1] for task in (asked, again)]
         await bench.until_next(running, 3)
 
-    assert [each["dropped"] for each in answers] == [1, 0]
+    assert [answer["dropped"] for answer in answers] == [1, 0]
     assert answers[1]["gone"] is True
 
 
@@ -284,10 +284,10 @@ async def test_more_dead_letters_than_fit_a_transaction(bootstrap: str) -> None:
         raise Reject("no")
 
     async with consuming(bootstrap) as bench:
-        await asyncio.to_thread(bench.send, *(Sent(None, None, b"%d" % each) for each in range(count)))
+        await asyncio.to_thread(bench.send, *(Sent(None, None, b"%d" % index) for index in range(count)))
         running = await bench.start(reject, concurrency=100)
         await bench.until_next(running, count)
         letters = await bench.letters()
 
-        assert sorted(int(each.value or b"") for each in letters) == list(range(count))
+        assert sorted(int(letter.value or b"") for letter in letters) == list(range(count))
         assert running.consumer.faults == []

@@ -14,11 +14,11 @@ SLOTS = 4
 
 
 def _sick(count: int, first: int = 0) -> list[Sent]:
-    return [Sent(None, b"sick %d" % each, b"sick") for each in range(first, first + count)]
+    return [Sent(None, b"sick %d" % index, b"sick") for index in range(first, first + count)]
 
 
 def _well(count: int) -> list[Sent]:
-    return [Sent(None, b"well %d" % each, b"well") for each in range(count)]
+    return [Sent(None, b"well %d" % index, b"well") for index in range(count)]
 
 
 async def _until_finished(running: Running, handler: Recorder, count: int) -> None:
@@ -151,8 +151,8 @@ async def test_parked_groups_make_room(bootstrap: str) -> None:
         await _until_finished(running, handler, 100)
 
         assert len(held.window.resident) <= 20
-        for each in (0, parked - 1):
-            assert held.redrive(each, 1)
+        for number in (0, parked - 1):
+            assert held.redrive(number, 1)
             held.writer.note()
         await until(lambda: {0, parked - 1} <= set(handler.offsets), lambda: str(handler.done))
         assert handler.wrong == []

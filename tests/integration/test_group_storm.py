@@ -32,14 +32,14 @@ async def _written(bench: Bench, partition: int = 0) -> list[tuple[int, Progress
     key = progress_record.encode_key(bench.group, bench.accepted, partition)
     got = await asyncio.to_thread(kafka.read_all, bench.bootstrap, f"{bench.name}-app-progress", PARTITIONS)
     return [
-        (each.timestamp, progress_record.decode(each.value)) for each in got if each.key == key and each.value
+        (item.timestamp, progress_record.decode(item.value)) for item in got if item.key == key and item.value
     ]
 
 
 async def _until_ended(journal: Journal, count: int, *running: Running, limit_s: float = LIMIT_S) -> None:
     def ended() -> bool:
-        for each in running:
-            each.check()
+        for item in running:
+            item.check()
         return len(journal.ended) >= count
 
     await until(ended, lambda: f"{len(journal.ended)} of {count} ended", limit_s)
@@ -63,15 +63,15 @@ async def test_members_that_come_and_go(bootstrap: str) -> None:
             if number % 3 == 0:  # the oldest goes, the guest stays
                 last, guest = guest, last
             await guest.stop()
-        met = len({(each.partition, each.fence) for each in journal.runs})
+        met = len({(run.partition, run.fence) for run in journal.runs})
         await _until_ended(journal, sum(groups.values()), last)
         await last.stop()
 
         assert judge(journal.runs, groups) == [], f"seed {SEED}"
-        assert {each.attempt for each in journal.runs} == {1}
+        assert {run.attempt for run in journal.runs} == {1}
         assert met > 2, "no partition changed hands"
         for partition in range(2):
-            tokens = [each.token for _, each in await _written(bench, partition)]
+            tokens = [progress.token for _, progress in await _written(bench, partition)]
             assert tokens == sorted(tokens)
             assert (await bench.agreed(partition)).released
 
@@ -106,8 +106,8 @@ async def test_lost_and_regained_while_a_message_runs(bootstrap: str) -> None:
         await first.stop()
 
         assert judge(journal.runs, {"g0": 5, "g1": 5}) == []
-        assert {(each.pid, each.fence, each.attempt) for each in journal.runs} == {(0, 1, 1)}
-        states = [each.state for _, each in await _written(bench, away)]
+        assert {(run.pid, run.fence, run.attempt) for run in journal.runs} == {(0, 1, 1)}
+        states = [progress.state for _, progress in await _written(bench, away)]
         assert DRAINING in states
         assert HELD in states[states.index(DRAINING) :]
 
@@ -143,7 +143,7 @@ async def test_put_out_and_not_told(bootstrap: str, monkeypatch: pytest.MonkeyPa
         await running.stop()
 
     assert judge(journal.runs, {"g": 5}) == []
-    assert {(each.fence, each.attempt) for each in journal.runs} == {(1, 1)}
+    assert {(run.fence, run.attempt) for run in journal.runs} == {(1, 1)}
 
 
 async def test_taken_while_suspended(bootstrap: str) -> None:
@@ -168,7 +168,7 @@ async def test_taken_while_suspended(bootstrap: str) -> None:
         held_partitions.given(partitions)
         await bench.until_next(running, 10)
 
-        assert [each.fence for each in handler.messages] == [1] + [3] * 9
+        assert [message.fence for message in handler.messages] == [1] + [3] * 9
         assert sorted(offset for _, offset, _ in handler.begun) == list(range(10))
 
 
@@ -207,11 +207,11 @@ async def test_acknowledged_while_draining(bootstrap: str, fenced: bool) -> None
         taken = time.monotonic()
         await _until_ended(journal, 24, first, second)
 
-        assert judge(journal.runs, {f"g{each}-{group}": 4 for each in range(2) for group in range(3)}) == []
-        assert {each.attempt for each in journal.runs} == {1}
-        drained = [each for each in journal.runs if each.partition == away and each.pid == 0]
+        assert judge(journal.runs, {f"g{index}-{group}": 4 for index in range(2) for group in range(3)}) == []
+        assert {run.attempt for run in journal.runs} == {1}
+        drained = [run for run in journal.runs if run.partition == away and run.pid == 0]
         assert len(drained) == 3
-        assert max(each.end or taken for each in drained) < taken
+        assert max(run.end or taken for run in drained) < taken
 
 
 async def test_hot_group_changes_hands(bootstrap: str) -> None:
@@ -230,7 +230,7 @@ async def test_hot_group_changes_hands(bootstrap: str) -> None:
         options = {"records_max": 20 * HOT, "prefetch": HOT, "drain_timeout": 30.0}
         first = bench.launch(journal.handler(0, work), **options)
         await until(
-            lambda: sum(each.window.undone for each in first.consumer.partitions.values()) > HOT,
+            lambda: sum(partition.window.undone for partition in first.consumer.partitions.values()) > HOT,
             lambda: str(first.consumer.partitions),
         )
         second = bench.launch(journal.handler(1, work), **options)
@@ -242,8 +242,8 @@ async def test_hot_group_changes_hands(bootstrap: str) -> None:
         await asyncio.gather(first.stop(), second.stop())
 
         assert judge(journal.runs, {"hot-0": HOT, "hot-1": HOT}) == []
-        assert {each.pid for each in journal.runs} == {0, 1}
-        assert {each.attempt for each in journal.runs} == {1}
+        assert {run.pid for run in journal.runs} == {0, 1}
+        assert {run.attempt for run in journal.runs} == {1}
 
 
 async def test_thread_is_told(bootstrap: str) -> None:
@@ -303,11 +303,11 @@ async def test_one_refresh_a_second(bootstrap: str) -> None:
         written = await _written(bench)
 
     refreshes = _refreshes(written[:ended])
-    assert sum(each >= 900 for each in refreshes) == 3
+    assert sum(refresh >= 900 for refresh in refreshes) == 3
     # The one that hold() above asked for, and the first record of all where nothing had happened yet.
-    assert sum(each < 900 for each in refreshes) <= 1
+    assert sum(refresh < 900 for refresh in refreshes) <= 1
     assert len(written) == ended
-    beats = [each.beat for _, each in written]
+    beats = [progress.beat for _, progress in written]
     assert beats == sorted(set(beats))
 
 

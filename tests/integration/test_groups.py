@@ -22,7 +22,7 @@ class Scene:
         self.name = kafka.unique("groups")
         self.group = f"{self.name}-group"
         self.config = configure(folder, bootstrap, self.name, [{"name": self.name, "partitions": 1}])
-        records = [Sent(b"%d" % each, GROUPS[each % 3], b"v %d 0" % each) for each in range(3 * EACH)]
+        records = [Sent(b"%d" % index, GROUPS[index % 3], b"v %d 0" % index) for index in range(3 * EACH)]
         kafka.send(bootstrap, f"{self.name}.accepted", records)
 
     def consumer(self, *options: str, group: str = "") -> ConsumerProcess:
@@ -55,7 +55,7 @@ class Scene:
     def show(self) -> dict[str, Any]:
         """Groups by name; the only partition as ``partition``."""
         document = json.loads(self.verb("show", "--json").partition("not known")[0])
-        return {each["group"]: each for each in document["groups"]} | {"partition": document["partitions"][0]}
+        return {item["group"]: item for item in document["groups"]} | {"partition": document["partitions"][0]}
 
 
 def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
@@ -87,10 +87,10 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert held.startswith("nothing to drop")
     assert "a handler has its first one" in held
     assert len(letters) == EACH - 1
-    assert {each.key for each in letters} == {b"bad"}
-    assert {dict(each.headers)["_RF_REASON"] for each in letters} == {b"dropped by an operator"}
+    assert {letter.key for letter in letters} == {b"bad"}
+    assert {dict(letter.headers)["_RF_REASON"] for letter in letters} == {b"dropped by an operator"}
     assert "an operator drops 1 offset" in process.log()
-    assert {name: each["depth"] for name, each in shown.items() if name != "partition"} == {
+    assert {name: item["depth"] for name, item in shown.items() if name != "partition"} == {
         "bad": EACH,
         "held": EACH,
     }
@@ -121,8 +121,11 @@ def test_unknown_consumer_group(bootstrap: str, tmp_path: Path) -> None:
     kafka.commit(bootstrap, scene.group, f"{scene.name}.accepted", 0)
     purged = scene.verb("purge", "held")
 
-    assert [each.returncode for each in refused] == [2, 2]
-    assert all(f"{scene.group} has never consumed {scene.name}" in each.stderr for each in refused)
+    assert [completed_process.returncode for completed_process in refused] == [2, 2]
+    assert all(
+        f"{scene.group} has never consumed {scene.name}" in completed_process.stderr
+        for completed_process in refused
+    )
     assert f"not known  {scene.group} has never consumed {scene.name}" in shown
     assert told["held"]["depth"] == EACH
     assert offsets == [-1001]
@@ -149,7 +152,7 @@ def test_without_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert before["partition"]["holder"] is None
     assert before[FINE]["depth"] == EACH
     assert before[FINE]["group_hex"] == GROUPS[2].hex()
-    assert {name: each["depth"] for name, each in between.items() if name != "partition"} == {FINE: EACH - 2}
+    assert {name: item["depth"] for name, item in between.items() if name != "partition"} == {FINE: EACH - 2}
     assert len(handled) == EACH - 2
     assert "failed" not in process.log()
     assert after["partition"]["next"] == after["partition"]["end"]
@@ -185,7 +188,7 @@ def test_another_listens_where_the_holder_did(bootstrap: str, tmp_path: Path) ->
         other.start()
         wait_for(lambda: other.health()[0] == 200, other.log)
         refused = scene.verb("purge", "held", fails=True)
-        rows = {each["group"]: each["depth"] for each in other.groups()}
+        rows = {group["group"]: group["depth"] for group in other.groups()}
     finally:
         dead.destroy()
         other.destroy()

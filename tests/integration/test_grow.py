@@ -32,13 +32,13 @@ def _send(bootstrap: str, topic: str, first: int, count: int, partitions: int) -
 
 
 def _require_each_once_in_order(accepted: list[Got], count: int) -> None:
-    numbers = [int(each.value or b"") for each in accepted]
+    numbers = [int(item.value or b"") for item in accepted]
     assert sorted(numbers) == list(range(count))
     newest: dict[bytes | None, int] = {}
-    for each in accepted:
-        number = int(each.value or b"")
-        assert number > newest.get(each.key, -1), f"{each.key!r}: {number} behind {newest[each.key]}"
-        newest[each.key] = number
+    for item in accepted:
+        number = int(item.value or b"")
+        assert number > newest.get(item.key, -1), f"{item.key!r}: {number} behind {newest[item.key]}"
+        newest[item.key] = number
 
 
 def test_grow(bootstrap: str, tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
             check=False, failpoints=failpoints,
         )  # fmt: skip
         said = done.stderr.splitlines(keepends=True)
-        progress[:] = [each for each in said if not each.startswith("ringfence:")]
-        errors = [each for each in said if each not in progress]
+        progress[:] = [name for name in said if not name.startswith("ringfence:")]
+        errors = [name for name in said if name not in progress]
         return done.returncode, done.stdout + "".join(errors)
 
     with worker(config, "w") as process:
@@ -98,7 +98,7 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
         0,
         [{"lane": f"{name}-1", "heirs": [f"{name}-3", f"{name}-5"]}],
     ), said
-    assert not any(each["grows"] for each in json.loads(said)["topics"])
+    assert not any(load["grows"] for load in json.loads(said)["topics"])
     code, said = grow(AFTER)
     assert (code, f"{name}-1  what it knows, {name}-3, {name}-5 know too" in said) == (0, True), said
     assert f"{name}-0  what" not in said  # that was done before
@@ -156,7 +156,7 @@ def test_given_by_somebody(bootstrap: str, tmp_path: Path) -> None:
     with worker(config, "w") as process:
         _send(bootstrap, name, 0, 140, 4)
         Running(bootstrap, process, [{**addresses[0], "partitions": 4}], name).through(name)
-    numbers = [int(each.value or b"") for each in kafka.read_all(bootstrap, f"{name}.accepted", BEFORE)]
+    numbers = [int(item.value or b"") for item in kafka.read_all(bootstrap, f"{name}.accepted", BEFORE)]
     assert sorted(numbers) == list(range(140))
     _require_clean(config)
 

@@ -50,7 +50,7 @@ def crossed(
 
 
 def values(got: list[Got]) -> list[bytes | None]:
-    return [each.value for each in got]
+    return [item.value for item in got]
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +65,21 @@ def _metric(running: Running, name: str, address: str) -> float:
     text = running.worker.page("/metrics")
     return float(
         next(
-            each.split()[-1]
-            for each in text.splitlines()
-            if each.startswith(f'{name}{{address="{address}"}}')
+            line.split()[-1]
+            for line in text.splitlines()
+            if line.startswith(f'{name}{{address="{address}"}}')
         )
     )
 
 
 def test_messages_without_ids(running: Running) -> None:
     """A resend without a duplicate ID of its own is dropped, and counted; what is accepted names the members that it passed."""
-    first = [crossed(each, 0, ("_RF_HOPS", b"berlin"), ("h", b"1")) for each in range(10)]
+    first = [crossed(index, 0, ("_RF_HOPS", b"berlin"), ("h", b"1")) for index in range(10)]
     running.outcome("hops-no-ids", first)
     got = running.outcome("hops-no-ids", [*first[5:], crossed(10, 10), crossed(3), crossed(10, 10)])
     counts = running.worker.health()[1]["lanes"]["hops-no-ids-0"]
 
-    assert values(got) == [b"%d" % each for each in range(11)]
+    assert values(got) == [b"%d" % index for index in range(11)]
     assert got[0].headers == [("h", b"1"), ("_RF_HOPS", b"berlin"), ("_RF_SOURCE", b"hops-no-ids/0/0")]
     assert {name: counts[name] for name in ("unchecked", "duplicates", "bridge_duplicates")} == {
         "unchecked": 11, "duplicates": 7, "bridge_duplicates": 7,
@@ -89,10 +89,10 @@ def test_messages_without_ids(running: Running) -> None:
 
 def test_size_0(running: Running) -> None:
     """With detection off everything passes: 10 of 10."""
-    got = running.outcome("hops-off", [crossed(each % 5, 0) for each in range(10)])
+    got = running.outcome("hops-off", [crossed(index % 5, 0) for index in range(10)])
 
     assert len(got) == 10
-    assert not any(name.startswith("_RF_BRIDGE") for each in got for name, _ in each.headers)
+    assert not any(name.startswith("_RF_BRIDGE") for item in got for name, _ in item.headers)
 
 
 def test_ids_of_users(running: Running) -> None:
@@ -114,7 +114,7 @@ def test_ids_of_users(running: Running) -> None:
     diverted = running.read("hops-ids.duplicates", 1)
 
     assert values(got) == [b"plain", b"2", b"3", b"4", b"of c", b"of new"]
-    assert [(each.value, dict(each.headers)["_RF_ORIGINAL"]) for each in diverted] == [
+    assert [(item.value, dict(item.headers)["_RF_ORIGINAL"]) for item in diverted] == [
         (b"1", b"hops-ids/0/0"), (b"2", None), (b"of b", b"hops-ids/0/2"),
     ]  # fmt: skip
 
@@ -131,7 +131,7 @@ def test_malformed(running: Running) -> None:
         ],
     )
     reasons = [
-        dict(each.headers)["_RF_REASON"] or b"" for each in running.read("hops-malformed.quarantine", 1)
+        dict(item.headers)["_RF_REASON"] or b"" for item in running.read("hops-malformed.quarantine", 1)
     ]
 
     assert values(got) == [b"6", b"forged"]
@@ -146,15 +146,15 @@ def test_malformed(running: Running) -> None:
 def test_misplaced_and_killed(running: Running) -> None:
     """A bridge with another partitioner: three quarters are forwarded while later records, placed rightly, confirm them. None is lost."""
     dice = random.Random(5)
-    count, groups = 3_000, [b"group-%d" % each for each in range(20)]
-    place = {each: dice.randrange(4) for each in groups}
+    count, groups = 3_000, [b"group-%d" % index for index in range(20)]
+    place = {group: dice.randrange(4) for group in groups}
     key = [dice.choice(groups) for _ in range(count)]
     sent: list[tuple[int, int]] = []
     begin = 0
     while (
         begin < count
     ):  # cycles of up to 200; what is confirmed when one is sent is what stood there; some are sent again
-        sent += [(each, max(0, begin - 200)) for each in range(begin, min(count, begin + 200))]
+        sent += [(index, max(0, begin - 200)) for index in range(begin, min(count, begin + 200))]
         begin += 200 if dice.random() < 0.8 else -dice.randint(0, min(begin, 200))
     for part in (sent[: len(sent) // 2], sent[len(sent) // 2 :]):
         for partition in range(4):
@@ -169,9 +169,9 @@ def test_misplaced_and_killed(running: Running) -> None:
             running.worker.wait_ready()
     got = running.settled("hops-misplaced")
 
-    assert Counter(values(got)) == Counter(b"%d" % each for each in range(count))
+    assert Counter(values(got)) == Counter(b"%d" % index for index in range(count))
     for group in groups:
-        steps = [int(each.value or b"") for each in got if each.key == group]
+        steps = [int(item.value or b"") for item in got if item.key == group]
         assert steps == sorted(steps)
 
 
@@ -182,16 +182,16 @@ def test_restart_state_lost_and_cleared(bootstrap: str, tmp_path: Path) -> None:
     """A lost disk forgets nothing; ``rings clear`` does, from one point on, a restart included, and leaves IDs alone; the verbs tell."""
     name = kafka.unique("hops-state")
     lost, cleared = f"{name}-lost", f"{name}-cleared"
-    addresses = [{"name": each, "partitions": 1} for each in (lost, cleared)]
+    addresses = [{"name": name, "partitions": 1} for name in (lost, cleared)]
     config = configure(tmp_path, bootstrap, name, addresses)
     other = Source("to-paris", "x" * 22, 3)
     elsewhere = Sent(None, b"g", b"other", hop(2, 0, other))
     with worker(config, "w") as process:
         running = Running(bootstrap, process, addresses, name)
-        for each in (lost, cleared):
+        for item in (lost, cleared):
             first = [crossed(step, 4, user_id=b"%d" % step) for step in range(4, 8)]
-            running.outcome(each, [*first, elsewhere])
-            after = running.outcome(each, [crossed(6), crossed(3), crossed(8, 4)])
+            running.outcome(item, [*first, elsewhere])
+            after = running.outcome(item, [crossed(6), crossed(3), crossed(8, 4)])
             assert values(after) == [b"4", b"5", b"6", b"7", b"other", b"8"]
         said = _verb(config, "clear", f"BRIDGE.{cleared}")
         after_clear = running.outcome(
@@ -204,7 +204,7 @@ def test_restart_state_lost_and_cleared(bootstrap: str, tmp_path: Path) -> None:
         after_loss = running.outcome(lost, [crossed(8), crossed(2), elsewhere, crossed(9, 9)])
         at_last = running.outcome(cleared, [crossed(8), crossed(7), crossed(9, 9)])
         _require_told(config, lost, other)
-    (told,) = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, f"{name}-journal", 1)]
+    (told,) = [json.loads(item.value or b"") for item in kafka.read_all(bootstrap, f"{name}-journal", 1)]
 
     assert said == f"cleared  {cleared}-0  2 sources of bridges forgotten\n"
     assert (told["event"], told["address"], told["next"][cleared]) == ("cleared", f"BRIDGE.{cleared}", 8)
@@ -218,11 +218,11 @@ def _require_told(config: Path, name: str, other: Source) -> None:
     bridged = f"BRIDGE.{name}"
     shown = json.loads(_verb(config, "show", bridged, "--json"))["addresses"][bridged]
     found = [
-        _verb(config, "find", bridged, encode(Hop(SOURCE, each)).decode(), code=code)
-        for each, code in ((8, 0), (9, 0), (10, 1))
+        _verb(config, "find", bridged, encode(Hop(SOURCE, number)).decode(), code=code)
+        for number, code in ((8, 0), (9, 0), (10, 1))
     ]
 
-    assert {each["source"]: (each["lane"], each["arrived"], each["floor"], each["above"], each["highest"]) for each in shown} == {
+    assert {item["source"]: (item["lane"], item["arrived"], item["floor"], item["above"], item["highest"]) for item in shown} == {
         f"to-paris/{TOPIC_ID}/3": (f"{name}-0", f"{name}/0", 9, 1, 9),
         f"{other.bridge}/{other.topic_id}/3": (f"{name}-0", f"{name}/0", 0, 1, 2),
     }  # fmt: skip
@@ -260,7 +260,7 @@ def test_in_memory_only(bootstrap: str, tmp_path: Path) -> None:
 
     assert values(before) == [b"5", b"6"]
     assert values(after) == [b"5", b"6", b"5"]
-    assert {each.key for each in changelog} == {b"\x00"}
+    assert {item.key for item in changelog} == {b"\x00"}
 
 
 def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_clear_waits_for_what_is_unread(
         clear.clear(settings, bridged)
     assert clear.clear(settings, bridged, despite_lag=True) == 0
     assert capsys.readouterr().out == 2 * "".join(
-        f"cleared  {name}-{each}  0 sources of bridges forgotten\n" for each in range(2)
+        f"cleared  {name}-{index}  0 sources of bridges forgotten\n" for index in range(2)
     )
     with pytest.raises(click.UsageError, match=r"--despite-lag is for BRIDGE\.ADDRESS: leave it out"):
         clear.clear(settings, name, despite_lag=True)
@@ -324,9 +324,9 @@ def test_clear_waits_for_what_is_unread(
 
 def test_home_of_what_has_no_group(running: Running) -> None:
     """A hop without a group and an ID that counts meets its resend in one lane, into whatever partition each was put."""
-    records = [Sent(None, None, b"%d" % each, hop(each)) for each in range(20)]
-    records += [Sent(at_home(0, 2), None, b"%d" % each, (*hop(each), IGNORE)) for each in range(20, 40)]
+    records = [Sent(None, None, b"%d" % index, hop(index)) for index in range(20)]
+    records += [Sent(at_home(0, 2), None, b"%d" % index, (*hop(index), IGNORE)) for index in range(20, 40)]
     running.outcome("hops-homes", records, 0)
     got = running.outcome("hops-homes", records, 1)
 
-    assert Counter(values(got)) == Counter(each.value for each in records)
+    assert Counter(values(got)) == Counter(record.value for record in records)

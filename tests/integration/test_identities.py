@@ -17,12 +17,12 @@ async def test_as_librdkafka_has_them(broker: EmbeddedBroker) -> None:
     """To the character: leases and notes of bridges keep them. A name that is not there is no other one's trouble, and is not made by asking."""
     servers = broker.bootstrap_servers
     names = [kafka.unique("identity") for _ in range(20)]
-    kafka.create_topics(servers, {each: (number % 5 + 1, {}) for number, each in enumerate(names)})
+    kafka.create_topics(servers, {name: (number % 5 + 1, {}) for number, name in enumerate(names)})
     admin = AdminClient({"bootstrap.servers": servers})
     described = admin.describe_topics(TopicCollection(names))
     theirs = [
-        TopicIdentity(str(each.topic_id), len(each.partitions))
-        for each in (described[name].result() for name in names)
+        TopicIdentity(str(item.topic_id), len(item.partitions))
+        for item in (described[name].result() for name in names)
     ]
     gone = kafka.unique("identity")
 
@@ -30,6 +30,6 @@ async def test_as_librdkafka_has_them(broker: EmbeddedBroker) -> None:
         *found, missing = await asyncio.gather(*map(cluster.identity, [*names, gone]), return_exceptions=True)
 
     assert found == theirs
-    assert len({each.topic_id for each in theirs}) == len(names)
+    assert len({their.topic_id for their in theirs}) == len(names)
     assert isinstance(missing, UnknownTopicOrPartitionError)
     assert gone not in kafka.topics(servers)

@@ -31,7 +31,7 @@ def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 def offsets(got: list[Got]) -> list[int]:
     """Input offsets of what was accepted."""
-    return [int(each.source.rsplit("/", 1)[1]) for each in got]
+    return [int(item.source.rsplit("/", 1)[1]) for item in got]
 
 
 def test_id_is_the_key(running: Running) -> None:
@@ -95,11 +95,11 @@ def test_group_is_a_header(running: Running) -> None:
     ]
     got = running.outcome("grouped", records)
 
-    assert [(each.id, each.key) for each in got] == [
+    assert [(item.id, item.key) for item in got] == [
         (b"1", b"g"), (b"2", b"g"), (b"3", b"g"), (b"4", b"qpid.no-group"), (b"5", b"qpid.no-group"),
         (b"6", b"qpid.no-group"),
     ]  # fmt: skip
-    keys = [[value for name, value in each.headers if name == "_RF_KEY"] for each in got]
+    keys = [[value for name, value in item.headers if name == "_RF_KEY"] for item in got]
     assert keys == [[b"key"], [], [None], [b"key"], [b"key"], [b"key"]]
 
 
@@ -107,7 +107,7 @@ def test_default_group_is_configurable(running: Running) -> None:
     """Qpid: the default group's name can be overridden."""
     got = running.outcome("renamed", [Sent(b"1", b"key")])
 
-    assert [each.key for each in got] == [b"nobody"]
+    assert [item.key for item in got] == [b"nobody"]
 
 
 def test_an_old_id_no_longer_counts(running: Running) -> None:

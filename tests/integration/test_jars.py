@@ -73,12 +73,12 @@ def test_fetched_once(mirror: dict[str, str]) -> None:
     """What the mirror has is fetched whole; the second time not even Java is needed; nothing else is left over."""
     folder = jars.resolve(mirror, _bundle())
 
-    assert sorted(each.name for each in folder.iterdir()) == [
+    assert sorted(path.name for path in folder.iterdir()) == [
         "kafka_2.13-4.1.0.jar",
         "log4j-slf4j-impl-2.24.3.jar",
     ]
     assert jars.resolve(mirror | {"PATH": "", VERSION_VARIABLE: KAFKA_VERSION}) == folder
-    assert sorted(each.name for each in folder.parent.iterdir()) == [".kafka-4.1.0.lock", "kafka-4.1.0"]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [".kafka-4.1.0.lock", "kafka-4.1.0"]
 
 
 def test_two_at_once(mirror: dict[str, str]) -> None:
@@ -94,9 +94,9 @@ def test_two_at_once(mirror: dict[str, str]) -> None:
         )
         for _ in range(2)
     ]
-    said = [each.communicate(timeout=LIMIT_S) for each in both]
+    said = [popen.communicate(timeout=LIMIT_S) for popen in both]
 
-    assert [each.returncode for each in both] == [0, 0], said
+    assert [popen.returncode for popen in both] == [0, 0], said
     assert [output for output, _ in said] == [f"{mirror['RINGFENCE_CACHE']}/kafka-4.1.0\n"] * 2
     assert sorted("Fetching" in errors for _, errors in said) == [False, True]
 
@@ -117,7 +117,7 @@ def test_another_jar_than_the_known_one(mirror: dict[str, str], tmp_path: Path) 
     with pytest.raises(PrerequisiteError, match=r"fetched, and kafka_2\.13-4\.1\.0\.jar differ"):
         jars.resolve(mirror, _bundle(kafka="0" * 64))
 
-    assert [each.name for each in (tmp_path / "cache").iterdir()] == [".kafka-4.1.0.lock"]
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [".kafka-4.1.0.lock"]
     assert jars.resolve(mirror, _bundle()).is_dir()
 
 

@@ -31,19 +31,19 @@ def test_nothing_is_left_at_rest(bootstrap: str, tmp_path: Path) -> None:
         ),
         f"{name}-bridge-out": BridgeProcess(crossing, "b"),
     }  # fmt: skip
-    groups = [kafka.at_home(each, PARTITIONS) for each in range(PARTITIONS)]
+    groups = [kafka.at_home(index, PARTITIONS) for index in range(PARTITIONS)]
 
     def state() -> list[Standing]:
         return kafka_tools.standings(bootstrap, *processes)
 
     def behind() -> list[Standing]:
-        return [each for each in state() if each.lag != 0]
+        return [item for item in state() if item.lag != 0]
 
     try:
-        for each in processes.values():
-            each.start()
-        for each in processes.values():
-            each.wait_ready()
+        for process in processes.values():
+            process.start()
+        for process in processes.values():
+            process.wait_ready()
         for partition in range(PARTITIONS):
             # Of both homes in each partition: half of it is forwarded.
             records = [Sent(b"%d-%d" % (partition, n), groups[n % PARTITIONS], b"%d" % n) for n in range(10)]
@@ -56,10 +56,10 @@ def test_nothing_is_left_at_rest(bootstrap: str, tmp_path: Path) -> None:
         wait_for(lambda: not behind(), lambda: "\n".join(map(str, behind())))
         rows = state()
     finally:
-        for each in processes.values():
-            each.destroy()
+        for process in processes.values():
+            process.destroy()
 
-    assert {each.topic for each in rows} == {name, f"{name}-{name}-forward", f"{name}.accepted"}
+    assert {row.topic for row in rows} == {name, f"{name}-{name}-forward", f"{name}.accepted"}
     assert len(rows) == 4 * PARTITIONS
-    assert all(each.lag == 0 and each.offset == each.end for each in rows)
-    assert {each.member for each in rows if each.topic == name} == {f"{name}-w"}
+    assert all(row.lag == 0 and row.offset == row.end for row in rows)
+    assert {row.member for row in rows if row.topic == name} == {f"{name}-w"}

@@ -70,8 +70,8 @@ async def test_what_is_no_exception_ends_no_lane(
         answers = iter([error])
 
         async def confirm() -> bool:
-            for each in answers:
-                raise each
+            for answer in answers:
+                raise answer
             return True
 
         group.confirm = confirm  # type: ignore[method-assign]

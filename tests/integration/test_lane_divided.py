@@ -35,14 +35,17 @@ def _failing(monkeypatch: pytest.MonkeyPatch, check: Callable[[Sequence[Outgoing
 
 
 def _exact(lanes: Bench, end: int) -> bool:
-    return lanes.accepted_ids() == [b"%d" % each for each in range(end)]
+    return lanes.accepted_ids() == [b"%d" % index for index in range(end)]
 
 
 async def test_too_much_for_its_time(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that is slow, or allows this user little: all goes through, in parts."""
 
     def too_many(batches: Sequence[Outgoing], end: int) -> None:
-        if sum(each.builder.record_count() for each in batches if each.topic.endswith(".accepted")) > AT_ONCE:
+        if (
+            sum(batch.builder.record_count() for batch in batches if batch.topic.endswith(".accepted"))
+            > AT_ONCE
+        ):
             raise TimeoutError("planted")
 
     async with bench(bootstrap, tmp_path) as lanes:

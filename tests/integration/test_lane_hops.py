@@ -23,17 +23,17 @@ def _crossed(step: int, confirmed: int = 0) -> Sent:
 
 def _send(lanes: Bench) -> int:
     """Three batches of four: steps, the same again with two more, and late ones; returns where the input ends."""
-    lanes.send(*(_crossed(each) for each in (0, 1, 2, 3)))
-    lanes.send(*(_crossed(each, 2) for each in (2, 3, 4, 5)))
-    lanes.send(*(_crossed(each) for each in (0, 5, 1, 4)), _crossed(6, 6))
+    lanes.send(*(_crossed(number) for number in (0, 1, 2, 3)))
+    lanes.send(*(_crossed(number, 2) for number in (2, 3, 4, 5)))
+    lanes.send(*(_crossed(number) for number in (0, 5, 1, 4)), _crossed(6, 6))
     return 13
 
 
 def _values(lanes: Bench) -> list[bytes | None]:
-    return [each.value for each in lanes.output()]
+    return [item.value for item in lanes.output()]
 
 
-DUE = [b"%d" % each for each in range(7)]
+DUE = [b"%d" % index for index in range(7)]
 
 
 @pytest.mark.parametrize("point", ["before-commit", "after-commit", "before-store", "after-store"])

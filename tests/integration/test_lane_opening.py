@@ -39,7 +39,7 @@ async def test_waiting_for_the_group_is_said_once(
     caplog.set_level("INFO", "ringfence")
 
     def said() -> list[str]:
-        return [each.levelname for each in caplog.records if " waits: " in each.getMessage()]
+        return [record.levelname for record in caplog.records if " waits: " in record.getMessage()]
 
     async with bench(bootstrap, tmp_path) as lanes:
         lane, group = lanes.lane(), Group()
@@ -97,7 +97,7 @@ async def test_fence_ends_the_former_owner(bootstrap: str, tmp_path: Path) -> No
         gate.open()
         await until(lambda: former.counts["fenced"] == 1, lambda: f"{former.state}: {former.reason}")
 
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
         assert lanes.committed() == 10
 
 
@@ -212,8 +212,8 @@ async def test_assignment_closes_what_ran(bootstrap: str, tmp_path: Path) -> Non
             await until(lambda: worker.ready, lambda: str(worker.report()))
 
             assert committed == 10
-            assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
-            assert [each.next for each in worker.lanes] == [10]
+            assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
+            assert [lane.next for lane in worker.lanes] == [10]
         finally:
             await worker.stop()
 
@@ -297,7 +297,7 @@ async def test_recreated_input_begins_anew(
         await lanes.feed(lane, 0, 6)
 
         assert "was deleted and created again" in caplog.text
-        assert lanes.accepted_ids() == [*(b"%d" % each for each in range(8)), None]
+        assert lanes.accepted_ids() == [*(b"%d" % index for index in range(8)), None]
         assert lane.counts["duplicates"] == 2
 
 
@@ -315,14 +315,14 @@ async def test_input_recreated_under_an_open_lane(bootstrap: str, tmp_path: Path
             lambda: lane.next == 3 and lane.counts["accepted"] == 8, lambda: f"{lane.state}: {lane.reason}"
         )
 
-        assert lanes.accepted_ids() == [b"%d" % each for each in [*range(5), *range(10, 13)]]
+        assert lanes.accepted_ids() == [b"%d" % index for index in [*range(5), *range(10, 13)]]
 
 
 @pytest.mark.parametrize("disk", ["disk", "another"])
 async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path, disk: str) -> None:
     """A lane without its changelog continues at the group's offset, with its RocksDB or on another disk."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*(Sent(None, b"group", b"%d" % each) for each in range(10)))
+        lanes.send(*(Sent(None, b"group", b"%d" % index) for index in range(10)))
         lane = await lanes.opened("disk")
         await lanes.feed(lane, 0, 7)
         await lane.dispose()
@@ -332,7 +332,7 @@ async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path, di
 
         assert lane.next == 7
         await lanes.feed(lane, 0, 10)
-        assert [each.value for each in lanes.output()] == [b"%d" % each for each in range(10)]
+        assert [item.value for item in lanes.output()] == [b"%d" % index for index in range(10)]
 
 
 async def _create_again(bootstrap: str, topic: str, policy: str = "delete") -> None:

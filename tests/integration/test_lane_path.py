@@ -54,9 +54,9 @@ async def test_a_span_a_batch(bootstrap: str, tmp_path: Path, monkeypatch: pytes
 
     @contextlib.contextmanager
     def noted(lane: str, topic: str, partition: int, records: Any) -> Iterator[None]:
-        spans.append((lane, topic, partition, [each.offset for each in records], "begun"))
+        spans.append((lane, topic, partition, [record.offset for record in records], "begun"))
         yield
-        spans.append((lane, topic, partition, [each.offset for each in records], "done"))
+        spans.append((lane, topic, partition, [record.offset for record in records], "done"))
 
     monkeypatch.setattr("agents.lane.transactions.batch_span", noted)
     async with bench(bootstrap, tmp_path) as lanes:
@@ -73,7 +73,7 @@ async def test_a_span_a_batch(bootstrap: str, tmp_path: Path, monkeypatch: pytes
 async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) -> None:
     """A batch whose transaction fails runs again before those that were queued behind it, wherever it failed."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 10), *(Sent(None, b"group", b"%d" % each) for each in range(20)))
+        lanes.send(*ids(0, 10), *(Sent(None, b"group", b"%d" % index) for index in range(20)))
         group = Group()
         lane = await lanes.opened(group=group)
         fail = FailOnce(2)
@@ -90,7 +90,7 @@ async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) 
 
         assert len(group.rewinds[lanes.name]) == 3  # by the openings alone
         assert fail.left == 0
-        assert [each.source for each in lanes.output()] == [f"{lanes.name}/0/{each}" for each in range(30)]
+        assert [item.source for item in lanes.output()] == [f"{lanes.name}/0/{index}" for index in range(30)]
         assert lanes.committed() == 30
 
 
@@ -101,7 +101,7 @@ async def test_both_paths_by_turns(bootstrap: str, tmp_path: Path, monkeypatch: 
     """
     core = native.core
     async with bench(bootstrap, tmp_path, id_cache_size=25) as lanes:
-        lanes.send(*(each for begin in range(0, 60, 10) for each in ids(max(0, begin - 15), begin + 10)))
+        lanes.send(*(id_ for begin in range(0, 60, 10) for id_ in ids(max(0, begin - 15), begin + 10)))
         end = kafka.end_offsets(lanes.bootstrap, lanes.name, 1)[0]
         lane = await lanes.opened()
         for number, begin in enumerate(range(0, end, 13)):
@@ -112,7 +112,7 @@ async def test_both_paths_by_turns(bootstrap: str, tmp_path: Path, monkeypatch: 
                 lane = await lanes.opened()
         accepted = lanes.accepted_ids()
 
-        assert accepted == [each.id for each in ids(0, 60)]
+        assert accepted == [id_.id for id_ in ids(0, 60)]
         assert core is None or len(lane.opening.table._opened().chunk_keys()) > 0  # the core had its turns
 
 
@@ -137,7 +137,7 @@ async def test_gap_is_refused(bootstrap: str, tmp_path: Path) -> None:
         )
 
         assert rewinds == [0, 10]
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 30)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 30)]
 
 
 async def test_records_deleted_by_retention_are_a_gap(
@@ -155,25 +155,25 @@ async def test_records_deleted_by_retention_are_a_gap(
 
         assert lane.counts["gap_records"] == 10
         assert f"GAP: offsets 10 to 19 of {lanes.name}/0" in caplog.text
-        assert lanes.accepted_ids() == [each.id for each in [*ids(0, 10), *ids(20, 30)]]
+        assert lanes.accepted_ids() == [id_.id for id_ in [*ids(0, 10), *ids(20, 30)]]
 
 
 async def test_what_was_processed_is_trimmed(bootstrap: str, tmp_path: Path) -> None:
     """A batch that reaches back below what comes next repeats nothing, also for records without an ID."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*(Sent(None, b"group", b"%d" % each) for each in range(20)))
+        lanes.send(*(Sent(None, b"group", b"%d" % index) for index in range(20)))
         lane = await lanes.opened()
         await lanes.feed(lane, 0, 10)
         await lane.offer(await lanes.fetch(0, 10))
         await lanes.feed(lane, 5, 20)
 
-        assert [each.value for each in lanes.output()] == [b"%d" % each for each in range(20)]
+        assert [item.value for item in lanes.output()] == [b"%d" % index for index in range(20)]
 
 
 async def test_a_batch_is_one_transaction(bootstrap: str, tmp_path: Path) -> None:
     """Outputs, forwarded records, changelog and input offset of a batch are committed together, or not at all."""
     async with bench(bootstrap, tmp_path, partitions=2) as lanes:
-        lanes.send(*(Sent(b"%d" % each, b"group-%d" % each) for each in range(20)))
+        lanes.send(*(Sent(b"%d" % index, b"group-%d" % index) for index in range(20)))
         topics = (lanes.accepted, lanes.forward, lanes.changelog)
         lane = await lanes.opened()
         fail, reached = FailOnce(1_000), Reached()
@@ -182,14 +182,14 @@ async def test_a_batch_is_one_transaction(bootstrap: str, tmp_path: Path) -> Non
         await until(lambda: fail.left < 1_000, lambda: f"{lane.state}: {lane.reason}")
         await lane.close()
         remove()
-        uncommitted = [len(kafka.read_all(bootstrap, each, 2)) for each in topics]
+        uncommitted = [len(kafka.read_all(bootstrap, topic, 2)) for topic in topics]
         offset = lanes.committed()
         remove = failpoints.install("before-commit", f"{lanes.name}-0", reached)
         lane.start(Group())
         await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
         await lanes.feed(lane, 0, 20)
         remove()
-        accepted, forwarded, changelog = (len(kafka.read_all(bootstrap, each, 2)) for each in topics)
+        accepted, forwarded, changelog = (len(kafka.read_all(bootstrap, topic, 2)) for topic in topics)
 
         assert uncommitted == [0, 0, 0]
         assert offset < 0
@@ -219,7 +219,7 @@ async def test_what_waits_is_one_transaction(bootstrap: str, tmp_path: Path) -> 
         await until(lambda: lane.next == 40, lambda: f"{lane.state}: {lane.reason}")
 
         assert lane.counts["batches"] == 2
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 40)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 40)]
 
 
 @pytest.mark.usefixtures("transactions")
@@ -236,9 +236,9 @@ async def test_refused_record_stops_the_commit(bootstrap: str, tmp_path: Path) -
         await lanes.feed(lane, 0, 11)
 
         assert lane.counts["retries"] >= 1
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
         quarantined = kafka.read_all(bootstrap, f"{lanes.name}.quarantine", 1)
-        assert [each.id for each in quarantined] == [b"large"]
+        assert [item.id for item in quarantined] == [b"large"]
         assert lanes.committed() == 11
 
 
@@ -281,7 +281,7 @@ async def test_crash_before_the_commit_rejects_nothing(bootstrap: str, tmp_path:
         await lanes.feed(lane, 0, 10)
 
         assert lane.counts["duplicates"] == 0
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
 
 
 async def test_crash_after_the_commit_repeats_nothing(bootstrap: str, tmp_path: Path) -> None:
@@ -385,15 +385,15 @@ async def test_what_cannot_be_compressed(
     value = random.Random(SEED).randbytes(LARGEST_VALUE)
     async with bench(bootstrap, tmp_path) as lanes:
         large: dict[str, Any] = {"message.max.bytes": 2 * LARGEST_VALUE}
-        for each in (b"0", b"1"):
-            kafka.send(bootstrap, lanes.name, [Sent(each, b"g", value)], **large)
+        for name in (b"0", b"1"):
+            kafka.send(bootstrap, lanes.name, [Sent(name, b"g", value)], **large)
         lane = await lanes.opened(cluster=await lanes.reached_at(bootstrap, {"compression.type": codec}))
         await lanes.feed(lane, 0, 1)
         monkeypatch.setattr(native, "core", None)
         await lanes.feed(lane, 1, 2)
         got = lanes.output()
 
-    assert [(each.id, each.value == value) for each in got] == [(b"0", True), (b"1", True)]
+    assert [(item.id, item.value == value) for item in got] == [(b"0", True), (b"1", True)]
     assert lane.counts["quarantined"] == 0
 
 
@@ -423,7 +423,7 @@ async def test_failed_batch_is_read_again(bootstrap: str, tmp_path: Path) -> Non
         lane = await lanes.opened()
         batch = await lanes.fetch(0, 10)
         records: list[Any] = list(batch.records)
-        records[3:7] = [as_stored(each)._replace(value=b"gone") for each in records[3:7]]
+        records[3:7] = [as_stored(record)._replace(value=b"gone") for record in records[3:7]]
         mixed = dataclasses.replace(batch, records=records)
         remove = failpoints.install("before-commit", f"{lanes.name}-0", FailOnce())
         try:
@@ -432,7 +432,7 @@ async def test_failed_batch_is_read_again(bootstrap: str, tmp_path: Path) -> Non
         finally:
             remove()
 
-        assert [each.value for each in lanes.output()] == [b"value"] * 10
+        assert [item.value for item in lanes.output()] == [b"value"] * 10
 
 
 async def test_log_that_became_shorter(bootstrap: str, tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ async def test_log_that_became_shorter(bootstrap: str, tmp_path: Path) -> None:
         lane = await lanes.opened()
         batch = await lanes.fetch(0, 10)
         records: list[Any] = list(batch.records)
-        records += [as_stored(records[-1])._replace(offset=each) for each in (10, 11)]
+        records += [as_stored(records[-1])._replace(offset=number) for number in (10, 11)]
         longer = dataclasses.replace(batch, end=12, records=records)
         remove = failpoints.install("before-commit", f"{lanes.name}-0", FailOnce())
         try:
@@ -452,7 +452,7 @@ async def test_log_that_became_shorter(bootstrap: str, tmp_path: Path) -> None:
             remove()
 
         assert lane.next == 10
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
 
 
 async def test_input_that_lost_its_tail_stops_an_idle_lane(
@@ -493,4 +493,4 @@ async def test_an_offset_beyond_the_end_is_set_back(bootstrap: str, tmp_path: Pa
         lanes.send(*ids(10, 12))
         again = await lanes.opened()
         await lanes.feed(again, 10, 12)
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 12)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 12)]

@@ -19,7 +19,7 @@ from tests.support.progress import steps
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
 
 PARTITIONS = 2
-HOME = [at_home(each, PARTITIONS) for each in range(PARTITIONS)]
+HOME = [at_home(index, PARTITIONS) for index in range(PARTITIONS)]
 
 
 def _file(config: Path, name: str, **address: object) -> Path:
@@ -32,18 +32,18 @@ def _file(config: Path, name: str, **address: object) -> Path:
 
 def _send(bootstrap: str, topic: str, numbers: Iterable[int], value: bytes = b"same") -> None:
     for lane in range(PARTITIONS):
-        records = [Sent(b"%d-%d" % (lane, each), HOME[lane], value) for each in numbers]
+        records = [Sent(b"%d-%d" % (lane, number), HOME[lane], value) for number in numbers]
         kafka.send(bootstrap, topic, records, lane)
 
 
 def _states(process: WorkerProcess) -> dict[str, str]:
-    return {name: each["state"] for name, each in process.health()[1].get("lanes", {}).items()}
+    return {name: item["state"] for name, item in process.health()[1].get("lanes", {}).items()}
 
 
 def _sizes(*processes: WorkerProcess) -> set[int]:
     """Capacities of the open rings of these workers; -1 for a lane that is not open yet."""
-    lanes = [each for process in processes for each in process.health()[1].get("lanes", {}).values()]
-    return {each["ring"]["capacity"] if each["state"] == "open" else -1 for each in lanes}
+    lanes = [value for process in processes for value in process.health()[1].get("lanes", {}).values()]
+    return {lane["ring"]["capacity"] if lane["state"] == "open" else -1 for lane in lanes}
 
 
 def _status(config: Path) -> dict[str, Any]:
@@ -71,22 +71,24 @@ def test_a_worker_with_an_older_rule_opens_no_lane(bootstrap: str, tmp_path: Pat
             kafka.wait_count(bootstrap, f"{name}.accepted", 60, PARTITIONS)
             reason = wrong.health()[1]["lanes"][lane]["reason"]
             metrics = wrong.page("/metrics")
-            standing = [each for each in _status(config)["findings"] if each["stands"]]
+            standing = [item for item in _status(config)["findings"] if item["stands"]]
             shown = run_verb("status", "--config", str(config), check=False)
             wrong.stop()
         finally:
             wrong.destroy()
         accepted = kafka.wait_count(bootstrap, f"{name}.accepted", 80, PARTITIONS)
-        counts = [each["duplicates"] for each in right.health()[1]["lanes"].values() if "duplicates" in each]
+        counts = [
+            value["duplicates"] for value in right.health()[1]["lanes"].values() if "duplicates" in value
+        ]
 
     assert 'duplicate_id_from = "header" in the lane\'s record and "value" in this worker\'s file' in reason
     assert f"ringfence rings adopt {name}" in reason
     assert f'ringfence_lane_other_rules{{address="{name}",lane="{lane}"}} 1.0' in metrics
-    assert [reason in each["what"] for each in standing] == [True]
-    assert [each["command"] for each in standing] == [""]
+    assert [reason in item["what"] for item in standing] == [True]
+    assert [item["command"] for item in standing] == [""]
     assert shown.returncode == 1
     assert reason in wrong.log()
-    assert len({each.id for each in accepted}) == len(accepted) == 80
+    assert len({item.id for item in accepted}) == len(accepted) == 80
     assert sum(counts) == 0
 
 
@@ -116,15 +118,15 @@ def test_a_size_changes_when_all_live_workers_agree(bootstrap: str, tmp_path: Pa
     assert said == ["id_cache_size: new says 5, old says 500"]
     assert f'ringfence_limits_disagreements{{address="{name}"}} 1.0' in metrics
     assert "keeps its recorded limits (id_cache_size = 500" in log
-    assert [each["stands"] for each in status["findings"] if said[0] in each["what"]] == [False]
+    assert [item["stands"] for item in status["findings"] if said[0] in item["what"]] == [False]
     assert agreed is None
 
 
 def _duplicates(*processes: WorkerProcess) -> int:
     return sum(
-        each.get("duplicates", 0)
+        value.get("duplicates", 0)
         for process in processes
-        for each in process.health()[1].get("lanes", {}).values()
+        for value in process.health()[1].get("lanes", {}).values()
     )
 
 
@@ -136,7 +138,7 @@ def test_a_rolling_restart_of_static_members_changes_a_size(bootstrap: str, tmp_
     static = {"RINGFENCE_APP__STATIC_MEMBERSHIP": "true"}
     with worker(large, "one", **static) as one, worker(large, "two", **static) as two:
         wait_for(
-            lambda: [len(_states(each)) for each in (one, two)] == [1, 1],
+            lambda: [len(_states(worker_process)) for worker_process in (one, two)] == [1, 1],
             lambda: f"{one.health()} {two.health()}",
         )
         _send(bootstrap, name, range(50))
@@ -182,7 +184,7 @@ def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
         finally:
             late.destroy()
     events = [
-        json.loads(each.value or b"")["event"] for each in kafka.read_all(bootstrap, f"{name}-journal", 1)
+        json.loads(item.value or b"")["event"] for item in kafka.read_all(bootstrap, f"{name}-journal", 1)
     ]
 
     assert (running.returncode, adopted.returncode) == (2, 0)
@@ -218,7 +220,7 @@ async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: P
         await until(lambda: two.state is LaneState.OPEN, lambda: f"{two.state}: {two.reason}")
         await lanes.feed(two, 12, 16)
         kept, known = two.opening.limits, two.counts["duplicates"]
-        told = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, lanes.journal, 1)]
+        told = [json.loads(item.value or b"") for item in kafka.read_all(bootstrap, lanes.journal, 1)]
         others.clear()
         now = SETTLE_S
         two.note_agreement()
@@ -228,7 +230,7 @@ async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: P
 
     assert kept == (20_000, 0, True)
     assert known == 8
-    assert {(each["event"], each["before"], each["after"]) for each in told} == {("resized", 20_000, 20_000)}
+    assert {(item["event"], item["before"], item["after"]) for item in told} == {("resized", 20_000, 20_000)}
     assert agreed == (2, 60, False)
     assert meta is not None
     assert (meta.capacity, meta.max_age_ms, meta.persistent) == agreed._replace(id_max_age=60_000)
@@ -246,8 +248,8 @@ def _stated(settings: Settings, worker: str = "own", **limits: Any) -> Statement
     statement = own_statement(settings)
     assert statement.addresses is not None
     said = {
-        name: each._replace(limits=each.limits._replace(**limits))
-        for name, each in statement.addresses.items()
+        name: address._replace(limits=address.limits._replace(**limits))
+        for name, address in statement.addresses.items()
     }
     return Statement(worker, said)
 
@@ -260,5 +262,5 @@ def _answer(members: list[Member]) -> Callable[[], Awaitable[list[Member]]]:
 
 
 def _newest(bootstrap: str, changelog: str) -> Meta:
-    metas = [each.value for each in kafka.read_all(bootstrap, changelog, 1) if each.key == b"\x00"]
+    metas = [item.value for item in kafka.read_all(bootstrap, changelog, 1) if item.key == b"\x00"]
     return decode_meta(metas[-1] or b"")

@@ -37,7 +37,7 @@ async def test_goes_on_as_it_is(bootstrap: str, tmp_path: Path) -> None:
         assert (again.asked, again.rewinds) == (1, {lanes.name: [10], lanes.forward: [0]})
         assert lane.counts["accepted"] == kept["accepted"] + 10
         assert (lane.counts["fenced"], lane.counts["retries"]) == (0, 0)
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 20)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 20)]
 
 
 async def test_begins_nothing_while_it_stands(bootstrap: str, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_begins_nothing_while_it_stands(bootstrap: str, tmp_path: Path) ->
         await lanes.feed(lane, 0, 10)
 
         assert standing == 0
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
 
 
 async def test_finishes_what_is_under_way(bootstrap: str, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_somebody_had_it_in_between(bootstrap: str, tmp_path: Path) -> Non
 
         assert sleeper.counts["fenced"] == 1
         assert sleeper.counts["duplicates"] == 10
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 30)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 30)]
 
 
 async def test_not_confirmed(bootstrap: str, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_input_created_again_in_between(bootstrap: str, tmp_path: Path) ->
         await lanes.feed(lane, 0, 15)
 
         assert lane.counts["duplicates"] == 5
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 20)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 20)]
 
 
 @pytest.mark.parametrize("point", ["after-fence", "restoring"])
@@ -147,7 +147,7 @@ async def test_revoked_while_it_opens(bootstrap: str, tmp_path: Path, point: str
         await lanes.feed(lane, 0, 10)
 
         assert between is LaneState.CLOSED
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
 
 
 async def test_transaction_that_does_not_end(
@@ -165,7 +165,7 @@ async def test_transaction_that_does_not_end(
         await lanes.feed(lane, 0, 10)
 
         assert left is LaneState.CLOSED
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
 
 
 async def test_worker_keeps_those_that_stay(bootstrap: str, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ async def test_worker_keeps_those_that_stay(bootstrap: str, tmp_path: Path) -> N
             opened = first[f"{lanes.name}-0"]._opened
             await worker.revoked()
             states = {lane.state for lane in worker.lanes}
-            await worker.assigned({each for each in both if each[1] == 0}, Group())
+            await worker.assigned({item for item in both if item[1] == 0}, Group())
             await until(lambda: worker.ready, lambda: str(worker.report()))
             (stayed,) = worker.lanes
             await worker.assigned(both, Group())
@@ -235,8 +235,8 @@ async def test_suspended_while_it_reads_its_batch_again(
         monkeypatch.undo()
 
         assert lane.state is LaneState.CLOSED
-        assert [each.producer._producer._closed for each in made] == [True]
+        assert [opened.producer._producer._closed for opened in made] == [True]
 
         await _goes_on(lane, Group())
         await lanes.feed(lane, 0, 10)
-        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]

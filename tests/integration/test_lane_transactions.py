@@ -24,7 +24,7 @@ def _send(lanes: Bench) -> list[bytes]:
     lanes.send(
         *(
             envelope(
-                *(part(None, "group", f"{number}.{each}") for each in range(PARTS)),
+                *(part(None, "group", f"{number}.{index}") for index in range(PARTS)),
                 key=b"group",
                 known=b"%d" % number,
             )
@@ -36,7 +36,7 @@ def _send(lanes: Bench) -> list[bytes]:
         ),
         kafka.Sent(None, b"group", b"behind"),
     )
-    return [b"%d.%d" % (number, each) for number in range(ENVELOPES) for each in range(PARTS)] + [b"behind"]
+    return [b"%d.%d" % (number, index) for number in range(ENVELOPES) for index in range(PARTS)] + [b"behind"]
 
 
 class FailAt:
@@ -72,7 +72,7 @@ async def test_failed_between_the_cuts(bootstrap: str, tmp_path: Path, point: st
 
         assert fail.reached > ENVELOPES // 2  # as many Kafka transactions at the least
         assert lane.counts["retries"] == 2
-        assert [each.value for each in lanes.output()] == due
+        assert [item.value for item in lanes.output()] == due
         assert lanes.committed() == end
 
 
@@ -94,5 +94,5 @@ async def test_taken_over_between_the_cuts(bootstrap: str, tmp_path: Path) -> No
         gate.open()
         await lanes.feed(heir, 2, 2 * ENVELOPES + 1)
 
-        assert [each.value for each in lanes.output()] == due
+        assert [item.value for item in lanes.output()] == due
         assert first.counts["batches"] == 1

@@ -53,13 +53,13 @@ def test_memory_stays_bounded(bootstrap: str, tmp_path: Path) -> None:
             for topic in (source, name):
                 asyncio.run(send_batch(bootstrap, topic, large_batch(1, OVERSIZED, b"oversized")))
             refused = [
-                kafka.wait_count(bootstrap, f"{each}.quarantine", 1)[0] for each in (name, f"{name}-bridge")
+                kafka.wait_count(bootstrap, f"{item}.quarantine", 1)[0] for item in (name, f"{name}-bridge")
             ]
-            peaks = {each.name: _peak(each) for each in (process, forwarding, consumer)}
+            peaks = {item.name: _peak(item) for item in (process, forwarding, consumer)}
         finally:
             consumer.destroy()
             forwarding.destroy()
 
     assert max(peaks.values()) < PEAK_BYTES_MAX, peaks
-    assert {json.loads(each.value or b"")["bytes"] for each in refused} == {OVERSIZED}
-    assert all(b"is not read whole" in (dict(each.headers)["_RF_REASON"] or b"") for each in refused)
+    assert {json.loads(item.value or b"")["bytes"] for item in refused} == {OVERSIZED}
+    assert all(b"is not read whole" in (dict(item.headers)["_RF_REASON"] or b"") for item in refused)

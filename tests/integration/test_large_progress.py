@@ -28,7 +28,7 @@ async def _fails(message: Message) -> None:
 def _messages(count: int, first: int = 0) -> list[Sent]:
     """One in two fails, each in a group of its own: a run of finished offsets between any two."""
     return [
-        Sent(None, b"%d" % each, b"well" if each % 2 else b"sick") for each in range(first, first + count)
+        Sent(None, b"%d" % index, b"well" if index % 2 else b"sick") for index in range(first, first + count)
     ]
 
 
@@ -52,7 +52,7 @@ async def _taken_over(bootstrap: str, messages: int) -> None:
         progress = await bench.agreed()
 
         assert dict(progress.attempts) == dict.fromkeys(range(0, messages, 2), 1)
-        assert {each.attempts for each in progress.failures.values()} == {1}
+        assert {failure.attempts for failure in progress.failures.values()} == {1}
         assert progress.parts, "so many do not fit a record"
 
         bench.send(*_messages(2, messages))
@@ -65,7 +65,9 @@ async def _taken_over(bootstrap: str, messages: int) -> None:
         )
         await second.stop()
 
-        assert [each for each in handler.offsets if each < messages] == [], "what finished is not done again"
+        assert [offset for offset in handler.offsets if offset < messages] == [], (
+            "what finished is not done again"
+        )
         assert {attempt for _, offset, attempt in handler.begun if offset < messages} <= {2}
         held = await bench.agreed()
         assert held.token == 2
@@ -130,7 +132,7 @@ async def test_progress_topic_that_was_recreated(bootstrap: str) -> None:
 async def test_readings_leave_nothing_behind(bootstrap: str) -> None:
     """The rest of a fetch, up to a megabyte, is freed with its reading. It does not wait for Python's collector."""
     async with consuming(bootstrap) as bench:
-        bench.send(*(Sent(None, b"%d" % each, b"sick") for each in range(2_000)))
+        bench.send(*(Sent(None, b"%d" % index, b"sick") for index in range(2_000)))
         running = await bench.start(_fails, **OPTIONS, records_max=100)
         await _until_tried(bench, 2_000)
         held = running.consumer.partitions[0]
@@ -142,7 +144,7 @@ async def test_readings_leave_nothing_behind(bootstrap: str) -> None:
         try:
             for offset in waiting:
                 await held.load(offset)
-            left = sum(isinstance(each, PartitionRecords) for each in gc.get_objects())
+            left = sum(isinstance(object_, PartitionRecords) for object_ in gc.get_objects())
         finally:
             gc.enable()
 
@@ -153,24 +155,28 @@ async def test_warns_before_it_is_full(bootstrap: str, monkeypatch: pytest.Monke
     """Many messages wait: the log warns, and at the bound health says that healthy groups wait too."""
     monkeypatch.setattr(window, "PARKED_MAX", 200)
     async with consuming(bootstrap) as bench:
-        bench.send(*(Sent(None, b"%d" % each, b"sick") for each in range(190)))
+        bench.send(*(Sent(None, b"%d" % index, b"sick") for index in range(190)))
         running = await bench.start(_fails, **OPTIONS, records_max=10)
         await _until_tried(bench, 190)
         held = running.consumer.partitions[0]
         await until(lambda: held.window.crowding >= 0.8, lambda: str(held.window.counts))
         await held.writer.persisted()
 
-        assert [each for each in caplog.messages if "of the messages that may wait in a partition do" in each]
+        assert [
+            message
+            for message in caplog.messages
+            if "of the messages that may wait in a partition do" in message
+        ]
         assert running.consumer.faults == []
 
-        bench.send(*(Sent(None, b"%d" % each, b"sick") for each in range(190, 400)))
+        bench.send(*(Sent(None, b"%d" % index, b"sick") for index in range(190, 400)))
         await until(lambda: held.window.crowding >= 1, lambda: str(held.window.counts))
 
-        assert any("nothing more of it is fetched" in each for each in running.consumer.faults)
+        assert any("nothing more of it is fetched" in fault for fault in running.consumer.faults)
 
 
 def _refusals(caplog: pytest.LogCaptureFixture) -> int:
-    return sum("progress not written" in each for each in caplog.messages)
+    return sum("progress not written" in message for message in caplog.messages)
 
 
 async def test_refused_progress_is_named(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -201,7 +207,7 @@ async def test_refused_progress_is_named(bootstrap: str, caplog: pytest.LogCaptu
         )  # one of them with letters
 
         assert held.writer.letters.fault == ""
-        assert not any(bench.dead_letters in each for each in running.consumer.faults)
+        assert not any(bench.dead_letters in fault for fault in running.consumer.faults)
 
         kafka.alter_topic(bootstrap, topic, "max.message.bytes", "1048588")
         await bench.until_next(running, 40)

@@ -101,6 +101,6 @@ async def test_fenced_in_the_last_epoch(bootstrap: str) -> None:
 
     read = kafka.read_all(bootstrap, topic, 2)
     values = [
-        [(each.value or b"").decode() for each in read if each.partition == number] for number in (0, 1)
+        [(item.value or b"").decode() for item in read if item.partition == number] for number in (0, 1)
     ]
     assert values == [["before", "after 0", "after 1", "after 2", "last"]] * 2

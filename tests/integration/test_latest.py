@@ -79,7 +79,7 @@ def _counted(latest: CompactedTopic) -> list[int]:
 async def test_reads_only_what_is_new(bootstrap: str) -> None:
     """The second question reads the last record again and what came since; tombstones and aborted records count as such."""
     topic = _topic(bootstrap)
-    _write(bootstrap, topic, *((b"%d" % each, b"old") for each in range(500)))
+    _write(bootstrap, topic, *((b"%d" % index, b"old") for index in range(500)))
     async with _reading(bootstrap, topic) as latest:
         fetched = _counted(latest)
 
@@ -101,13 +101,13 @@ async def test_reads_only_what_is_new(bootstrap: str) -> None:
 async def test_recreated_topic(bootstrap: str, more: int) -> None:
     """A topic that was created again is read anew, whether its end lies below what was read, at it, or far beyond."""
     topic = _topic(bootstrap)
-    _write(bootstrap, topic, *((b"%d" % each, b"old") for each in range(10)))
+    _write(bootstrap, topic, *((b"%d" % index, b"old") for index in range(10)))
     async with _reading(bootstrap, topic) as latest:
         assert await _value(latest, 0, b"3") == b"old"
 
         kafka.delete_topics(bootstrap, [topic])
         kafka.create_topics(bootstrap, {topic: (1, COMPACTED)})
-        _write(bootstrap, topic, *((b"n%d" % each, b"new") for each in range(10 + more)))
+        _write(bootstrap, topic, *((b"n%d" % index, b"new") for index in range(10 + more)))
 
         assert await _value(latest, 0, b"n3") == b"new"
         assert await _value(latest, 0, b"3") is None

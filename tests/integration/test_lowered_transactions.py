@@ -43,7 +43,7 @@ async def _write(producer: TransactionalProducer, value: str) -> None:
 
 
 def _values(broker: EmbeddedBroker) -> list[str]:
-    return [(each.value or b"").decode() for each in kafka.read_all(broker.bootstrap_servers, "t", 1)]
+    return [(item.value or b"").decode() for item in kafka.read_all(broker.bootstrap_servers, "t", 1)]
 
 
 async def _used(broker: EmbeddedBroker, *names: str) -> None:
@@ -124,7 +124,7 @@ def test_under_load(own: EmbeddedBroker, tmp_path: Path) -> None:
         producing.join(kafka.WAIT_S)
         wait_for(lambda: _refused_lanes(worker) == PARTITIONS, lambda: worker.log()[-3_000:], 120)
         done = run_verb("status", "--json", "--config", str(config), check=False)
-        [found] = [each for each in json.loads(done.stdout)["findings"] if FEATURE in each["what"]]
+        [found] = [load for load in json.loads(done.stdout)["findings"] if FEATURE in load["what"]]
 
         assert (done.returncode, found["stands"]) == (1, True)
         assert found["where"] == f"lanes {name}-0, {name}-1"
@@ -146,7 +146,9 @@ def test_under_load(own: EmbeddedBroker, tmp_path: Path) -> None:
         producing.join(kafka.WAIT_S)
 
     accepted = kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)
-    assert sorted(each.value or b"" for each in accepted) == sorted(b"%d" % each for each in range(MESSAGES))
+    assert sorted(item.value or b"" for item in accepted) == sorted(
+        b"%d" % index for index in range(MESSAGES)
+    )
 
 
 def _produce(bootstrap: str, topic: str, half: threading.Event) -> None:
@@ -156,7 +158,10 @@ def _produce(bootstrap: str, topic: str, half: threading.Event) -> None:
             numbers = range(begin + partition, begin + PORTION, PARTITIONS)
             group = kafka.at_home(partition, PARTITIONS)
             kafka.send(
-                bootstrap, topic, [Sent(b"%d" % each, group, b"%d" % each) for each in numbers], partition
+                bootstrap,
+                topic,
+                [Sent(b"%d" % number, group, b"%d" % number) for number in numbers],
+                partition,
             )
         if begin >= MESSAGES // 2:
             half.set()
@@ -166,6 +171,6 @@ def _refused_lanes(worker: WorkerProcess) -> int:
     """Lanes whose last reason is that."""
     _, health = worker.health()
     return sum(
-        TransactionVersionError.__name__ in (each["reason"] or "")
-        for each in health.get("lanes", {}).values()
+        TransactionVersionError.__name__ in (value["reason"] or "")
+        for value in health.get("lanes", {}).values()
     )

@@ -33,8 +33,8 @@ def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
         log = process.log()
 
     reason = "the header name gr\\xf6\\xdfe is not UTF-8"
-    assert [each.value for each in got] == [b"before", b"beside-0", b"beside-1", b"after"]
-    assert [(each.key, each.value, each.timestamp) for each in quarantined] == [
+    assert [item.value for item in got] == [b"before", b"beside-0", b"beside-1", b"after"]
+    assert [(item.key, item.value, item.timestamp) for item in quarantined] == [
         (b"g", b"bad", 1_600_000_000_001)
     ]
     assert quarantined[0].headers == [
@@ -53,7 +53,7 @@ def test_damaged_record_batch(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers
         config = configure(
-            tmp_path, bootstrap, "damage", [{"name": each, "partitions": 1} for each in ("struck", "other")]
+            tmp_path, bootstrap, "damage", [{"name": name, "partitions": 1} for name in ("struck", "other")]
         )
         for value in (b"first", b"second", b"third"):
             kafka.send(bootstrap, "struck", [Sent(None, b"g", value)])
@@ -78,8 +78,8 @@ def test_damaged_record_batch(tmp_path: Path) -> None:
     assert status == 503
     assert unreadable.startswith("struck/0 may not be read: the record batch at offset 1 cannot be read (")
     assert "Invalid CRC" in unreadable
-    assert [each.value for each in before] == [b"first"]
-    assert [each.value for each in after] == [b"first", b"second", b"third"]
+    assert [item.value for item in before] == [b"first"]
+    assert [item.value for item in after] == [b"first", b"second", b"third"]
     assert log.count("the record batch at offset 1 cannot be read") == 1
     assert "Traceback" not in log
 
@@ -89,7 +89,7 @@ def test_messages_of_before_kafka_0_11(tmp_path: Path) -> None:
     (tmp_path / "broker").mkdir()
     with EmbeddedBroker(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers
-        addresses = [{"name": each, "partitions": 1} for each in ("upgraded", "other")]
+        addresses = [{"name": name, "partitions": 1} for name in ("upgraded", "other")]
         config = configure(tmp_path, bootstrap, "formats", addresses)
         broker.stop()
         folder = broker.directory / DATA / "upgraded-0"
@@ -119,7 +119,7 @@ def test_messages_of_before_kafka_0_11(tmp_path: Path) -> None:
     assert unreadable.startswith("upgraded/0 may not be read: the message at offset 0 has format 1, ")
     assert "kafka-delete-records.sh" in unreadable
     assert before == []
-    assert [each.value for each in after] == [b"today's"]
+    assert [item.value for item in after] == [b"today's"]
 
 
 def _replace(file: Path, old: bytes, new: bytes) -> None:

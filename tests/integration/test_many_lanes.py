@@ -52,23 +52,23 @@ async def _feed(lanes: Bench, worker: Lanes, numbers: list[int], round_number: i
     begin, end = round_number * ROUND, (round_number + 1) * ROUND
     for number in numbers:
         group = kafka.at_home(number, LANES)
-        records = [kafka.Sent(b"%d-%d" % (number, each), group) for each in range(begin, end)]
+        records = [kafka.Sent(b"%d-%d" % (number, index), group) for index in range(begin, end)]
         kafka.send(lanes.bootstrap, lanes.name, records, number)
-    fetched = await asyncio.gather(*(lanes.fetch(begin, end, partition=each) for each in numbers))
+    fetched = await asyncio.gather(*(lanes.fetch(begin, end, partition=number) for number in numbers))
     await asyncio.gather(*map(worker.offer, fetched))
     chosen = [_by_number(worker)[number] for number in numbers]
     await until(
-        lambda: all(each.next >= end for each in chosen),
-        lambda: str([(each.name, each.next, each.state, each.reason) for each in chosen]),
+        lambda: all(lane.next >= end for lane in chosen),
+        lambda: str([(lane.name, lane.next, lane.state, lane.reason) for lane in chosen]),
     )
 
 
 def _accepted(lanes: Bench) -> list[bytes]:
-    return sorted(each.id or b"" for each in lanes.output())
+    return sorted(item.id or b"" for item in lanes.output())
 
 
 def _ids(numbers: list[int], rounds: int) -> list[bytes]:
-    return sorted(b"%d-%d" % (number, each) for number in numbers for each in range(rounds * ROUND))
+    return sorted(b"%d-%d" % (number, index) for number in numbers for index in range(rounds * ROUND))
 
 
 async def test_one_fails_and_others_do_not_notice(
@@ -77,7 +77,7 @@ async def test_one_fails_and_others_do_not_notice(
     """Of lanes on three clients one is refused again and again, one fenced, one moved away in a transaction: the rest go on."""
     every = list(range(LANES))
     refused, fenced, gone = 1, 2, 3
-    rest = [each for each in every if each not in {refused, fenced, gone}]
+    rest = [number for number in every if number not in {refused, fenced, gone}]
 
     async def refuse(point: str, lane: str) -> None:
         raise KafkaError("planted")
@@ -94,7 +94,7 @@ async def test_one_fails_and_others_do_not_notice(
         await outsider.discard()
         gate = Gate()
         leave = failpoints.install("before-commit", f"{lanes.name}-{gone}", gate)
-        trouble = asyncio.gather(*(_feed(lanes, worker, [each], 1) for each in (refused, fenced, gone)))
+        trouble = asyncio.gather(*(_feed(lanes, worker, [number], 1) for number in (refused, fenced, gone)))
         await gate.wait()
         await until(
             lambda: _by_number(worker)[refused].counts["retries"] >= 3,
@@ -108,7 +108,7 @@ async def test_one_fails_and_others_do_not_notice(
         gate.open()
         remove()
         await trouble
-        shares = sum(each.shares for each in worker._clients._clients)
+        shares = sum(client.shares for client in worker._clients._clients)
 
         assert after == before
         assert counts == [0] * len(rest)
@@ -125,14 +125,14 @@ async def test_stuck_openings_hold_up_nobody(
     stuck = list(range(6))
     gate = Gate()
     async with _worker(bootstrap, tmp_path, monkeypatch, held_max_s=0.2) as (lanes, worker):
-        removes = [failpoints.install("before-fence", f"{lanes.name}-{each}", gate) for each in stuck]
+        removes = [failpoints.install("before-fence", f"{lanes.name}-{number}", gate) for number in stuck]
         await _assign(lanes, worker)
-        others = [each for each in _by_number(worker) if each.opening.partition not in stuck]
+        others = [lane for lane in _by_number(worker) if lane.opening.partition not in stuck]
         await until(
-            lambda: all(each.state is LaneState.OPEN for each in others),
-            lambda: str({each.name: each.state for each in others}),
+            lambda: all(other.state is LaneState.OPEN for other in others),
+            lambda: str({other.name: other.state for other in others}),
         )
-        still = [each.state for each in _by_number(worker) if each.opening.partition in stuck]
+        still = [lane.state for lane in _by_number(worker) if lane.opening.partition in stuck]
         for remove in removes:
             remove()
         gate.open()
@@ -152,6 +152,6 @@ async def test_lanes_of_a_small_worker_have_a_client_each(
         await _feed(lanes, worker, list(range(CLIENTS)), 0)
         clients = worker._clients._clients
 
-        assert [each.shares for each in clients] == [1] * CLIENTS
-        assert [each._sync_task is not None for each in clients] == [True, False, False]
-        assert all(each.cluster is clients[0].cluster for each in clients)
+        assert [client.shares for client in clients] == [1] * CLIENTS
+        assert [client._sync_task is not None for client in clients] == [True, False, False]
+        assert all(client.cluster is clients[0].cluster for client in clients)

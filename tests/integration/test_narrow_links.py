@@ -55,8 +55,8 @@ async def test_flows_over_a_narrow_link(
     padding = random.Random(SEED).randbytes(BYTES * COUNT)
     for first in range(0, COUNT, BATCH):  # of a fetch one batch comes in any case
         given.send([
-            Sent(key=b"%d" % (each % 7), value=b"%06d" % each + padding[each * BYTES : (each + 1) * BYTES])
-            for each in range(first, first + BATCH)
+            Sent(key=b"%d" % (index % 7), value=b"%06d" % index + padding[index * BYTES : (index + 1) * BYTES])
+            for index in range(first, first + BATCH)
         ])  # fmt: skip
     link.narrow(NARROW)
     async with bridges.in_this_process(given.config) as (bridge,):
@@ -65,7 +65,7 @@ async def test_flows_over_a_narrow_link(
         narrowed = portion.bytes
     got = bridges.passed(given.got())
 
-    assert sorted(int((each.value or b"")[:6]) for each in got) == list(range(COUNT))
+    assert sorted(int((item.value or b"")[:6]) for item in got) == list(range(COUNT))
     assert narrowed < RESPONSE_BYTES_MAX / 8
     assert link.bytes_delayed > BYTES * COUNT
 

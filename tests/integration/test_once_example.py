@@ -21,7 +21,7 @@ def test_effect_happens_once(bootstrap: str, tmp_path: Path) -> None:
     name = kafka.unique("once")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     database = tmp_path / "once.db"
-    records = [Sent(b"%d" % each, b"g%d" % (each % GROUPS), b"v") for each in range(MESSAGES)]
+    records = [Sent(b"%d" % index, b"g%d" % (index % GROUPS), b"v") for index in range(MESSAGES)]
     kafka.send(bootstrap, f"{name}.accepted", records)
 
     def applied() -> int:
@@ -52,4 +52,4 @@ def test_effect_happens_once(bootstrap: str, tmp_path: Path) -> None:
     with sqlite3.connect(database) as store:
         balances = dict(store.execute("SELECT account, messages FROM balance"))
 
-    assert balances == {b"g%d" % each: len(range(each, MESSAGES, GROUPS)) for each in range(GROUPS)}
+    assert balances == {b"g%d" % index: len(range(index, MESSAGES, GROUPS)) for index in range(GROUPS)}

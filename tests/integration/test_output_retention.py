@@ -31,7 +31,9 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
 def _old(count: int, bytes_each: int = 10) -> list[Sent]:
     """Records of eight days ago."""
     then = int(time.time() * 1000) - 8 * DAY_MS
-    return [Sent(b"%d" % each, b"group", b"x" * bytes_each, timestamp=then + each) for each in range(count)]
+    return [
+        Sent(b"%d" % index, b"group", b"x" * bytes_each, timestamp=then + index) for index in range(count)
+    ]
 
 
 def _log_start(bootstrap: str, topic: str) -> int:
@@ -56,7 +58,7 @@ def _keep_input(lanes: Bench) -> None:
 
 
 def _brief(records: Sequence[Sent | Got]) -> list[tuple[bytes | None, int]]:
-    return [(each.id, each.timestamp) for each in records]
+    return [(record.id, record.timestamp) for record in records]
 
 
 async def test_old_backlog_outlives_its_acceptance(hasty: EmbeddedBroker, tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ async def test_fresh_traffic_is_not_primed(hasty: EmbeddedBroker, tmp_path: Path
         again = await lanes.opened("two")
         lanes.send(_old(9)[8])
         await lanes.feed(again, 4, 5)
-        offsets = [each.offset for each in lanes.output()]
+        offsets = [item.offset for item in lanes.output()]
 
     # A record, and the marker of its transaction. Only the second opening knows of none of its own before: a record and a marker.
     assert offsets == [0, 2, 4, 6, 10]

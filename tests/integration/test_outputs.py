@@ -54,9 +54,9 @@ def test_duplicates_name_their_original(running: Running) -> None:
     running.outcome("diverting", [Sent(b"b", b"g", b"4"), Sent(b"a", b"g", b"5")])
     got = running.read("diverting.duplicates")
 
-    assert [each.value for each in got] == [b"2", b"4", b"5"]
-    assert [header(each, "_RF_SOURCE") for each in got] == [f"diverting/0/{each}" for each in (1, 3, 4)]
-    assert [header(each, "_RF_ORIGINAL") for each in got] == [f"diverting/0/{each}" for each in (0, 2, 0)]
+    assert [item.value for item in got] == [b"2", b"4", b"5"]
+    assert [header(item, "_RF_SOURCE") for item in got] == [f"diverting/0/{number}" for number in (1, 3, 4)]
+    assert [header(item, "_RF_ORIGINAL") for item in got] == [f"diverting/0/{number}" for number in (0, 2, 0)]
     assert (got[0].key, got[0].timestamp, got[0].headers[0]) == (b"g", 1_600_000_000_000, ("h", b"x"))
     assert len(running.read("diverting.accepted")) == 2
 
@@ -71,7 +71,7 @@ def test_original_in_another_partition(running: Running) -> None:
 
     assert len(accepted) == 1
     assert len(got) == 2
-    assert {header(each, "_RF_ORIGINAL") for each in got} == {accepted[0].source}
+    assert {header(item, "_RF_ORIGINAL") for item in got} == {accepted[0].source}
 
 
 def test_too_large_goes_to_quarantine(running: Running) -> None:
@@ -88,8 +88,8 @@ def test_too_large_goes_to_quarantine(running: Running) -> None:
     got = running.outcome("small", records)
     quarantined = running.read("small.quarantine")
 
-    assert [each.id for each in got] == [b"1", b"3", b"2"]
-    assert [(each.key, each.value, each.headers[0]) for each in quarantined] == [
+    assert [item.id for item in got] == [b"1", b"3", b"2"]
+    assert [(item.key, item.value, item.headers[0]) for item in quarantined] == [
         (b"g", b"x" * 9_000, ("h", b"y"))
     ]
     assert header(quarantined[0], "_RF_SOURCE") == "small/0/1"
@@ -106,19 +106,19 @@ def test_what_quarantine_does_not_take_is_named(running: Running) -> None:
     )
     quarantined = running.read("smaller.quarantine")
 
-    assert [each.id for each in got] == [b"3"]
-    assert [json.loads(each.value or b"") for each in quarantined] == [
-        {"bytes": len(each), "blake2b_256": blake2b(each, digest_size=32).hexdigest()}
-        for each in (value, b"v")
+    assert [item.id for item in got] == [b"3"]
+    assert [json.loads(item.value or b"") for item in quarantined] == [
+        {"bytes": len(data), "blake2b_256": blake2b(data, digest_size=32).hexdigest()}
+        for data in (value, b"v")
     ]
-    assert [each.key for each in quarantined] == [b"g", None]
+    assert [item.key for item in quarantined] == [b"g", None]
     assert [name for name, _ in quarantined[1].headers] == ["_RF_SOURCE", "_RF_REASON"]
 
 
 def test_many_small_records_fit_a_small_topic(running: Running) -> None:
     """A topic's limit is on record batches: a stretch of small records is cut to fit, and none is set aside."""
     before = len(running.settled("small"))
-    got = running.outcome("small", [Sent(b"many-%d" % each, b"g", b"x" * 1_000) for each in range(100)])
+    got = running.outcome("small", [Sent(b"many-%d" % index, b"g", b"x" * 1_000) for index in range(100)])
 
     assert len(got) - before == 100
 
@@ -128,6 +128,6 @@ def test_topic_names_are_configurable(running: Running) -> None:
     kafka.send(running.bootstrap, "named-in", [Sent(b"a", b"g"), Sent(b"a", b"g")])
     kafka.wait_count(running.bootstrap, "named-twice", 1)
 
-    assert [each.source for each in running.read("named-out")] == ["named-in/0/0"]
-    assert [header(each, "_RF_ORIGINAL") for each in running.read("named-twice")] == ["named-in/0/0"]
+    assert [item.source for item in running.read("named-out")] == ["named-in/0/0"]
+    assert [header(item, "_RF_ORIGINAL") for item in running.read("named-twice")] == ["named-in/0/0"]
     assert kafka.end_offsets(running.bootstrap, "named-bad") == [0]

@@ -48,7 +48,7 @@ class Scene:
         kafka.send(
             self.bootstrap,
             f"{self.name}.quarantine",
-            [each._replace(headers=(*each.headers, *ours)) for each in records],
+            [record._replace(headers=(*record.headers, *ours)) for record in records],
             partition,
         )
 
@@ -61,7 +61,7 @@ class Scene:
         return kafka.read_all(self.bootstrap, self.name, self.partitions)
 
     def values(self) -> list[bytes | None]:
-        return [each.value for each in self.came()]
+        return [item.value for item in self.came()]
 
 
 def test_once_whatever_ends_it(
@@ -69,7 +69,7 @@ def test_once_whatever_ends_it(
 ) -> None:
     """Ended before its commit a redrive has done nothing, ended after it all; in either case the next one goes on from there."""
     scene = Scene(bootstrap)
-    scene.refuse(*(Sent(None, b"g", b"%d" % each) for each in range(6)))
+    scene.refuse(*(Sent(None, b"g", b"%d" % index) for index in range(6)))
 
     async def die(_point: str, _lane: str) -> None:
         raise OSError("cut off")
@@ -107,7 +107,7 @@ def test_once_whatever_ends_it(
 def test_two_at_once(bootstrap: str) -> None:
     """Who begins while another is at it takes over: nothing is published twice."""
     scene = Scene(bootstrap)
-    scene.refuse(*(Sent(None, b"g", b"%d" % each) for each in range(4)))
+    scene.refuse(*(Sent(None, b"g", b"%d" % index) for index in range(4)))
     others: list[int] = []
 
     async def overtaken(_point: str, _lane: str) -> None:
@@ -147,11 +147,11 @@ def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "would redrive" in told
     assert "redriven 3 times already" in after
     assert "header names are not here as they came" in after
-    assert [each["redriven"] for each in listed] == [0, 3]
+    assert [item["redriven"] for item in listed] == [0, 3]
     assert len(everything) == 5
-    assert sum(each["settled"] for each in everything) == 3
+    assert sum(item["settled"] for item in everything) == 3
     assert sorted(scene.values(), key=str) == [b"0", b"2", b"3", b"4"]
-    assert {dict(each.headers)[REDRIVEN] for each in scene.came()} == {b"1", b"4"}
+    assert {dict(item.headers)[REDRIVEN] for item in scene.came()} == {b"1", b"4"}
 
 
 def _listed(scene: Scene, capsys: pytest.CaptureFixture[str], *, all_: bool) -> str:
@@ -246,7 +246,7 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
     assert quarantine.show(bremen, bridge, (0, 1), bridge=True, as_json=False) == 1
     assert f"{kassel.app.id}: 1" in capsys.readouterr().err
     assert quarantine.list_(bremen, bridge, Selection(), bridge=True, all_=True, as_json=True) == 0
-    assert [each["place"] for each in json.loads(capsys.readouterr().out)] == ["0/0"]
+    assert [load["place"] for load in json.loads(capsys.readouterr().out)] == ["0/0"]
     assert quarantine.drop(kassel, bridge, at, bridge=True, dry_run=False, yes=True) == 0
     assert redrive(kassel) == 0
     assert scene.values() == [b"bremen", b"kassel-2"]
@@ -287,14 +287,14 @@ def test_too_large_then_accepted_once(bootstrap: str, tmp_path: Path) -> None:
     )
 
     assert (first.value or b"").startswith(b'{"bytes"')
-    assert [each.returncode for each in left] == [1, 1]
-    for each in left:
-        assert f"{accepted} takes max.message.bytes = 10000: it would come back" in each.stdout
-        assert f"redriven to {name}, 1 left" in each.stdout
+    assert [completed_process.returncode for completed_process in left] == [1, 1]
+    for completed_process in left:
+        assert f"{accepted} takes max.message.bytes = 10000: it would come back" in completed_process.stdout
+        assert f"redriven to {name}, 1 left" in completed_process.stdout
     assert "1 redriven" in refused.stdout
     assert dict(second.headers)[REDRIVEN] == b"1"
     assert "1 redriven" in done.stdout
-    assert [(each.id, each.value) for each in got] == [(b"small", b"value"), (b"large", large.value)]
+    assert [(item.id, item.value) for item in got] == [(b"small", b"value"), (b"large", large.value)]
     assert REDRIVEN not in dict(got[1].headers)
     assert again.returncode == 1
     assert "nothing to do" in again.stdout

@@ -29,8 +29,8 @@ class Bench:
         for topic in self.topics:
             for number in range(PARTITIONS):
                 records = [
-                    kafka.Sent(None, b"k", b"%s %d %d" % (topic.encode(), number, each))
-                    for each in range(RECORDS)
+                    kafka.Sent(None, b"k", b"%s %d %d" % (topic.encode(), number, index))
+                    for index in range(RECORDS)
                 ]
                 kafka.send(bootstrap, topic, records, number)
 
@@ -38,13 +38,13 @@ class Bench:
         found: list[bytes] = []
 
         async def consume(records: Sequence[Any]) -> None:
-            found.extend(each.value for each in records)
+            found.extend(record.value for record in records)
 
         await log_reader.read(self.readers, self.topics[topic], partition, start, end, consume)
         return found[: end - start]
 
     def values(self, topic: int, partition: int, start: int, end: int) -> list[bytes]:
-        return [b"%s %d %d" % (self.topics[topic].encode(), partition, each) for each in range(start, end)]
+        return [b"%s %d %d" % (self.topics[topic].encode(), partition, index) for index in range(start, end)]
 
 
 @pytest.fixture
@@ -73,22 +73,22 @@ async def test_one_consumer_reads_all(made: Bench) -> None:
         (0, 0, 299, 300),
         (0, 0, 0, 1),
     ]
-    found = [await made.read(*each) for each in stretches]
+    found = [await made.read(*stretch) for stretch in stretches]
 
-    assert found == [made.values(*each) for each in stretches]
+    assert found == [made.values(*stretch) for stretch in stretches]
     assert len(made.made) == 1
 
 
 async def test_many_at_once(made: Bench) -> None:
     """Nobody is given another's records; those for which there is no room are disconnected."""
     stretches = [(topic, number, 0, 300) for topic in range(2) for number in range(PARTITIONS)]
-    found = await asyncio.gather(*(made.read(*each) for each in stretches))
-    again = await asyncio.gather(*(made.read(*each) for each in stretches[:2]))
+    found = await asyncio.gather(*(made.read(*stretch) for stretch in stretches))
+    again = await asyncio.gather(*(made.read(*stretch) for stretch in stretches[:2]))
 
-    assert found == [made.values(*each) for each in stretches]
+    assert found == [made.values(*stretch) for stretch in stretches]
     assert again == found[:2]
     assert len(made.made) == len(stretches)
-    assert sum(not each._closed for each in made.made) == 2
+    assert sum(not item._closed for item in made.made) == 2
 
 
 async def test_one_that_failed_is_not_used_again(made: Bench) -> None:
@@ -102,7 +102,7 @@ async def test_one_that_failed_is_not_used_again(made: Bench) -> None:
     found = await made.read(0, 0, 0, RECORDS)
 
     assert found == made.values(0, 0, 0, RECORDS)
-    assert [each._closed for each in made.made] == [True, False]
+    assert [item._closed for item in made.made] == [True, False]
 
 
 async def test_a_rest_has_an_end(made: Bench) -> None:
@@ -116,4 +116,4 @@ async def test_a_rest_has_an_end(made: Bench) -> None:
     late = await made.read(0, 2, 0, RECORDS)
 
     assert late == made.values(0, 2, 0, RECORDS)
-    assert [each._closed for each in made.made] == [True, True, True]
+    assert [item._closed for item in made.made] == [True, True, True]

@@ -35,8 +35,8 @@ def test_rings_beside_a_worker_and_without(bootstrap: str, tmp_path: Path) -> No
         running = Running(bootstrap, process, addresses, name)
         start = 1_700_000_000_000
         records = [
-            Sent(each, None, timestamp=start + number * 1_000)
-            for number, each in enumerate([b"plain", raw, long])
+            Sent(name, None, timestamp=start + number * 1_000)
+            for number, name in enumerate([b"plain", raw, long])
         ]
         running.outcome(name, records)
         beside = _look(config, name, raw, long)
@@ -46,10 +46,10 @@ def test_rings_beside_a_worker_and_without(bootstrap: str, tmp_path: Path) -> No
     assert "  timestamp 2023-11-14 22:13:20.000 UTC" in told
     assert beside == without
     shown = beside["show"]["addresses"][name]
-    assert [each["capacity"] for each in shown] == [3, 3]
-    assert sum(each["size"] for each in shown) == 3
+    assert [item["capacity"] for item in shown] == [3, 3]
+    assert sum(item["size"] for item in shown) == 3
     assert {"plain", "hex:ff00726177"} & {
-        each[side]["id"] for each in shown for side in ("oldest", "newest") if each[side]
+        item[side]["id"] for item in shown for side in ("oldest", "newest") if item[side]
     }
     for found in beside["found"]:
         assert found["known"] is True
@@ -94,15 +94,15 @@ def test_clear_is_honoured_by_a_running_worker(bootstrap: str, tmp_path: Path) -
         process.start()
         process.wait_ready()
         after = running.outcome(name, [Sent(b"a", b"g"), Sent(b"b", b"g"), Sent(b"b", b"g")])
-    (told,) = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, f"{name}-journal", 1)]
+    (told,) = [json.loads(item.value or b"") for item in kafka.read_all(bootstrap, f"{name}-journal", 1)]
 
     assert (told["event"], told["address"], told["lane"], told["next"][name]) == ("cleared", name, 0, 2)
     assert len(told["topic_ids"][name]) == 22
     assert "2 IDs forgotten" in cleared
     assert steps(done.stderr) == [f"clearing {name}: 1 of 1 lane, 2 IDs forgotten"]
-    assert [each.id for each in got] == [b"a", b"b", b"a"]
+    assert [item.id for item in got] == [b"a", b"b", b"a"]
     assert f"lane {name}-0 fenced" in log
-    assert [each.id for each in after] == [b"a", b"b", b"a", b"b"]
+    assert [item.id for item in after] == [b"a", b"b", b"a", b"b"]
 
 
 def test_clear_of_a_busy_lane(
@@ -114,7 +114,7 @@ def test_clear_of_a_busy_lane(
     config = configure(tmp_path, bootstrap, name, addresses)
     with worker(config, "w") as process:
         running = Running(bootstrap, process, addresses, name)
-        running.outcome(name, [Sent(each, None) for each in (b"a", b"b", b"c", b"d")])
+        running.outcome(name, [Sent(name, None) for name in (b"a", b"b", b"c", b"d")])
         process.stop()
     settings = load(config)
     fences = 0
@@ -143,7 +143,7 @@ def test_clear_of_a_busy_lane(
     finally:
         remove()
     second = capsys.readouterr().out
-    counts = [int(each) for each in re.findall(r"(\d+) IDs forgotten", first + second)]
+    counts = [int(found) for found in re.findall(r"(\d+) IDs forgotten", first + second)]
 
     assert f"{name}-0" in first
     assert f"{name}-1" not in first
@@ -164,7 +164,7 @@ def test_clear_without_a_worker(bootstrap: str, tmp_path: Path) -> None:
         process.wait_ready()
         got = Running(bootstrap, process, addresses, name).outcome(name, [Sent(b"a", b"g"), Sent(b"a", b"g")])
 
-    assert [each.id for each in got] == [b"a", b"a"]
+    assert [item.id for item in got] == [b"a", b"a"]
 
 
 def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:
             forward = f"{name}-{name}-forward"
             await lanes.assigned({(name, 0), (forward, 0), (name, 1)}, Group())
             try:
-                return lanes.ready, lanes.halves, [each.name for each in lanes.lanes]
+                return lanes.ready, lanes.halves, [lane.name for lane in lanes.lanes]
             finally:
                 await lanes.stop()
 

@@ -37,7 +37,7 @@ PARTITIONS: Final = 2
 LIMIT_S: Final = 120.0
 NIGHT_LIMIT_S: Final = 400.0
 """Of a verb that is refused."""
-LINES: Final = [{"id": str(each % 5), "group": f"g{each % 5}", "value": f"{each}"} for each in range(8)]
+LINES: Final = [{"id": str(index % 5), "group": f"g{index % 5}", "value": f"{index}"} for index in range(8)]
 """Five distinct messages and three resends."""
 
 
@@ -78,7 +78,7 @@ def _run(
 
 
 def _jsonl() -> str:
-    return "".join(json.dumps(each) + "\n" for each in LINES)
+    return "".join(json.dumps(line) + "\n" for line in LINES)
 
 
 def _settle(secured: SecuredBroker, process: WorkerProcess, app_id: str, topic: str) -> None:
@@ -87,14 +87,14 @@ def _settle(secured: SecuredBroker, process: WorkerProcess, app_id: str, topic: 
 
     def settled() -> bool:
         done = kafka.committed(secured.plaintext, app_id, topic, PARTITIONS)
-        return [max(0, each) for each in done] == ends
+        return [max(0, number) for number in done] == ends
 
     wait_for(settled, lambda: f"{process.health()}\n{process.log()}")
 
 
 def _accepted(secured: SecuredBroker, name: str) -> list[str]:
     got = kafka.read_all(secured.plaintext, f"{name}.accepted", PARTITIONS)
-    return sorted((each.id or b"").decode() for each in got)
+    return sorted((item.id or b"").decode() for item in got)
 
 
 @pytest.mark.parametrize("way", ["locked", "plain", "scram", "token", "issued"])
@@ -121,15 +121,15 @@ def test_every_verb_gets_in(
         monkeypatch.setenv(variable, value)
     settings = load(config)
     shown = [text for _, *texts in said for text in texts] + [repr(settings), settings.model_dump_json()]
-    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
 
     assert [code for code, *_ in said] == [0, 0, 0, 0], said
     assert ended == 0
     assert _accepted(secured, name) == ["0", "1", "2", "3", "4"]
-    assert sum(each["size"] for each in document["addresses"][name]) == 5
+    assert sum(item["size"] for item in document["addresses"][name]) == 5
     assert process.log_file in files
     assert [text for text in shown if PASSWORD in text] == []
-    assert [each for each in files if PASSWORD.encode() in each.read_bytes()] == []
+    assert [file for file in files if PASSWORD.encode() in file.read_bytes()] == []
 
 
 def test_sessions_end(secured: SecuredBroker, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_sessions_end(secured: SecuredBroker, tmp_path: Path) -> None:
         end = time.monotonic() + 2.5 * SESSION_MS / 1_000
         while time.monotonic() < end:
             lines = "".join(
-                json.dumps({"id": f"{each:04}", "value": "v"}) + "\n" for each in range(sent, sent + 5)
+                json.dumps({"id": f"{index:04}", "value": "v"}) + "\n" for index in range(sent, sent + 5)
             )
             assert _run(secured.brief, config, "send", name, stdin=lines)[0] == 0
             sent += 5
@@ -163,7 +163,7 @@ def test_sessions_end(secured: SecuredBroker, tmp_path: Path) -> None:
         secured.add_user(USER)
         process.destroy()
 
-    assert _accepted(secured, name) == [f"{each:04}" for each in range(sent)]
+    assert _accepted(secured, name) == [f"{index:04}" for index in range(sent)]
     assert "KafkaConnectionError: Connection at" in log, "no session ended"
     assert "does not answer" not in log
     assert (
@@ -205,7 +205,7 @@ def test_nightly_job_gets_in(secured: SecuredBroker, way: str, tmp_path: Path) -
     assert (document["verdict"], document["addresses"][name]["accepted"]) == ("clean", 5)
     assert PASSWORD not in out + err
     assert [
-        each for each in tmp_path.rglob("*") if each.is_file() and PASSWORD.encode() in each.read_bytes()
+        path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()
     ] == []
 
 
@@ -281,9 +281,9 @@ def test_refused(secured: SecuredBroker, case: str, tmp_path: Path) -> None:
     ]
     programs = ["app" if verb else "reconcile" for verb in verbs]
     running = [
-        _start(access, config, *verb, program=each) for verb, each in zip(verbs, programs, strict=True)
+        _start(access, config, *verb, program=program) for verb, program in zip(verbs, programs, strict=True)
     ]
-    ended = [_finish(each, _jsonl()) for each in running]
+    ended = [_finish(popen, _jsonl()) for popen in running]
 
     for verb, (code, out, err) in zip(verbs, ended, strict=True):
         error = err.strip().splitlines()[-1]
@@ -320,11 +320,11 @@ def test_a_right_that_the_nightly_job_lacks(
     """Is named before Spark is started, with what it is missing on."""
     name = kafka.unique("nightly-lacking")
     app_id = f"{name}-app"
-    rights = [each for each in _rights(name, app_id)["night"] if (each[0], each[3]) != (kind, operation)]
+    rights = [right for right in _rights(name, app_id)["night"] if (right[0], right[3]) != (kind, operation)]
     rights += [
-        (each[0], each[1], each[2], AclOperation.DESCRIBE)
-        for each in _rights(name, app_id)["night"]
-        if each[0] == ResourceType.TOPIC
+        (right[0], right[1], right[2], AclOperation.DESCRIBE)
+        for right in _rights(name, app_id)["night"]
+        if right[0] == ResourceType.TOPIC
     ]
     secured.add_user(name, rights)
     config = secured.scram.configure(tmp_path, app_id, [{"name": name, "partitions": 1}])
@@ -340,8 +340,8 @@ def _rights(name: str, app_id: str) -> dict[str, list[Right]]:
     """What docs/security.md lists, by who needs it."""
     topic, exactly, prefix = ResourceType.TOPIC, ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
     topics = [(topic, name, exactly), (topic, f"{name}.", prefix), (topic, f"{app_id}-", prefix)]
-    see = [(*each, AclOperation.DESCRIBE_CONFIGS) for each in topics]
-    make = [(*each, right) for each in topics for right in (AclOperation.CREATE, AclOperation.DESCRIBE)]
+    see = [(*topic, AclOperation.DESCRIBE_CONFIGS) for topic in topics]
+    make = [(*topic, right) for topic in topics for right in (AclOperation.CREATE, AclOperation.DESCRIBE)]
     return {
         "creator": [*see, *make],
         "sender": [(topic, name, exactly, AclOperation.WRITE)],
@@ -355,7 +355,7 @@ def _rights(name: str, app_id: str) -> dict[str, list[Right]]:
             (ResourceType.TRANSACTIONAL_ID, f"{app_id}-", prefix, AclOperation.WRITE),
         ],
         "night": [
-            *((*each, AclOperation.READ) for each in topics),
+            *((*topic, AclOperation.READ) for topic in topics),
             (ResourceType.GROUP, app_id, exactly, AclOperation.DESCRIBE),
         ],
         "viewer": [(topic, f"{app_id}-", prefix, AclOperation.READ)],
@@ -413,7 +413,7 @@ def test_a_missing_right_is_named(
     """A worker that lacks a right on its group or a topic ends before it starts, and says which right and on what."""
     name = kafka.unique("lacking")
     app_id = f"{name}-app"
-    rights = [each for each in _rights(name, app_id)["worker"] if (each[0], each[3]) != (kind, operation)]
+    rights = [right for right in _rights(name, app_id)["worker"] if (right[0], right[3]) != (kind, operation)]
     if kind == ResourceType.TOPIC:  # seen, as far as the topics' other rights go
         rights.append((kind, name, ResourcePatternType.LITERAL, AclOperation.DESCRIBE))
     secured.add_user(name, rights)
@@ -428,7 +428,7 @@ def test_a_missing_right_is_named(
 
     assert code == 1
     assert err.removeprefix("ringfence: ").splitlines() == [
-        each.format(name=name, app=app_id, why=why) for each in lacking
+        item.format(name=name, app=app_id, why=why) for item in lacking
     ]
 
 
@@ -439,7 +439,7 @@ def test_a_right_on_another_addresss_topic(
 
     By ``topics check`` and at the start of a worker, which goes on with the addresses beside.
     """
-    transfers, payments, alone = (kafka.unique(each) for each in ("transfers", "payments", "alone"))
+    transfers, payments, alone = (kafka.unique(name) for name in ("transfers", "payments", "alone"))
     app_id = f"{transfers}-app"
     addresses = [
         {"name": transfers, "partitions": 1, "transaction_addresses": [payments]},
@@ -452,7 +452,7 @@ def test_a_right_on_another_addresss_topic(
         ResourcePatternType.LITERAL,
         AclOperation.WRITE,
     )
-    granted = [right for each in (transfers, payments, alone) for right in _rights(each, app_id)["worker"]]
+    granted = [right for name in (transfers, payments, alone) for right in _rights(name, app_id)["worker"]]
     granted.remove((ResourceType.TOPIC, f"{payments}.", ResourcePatternType.PREFIXED, AclOperation.WRITE))
     granted.append((ResourceType.TOPIC, f"{payments}.quarantine", *kept_back[2:]))
     granted.append((*kept_back[:3], AclOperation.DESCRIBE))  # seen, and not written
@@ -474,7 +474,7 @@ def test_a_right_on_another_addresss_topic(
     try:
         process.start()
         wait_for(
-            lambda: [lane(each).get("state") for each in (transfers, alone)] == ["refused", "open"],
+            lambda: [lane(name).get("state") for name in (transfers, alone)] == ["refused", "open"],
             lambda: f"{process.health()}\n{process.log()}",
         )
         shown = lane(transfers)["reason"]

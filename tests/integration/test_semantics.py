@@ -46,7 +46,7 @@ class Running:
 
     def settled(self, address: str) -> list[Got]:
         """What was accepted, once the lanes have committed all that is there."""
-        count = next(each["partitions"] for each in ADDRESSES if each["name"] == address)
+        count = next(item["partitions"] for item in ADDRESSES if item["name"] == address)
         ends = kafka.end_offsets(self.bootstrap, address, count)
         wait_for(
             lambda: self.nexts(address, count) == ends,
@@ -57,7 +57,7 @@ class Running:
     def nexts(self, address: str, count: int) -> list[int]:
         """How far the lanes are."""
         lanes = self.worker.health()[1].get("lanes", {})
-        return [lanes.get(f"{address}-{each}", {}).get("next", -1) for each in range(count)]
+        return [lanes.get(f"{address}-{index}", {}).get("next", -1) for index in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 def ids(got: list[Got]) -> list[bytes | None]:
     """IDs of accepted records."""
-    return [each.id for each in got]
+    return [item.id for item in got]
 
 
 def test_a_resend_is_accepted_once(running: Running) -> None:
@@ -109,7 +109,7 @@ def test_size_zero_is_off(running: Running) -> None:
 
 def test_size_one_knows_the_last(running: Running) -> None:
     """id_cache_size = 1: the ID before the last is forgotten."""
-    got = running.outcome("one", [Sent(each, b"g") for each in (b"a", b"a", b"b", b"b", b"a")])
+    got = running.outcome("one", [Sent(name, b"g") for name in (b"a", b"a", b"b", b"b", b"a")])
 
     assert ids(got) == [b"a", b"b", b"a"]
 
@@ -117,7 +117,7 @@ def test_size_one_knows_the_last(running: Running) -> None:
 def test_eviction_exactly_at_n(running: Running) -> None:
     """HornetQ 37.2: with a size of 3 the fourth ID overwrites the first, and not one message earlier."""
     got = running.outcome(
-        "three", [Sent(each, b"g") for each in (b"1", b"2", b"3", b"1", b"4", b"2", b"3", b"4", b"1")]
+        "three", [Sent(name, b"g") for name in (b"1", b"2", b"3", b"1", b"4", b"2", b"3", b"4", b"1")]
     )
 
     assert ids(got) == [b"1", b"2", b"3", b"4", b"1"]
@@ -125,7 +125,7 @@ def test_eviction_exactly_at_n(running: Running) -> None:
 
 def test_lookup_never_refreshes(running: Running) -> None:
     """A resend does not make its ID younger: it is evicted in the order of acceptance."""
-    got = running.outcome("lookup", [Sent(each, b"g") for each in (b"1", b"2", b"3", b"1", b"1", b"4", b"1")])
+    got = running.outcome("lookup", [Sent(name, b"g") for name in (b"1", b"2", b"3", b"1", b"1", b"4", b"1")])
 
     assert ids(got) == [b"1", b"2", b"3", b"4", b"1"]
 
@@ -142,7 +142,7 @@ def test_configured_header_names(running: Running) -> None:
     ]
     got = running.outcome("named", records)
 
-    assert [int(each.source.rsplit("/", 1)[1]) for each in got] == [0, 2, 4, 5]
+    assert [int(item.source.rsplit("/", 1)[1]) for item in got] == [0, 2, 4, 5]
 
 
 def test_ids_are_bytes(running: Running) -> None:
@@ -157,18 +157,18 @@ def test_ids_are_bytes(running: Running) -> None:
         b"x" * 300,
         b"x" * 301,
     ]
-    got = running.outcome("bytes", [Sent(each, b"g") for each in unlike * 2])
+    got = running.outcome("bytes", [Sent(data, b"g") for data in unlike * 2])
 
     assert ids(got) == unlike
 
 
 def test_empty_ids_are_none(running: Running) -> None:
     """A producer with an unset field loses nothing: its messages pass unchecked, and the next name is asked."""
-    first = [Sent(b"", b"g", b"%d" % each) for each in range(5)]
+    first = [Sent(b"", b"g", b"%d" % index) for index in range(5)]
     second = [Sent(b"", b"g", b"other", (("X-Second", b"a"),))] * 2
     got = running.outcome("empty", [*first, *second])
 
-    assert [each.value for each in got] == [*(b"%d" % each for each in range(5)), b"other"]
+    assert [item.value for item in got] == [*(b"%d" % index for index in range(5)), b"other"]
     lane = running.worker.health()[1]["lanes"]["empty-0"]
     assert (lane["unchecked"], lane["accepted"], lane["duplicates"]) == (5, 1, 1)
 
@@ -195,31 +195,31 @@ def test_accepted_record_is_unchanged(running: Running) -> None:
     ]
     got = running.outcome("unchanged", records, partition=2)
 
-    assert [(each.key, each.value, each.timestamp) for each in got] == [
-        (each.key, each.value, each.timestamp) for each in records
+    assert [(item.key, item.value, item.timestamp) for item in got] == [
+        (record.key, record.value, record.timestamp) for record in records
     ]
-    assert [each.headers for each in got] == [
+    assert [item.headers for item in got] == [
         [*headers, ("_AMQ_DUPL_ID", b"1"), ("_RF_SOURCE", b"unchanged/2/0")],
         [("_AMQ_DUPL_ID", b"2"), ("_RF_SOURCE", b"unchanged/2/1")],
         [("_AMQ_DUPL_ID", b"3"), ("_RF_SOURCE", b"unchanged/2/2")],
     ]
     # The Java client's default partitioner puts this key there, whatever partition it came from.
-    assert {each.partition for each in got} == {(_signed_murmur2(b"key") & 0x7FFFFFFF) % 3}
+    assert {item.partition for item in got} == {(_signed_murmur2(b"key") & 0x7FFFFFFF) % 3}
 
 
 def test_group_is_kept_in_order(running: Running) -> None:
     """Accepted messages of one key stand in one partition in the order of their arrival."""
-    records = [Sent(b"order-%d" % each, b"group-%d" % (each % 7)) for each in range(500)]
+    records = [Sent(b"order-%d" % index, b"group-%d" % (index % 7)) for index in range(500)]
     got = [
-        each
-        for each in running.outcome("usual", records, partition=1)
-        if (each.id or b"").startswith(b"order-")
+        item
+        for item in running.outcome("usual", records, partition=1)
+        if (item.id or b"").startswith(b"order-")
     ]
 
-    for group in {each.key for each in got}:
-        mine = [each for each in got if each.key == group]
-        assert len({each.partition for each in mine}) == 1
-        assert [each.id for each in mine] == [each.id for each in records if each.key == group]
+    for group in {item.key for item in got}:
+        mine = [item for item in got if item.key == group]
+        assert len({item.partition for item in mine}) == 1
+        assert [item.id for item in mine] == [record.id for record in records if record.key == group]
 
 
 def test_aborted_records_never_pass(running: Running) -> None:
@@ -248,9 +248,9 @@ def test_records_without_key_pass(running: Running) -> None:
     got = running.outcome(
         "nokey", [Sent(b"nokey-1", None), Sent(b"nokey-2", None, None), Sent(b"nokey-1", None)]
     )
-    mine = [each for each in got if (each.id or b"").startswith(b"nokey-")]
+    mine = [item for item in got if (item.id or b"").startswith(b"nokey-")]
 
-    assert [(each.id, each.key, each.value) for each in mine] == [
+    assert [(item.id, item.key, item.value) for item in mine] == [
         (b"nokey-1", None, b"value"),
         (b"nokey-2", None, None),
     ]
@@ -263,12 +263,12 @@ def _signed_murmur2(key: bytes) -> int:
 def test_compressed_input(running: Running) -> None:
     """However producers compress: every codec that Kafka knows is read."""
     codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
-    for each in codecs:
-        records = [Sent(b"%d" % number, b"g", each.encode() * 100) for number in range(len(codecs))]
-        records += [Sent(each.encode(), b"g", each.encode() * 100)]
-        options: dict[str, Any] = {"compression.type": each}
+    for codec in codecs:
+        records = [Sent(b"%d" % number, b"g", codec.encode() * 100) for number in range(len(codecs))]
+        records += [Sent(codec.encode(), b"g", codec.encode() * 100)]
+        options: dict[str, Any] = {"compression.type": codec}
         kafka.send(running.bootstrap, "compressed", records, **options)
     got = running.settled("compressed")
 
-    assert [each.id for each in got] == [b"0", b"1", b"2", b"3", b"4", *(each.encode() for each in codecs)]
-    assert [each.value for each in got[5:]] == [each.encode() * 100 for each in codecs]
+    assert [item.id for item in got] == [b"0", b"1", b"2", b"3", b"4", *(codec.encode() for codec in codecs)]
+    assert [item.value for item in got[5:]] == [codec.encode() * 100 for codec in codecs]

@@ -40,7 +40,7 @@ def address(bootstrap: str) -> str:
 
 def _file(folder: Path, lines: list[Any]) -> str:
     path = folder / "lines.jsonl"
-    path.write_text("".join((each if isinstance(each, str) else json.dumps(each)) + "\n" for each in lines))
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
     return str(path)
 
 
@@ -59,29 +59,29 @@ def test_what_arrives(
 
     assert send.run(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
     got = kafka.read_all(bootstrap, address, PARTITIONS)
-    of_group = [each for each in got if each.key == b"g"]
-    assert [(each.value, each.headers) for each in of_group] == [
+    of_group = [item for item in got if item.key == b"g"]
+    assert [(item.value, item.headers) for item in of_group] == [
         (b"text", [("hop", b"a"), ("hop", b"b"), ("none", None), ("_AMQ_DUPL_ID", b"1")]),
         (b'{"n":1}', [("_AMQ_DUPL_ID", b"2")]),
         (None, []),
     ]
-    assert {each.partition for each in of_group} == {murmur2(b"g", PARTITIONS)}
-    assert sorted((each.value for each in got if each.key is None), key=str) == [None, b"alone"]
+    assert {item.partition for item in of_group} == {murmur2(b"g", PARTITIONS)}
+    assert sorted((item.value for item in got if item.key is None), key=str) == [None, b"alone"]
     assert capsys.readouterr().err.startswith(f"sent 5 messages to {address} in ")
 
 
 def test_without_group_the_id_is_the_home(bootstrap: str, address: str, tmp_path: Path) -> None:
     """A resend without a group reaches the lane of its original: both go where their ID hashes to."""
-    ids = [f"id-{each}" for each in range(40)]
-    lines = [{"id": each, "value": each} for each in ids]
+    ids = [f"id-{index}" for index in range(40)]
+    lines = [{"id": id_, "value": id_} for id_ in ids]
 
     for _ in range(2):
         send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
     got = kafka.read_all(bootstrap, address, PARTITIONS)
     assert len(got) == 80
-    assert len({each.partition for each in got}) > 1
-    assert all(each.id is not None and each.partition == murmur2(each.id, PARTITIONS) for each in got)
-    assert {each.key for each in got} == {None}
+    assert len({item.partition for item in got}) > 1
+    assert all(item.id is not None and item.partition == murmur2(item.id, PARTITIONS) for item in got)
+    assert {item.key for item in got} == {None}
 
 
 def test_transactions(
@@ -93,13 +93,13 @@ def test_transactions(
 
     assert send.run(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
     got = kafka.read_all(bootstrap, address, PARTITIONS)
-    keyed = next(each for each in got if each.key == b"g")
+    keyed = next(item for item in got if item.key == b"g")
     assert keyed.headers == [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"1")]
     assert keyed.partition == murmur2(b"g", PARTITIONS)
-    assert [(each.key, each.headers, each.partition) for each in got if each is not keyed] == [
+    assert [(item.key, item.headers, item.partition) for item in got if item is not keyed] == [
         (None, [("_RF_TX", b"json/1")], murmur2(b"p", PARTITIONS))
     ] * 2
-    assert {len(envelope.decode(b"json/1", each.value)) for each in got} == {2}
+    assert {len(envelope.decode(b"json/1", item.value)) for item in got} == {2}
     assert capsys.readouterr().err.startswith(f"sent 3 messages to {address} in ")
 
 
@@ -115,12 +115,12 @@ def test_a_bad_part_stops_it(bootstrap: str, address: str, tmp_path: Path) -> No
         match=r"line 2: part 2/2: address 'elsewhere' is not in transaction_addresses .*\n1 message sent",
     ):
         send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
-    assert [each.id for each in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
+    assert [item.id for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
 
 
 def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> None:
     """What stands before the bad line is sent and counted, nothing after it is; the next move is named."""
-    good = [{"id": str(each), "group": "g", "value": None} for each in range(3)]
+    good = [{"id": str(index), "group": "g", "value": None} for index in range(3)]
 
     with pytest.raises(InputError) as caught:
         send.run(_settings(bootstrap, address), address, _file(tmp_path, [*good, {"id": 7}, *good]))
@@ -140,7 +140,7 @@ def test_byte_order_marks(bootstrap: str, address: str, tmp_path: Path) -> None:
     assert send.run(_settings(bootstrap, address), address, marked) == 0
     with pytest.raises(InputError, match=r"other.jsonl: .* of UTF-16 or UTF-32: save it as UTF-8"):
         send.run(_settings(bootstrap, address), address, other)
-    assert [each.id for each in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
+    assert [item.id for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
 
 
 def test_a_bad_line_after_one_without_an_id(bootstrap: str, address: str, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"line 2: larger than the broker takes.*\n1 message sent"):
         send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
-    assert [each.id for each in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
+    assert [item.id for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
 
 
 @pytest.mark.parametrize("at", [1, 60])
@@ -168,40 +168,40 @@ def test_order_behind_a_refused_line(bootstrap: str, tmp_path: Path, at: int) ->
     """
     topic = kafka.unique("send")
     kafka.create_topics(bootstrap, {topic: (2, {"max.message.bytes": "20000"})})
-    groups = [next(f"g{n}" for n in range(99) if murmur2(b"g%d" % n, 2) == each) for each in range(2)]
+    groups = [next(f"g{n}" for n in range(99) if murmur2(b"g%d" % n, 2) == index) for index in range(2)]
     lines = [{"group": groups[n % 2], "value": f"{n:04d}" + "x" * 3_000} for n in range(1, 301)]
     lines[at - 1]["value"] = "x" * 50_000
 
     with pytest.raises(InputError) as caught:
         send.run(_settings(bootstrap, topic), topic, _file(tmp_path, lines))
     said = str(caught.value)
-    got = [int((each.value or b"")[:4]) for each in kafka.read_all(bootstrap, topic, 2)]
+    got = [int((item.value or b"")[:4]) for item in kafka.read_all(bootstrap, topic, 2)]
     assert f"line {at}: larger than the broker takes" in said
-    assert [each for each in got if each > at and each % 2 == at % 2] == []
+    assert [number for number in got if number > at and number % 2 == at % 2] == []
     assert _numbers(said, "Written: ") == sorted(got)
     last = int(said.split("all lines behind line ")[1].split(".", maxsplit=1)[0])
-    assert _numbers(said, "Not written: ") == [each for each in range(1, last + 1) if each not in got]
+    assert _numbers(said, "Not written: ") == [index for index in range(1, last + 1) if index not in got]
     assert (f"Then send only what is not written: lines without an ID ({len(got)})" in said) == bool(got)
 
     lines[at - 1]["value"] = f"{at:04d}"
-    rest = [each for number, each in enumerate(lines, 1) if number not in got]
+    rest = [line for number, line in enumerate(lines, 1) if number not in got]
     assert send.run(_settings(bootstrap, topic), topic, _file(tmp_path, rest)) == 0
     for parity, group in enumerate(groups):
         found = [
-            int((each.value or b"")[:4])
-            for each in kafka.read_all(bootstrap, topic, 2)
-            if each.key == group.encode()
+            int((item.value or b"")[:4])
+            for item in kafka.read_all(bootstrap, topic, 2)
+            if item.key == group.encode()
         ]
-        assert found == [each for each in range(1, 301) if each % 2 == parity]
+        assert found == [index for index in range(1, 301) if index % 2 == parity]
 
 
 def _numbers(said: str, what: str) -> list[int]:
     """The line numbers behind a word of an error."""
     listed = said.split(what)[1].split(".", maxsplit=1)[0].split(" and all", maxsplit=1)[0]
     found: list[int] = []
-    for each in listed.removeprefix("lines ").removeprefix("line ").split(", "):
-        if each[0].isdigit():
-            first, _, last = each.partition("-")
+    for part in listed.removeprefix("lines ").removeprefix("line ").split(", "):
+        if part[0].isdigit():
+            first, _, last = part.partition("-")
             found += range(int(first), int(last or first) + 1)
     return found
 
@@ -223,7 +223,7 @@ def test_a_topic_of_small_messages(bootstrap: str, tmp_path: Path) -> None:
     """Batches follow the topic's limit: lines that fit alone are not refused because they travel together."""
     topic = kafka.unique("send")
     kafka.create_topics(bootstrap, {topic: (1, {"max.message.bytes": "20000"})})
-    lines = [{"id": str(each), "group": "g", "value": "x" * 1_000} for each in range(200)]
+    lines = [{"id": str(index), "group": "g", "value": "x" * 1_000} for index in range(200)]
 
     assert send.run(_settings(bootstrap, topic), topic, _file(tmp_path, lines)) == 0
     assert len(kafka.read_all(bootstrap, topic, 1)) == 200
@@ -243,11 +243,11 @@ def test_standard_input(bootstrap: str, address: str, monkeypatch: pytest.Monkey
 def test_many(bootstrap: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """More than the producer's queue holds: every line arrives, in the order of its group."""
     count = 120_000
-    lines = [{"id": str(each), "group": "g", "value": str(each)} for each in range(count)]
+    lines = [{"id": str(index), "group": "g", "value": str(index)} for index in range(count)]
 
     send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
-    assert [each.value for each in kafka.read_all(bootstrap, address, PARTITIONS)] == [
-        b"%d" % each for each in range(count)
+    assert [item.value for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [
+        b"%d" % index for index in range(count)
     ]
     assert f"sent {count} messages" in capsys.readouterr().err
 
@@ -281,7 +281,7 @@ def test_the_broker_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             real(own_sender, number, record)
 
         monkeypatch.setattr(sender.Sender, "send", send_then_freeze)
-        lines = [{"id": each, "value": each} for each in "123"]
+        lines = [{"id": name, "value": name} for name in "123"]
         with pytest.raises(BrokerUnavailableError, match=r"line 2: no broker .*\n1 message sent .* again"):
             send.run(_settings(own.bootstrap_servers, "orders"), "orders", _file(tmp_path, lines))
         own.kill()

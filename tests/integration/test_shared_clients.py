@@ -41,8 +41,8 @@ async def _write(producer: TransactionalProducer, topic: str, value: bytes, part
 
 
 def _sockets() -> int:
-    links = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
-    return sum(each.startswith("socket:") for each in links)
+    links = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return sum(link.startswith("socket:") for link in links)
 
 
 def _one_each(bootstrap: str, topic: str) -> None:
@@ -70,7 +70,7 @@ async def test_topic_that_grew(bootstrap: str) -> None:
         await producer.discard()
         await clients.stop()
 
-    assert [(each.partition, each.value) for each in kafka.read_all(bootstrap, topic, 3)] == [
+    assert [(item.partition, item.value) for item in kafka.read_all(bootstrap, topic, 3)] == [
         (0, b"before"),
         (2, b"after"),
     ]
@@ -83,9 +83,11 @@ async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
     kafka.create_topics(bootstrap, {topic: (4, {})})
     clients = ProducerClients(KafkaSettings(bootstrap_servers=bootstrap), clients_max=1)
     names = [kafka.unique("shared-producer") for _ in range(4)]
-    well, other, fenced, left = producers = [_producer(bootstrap, each, clients) for each in names]
-    await asyncio.gather(*(each.fence() for each in producers))
-    await asyncio.gather(*(_write(each, topic, b"1", number) for number, each in enumerate(producers)))
+    well, other, fenced, left = producers = [_producer(bootstrap, name, clients) for name in names]
+    await asyncio.gather(*(producer.fence() for producer in producers))
+    await asyncio.gather(
+        *(_write(producer, topic, b"1", number) for number, producer in enumerate(producers))
+    )
     successor = _producer(bootstrap, names[2], clients)
     await successor.fence()
     with pytest.raises(FencedError):
@@ -103,7 +105,7 @@ async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
     remove()
     await asyncio.gather(_write(well, topic, b"2"), fenced.discard(), left.discard())
     await asyncio.gather(_write(other, topic, b"2", 1), _write(successor, topic, b"2", 2))
-    values = [(each.partition, each.value) for each in kafka.read_all(bootstrap, topic, 4)]
+    values = [(item.partition, item.value) for item in kafka.read_all(bootstrap, topic, 4)]
 
     assert values == [(0, b"1"), (0, b"2"), (1, b"1"), (1, b"2"), (2, b"1"), (2, b"2"), (3, b"1")]
     assert len(clients._clients) == 1
@@ -147,21 +149,23 @@ async def test_broker_restarts(tmp_path: Path) -> None:
         clients = ProducerClients(KafkaSettings(bootstrap_servers=bootstrap), clients_max=2)
         tasks = asyncio.all_tasks()
         producers = [_producer(bootstrap, f"restarted-{number}", clients) for number in range(6)]
-        await asyncio.gather(*(each.fence() for each in producers))
-        await asyncio.gather(*(_write(each, "restarted", b"1") for each in producers))
+        await asyncio.gather(*(producer.fence() for producer in producers))
+        await asyncio.gather(*(_write(producer, "restarted", b"1") for producer in producers))
         await asyncio.to_thread(broker.kill)
-        writing = [asyncio.create_task(_write(each, "restarted", b"lost")) for each in producers[:3]]
+        writing = [asyncio.create_task(_write(producer, "restarted", b"lost")) for producer in producers[:3]]
         await asyncio.wait(writing, timeout=1)
-        for each in writing:
-            each.cancel()
-        await asyncio.gather(*writing, *(each.discard() for each in producers), return_exceptions=True)
+        for task in writing:
+            task.cancel()
+        await asyncio.gather(
+            *writing, *(producer.discard() for producer in producers), return_exceptions=True
+        )
         await asyncio.to_thread(broker.start)
         producers = [_producer(bootstrap, f"restarted-{number}", clients) for number in range(6)]
-        await asyncio.gather(*(each.fence() for each in producers))
-        await asyncio.gather(*(_write(each, "restarted", b"2") for each in producers))
-        await asyncio.gather(*(each.discard() for each in producers))
+        await asyncio.gather(*(producer.fence() for producer in producers))
+        await asyncio.gather(*(_write(producer, "restarted", b"2") for producer in producers))
+        await asyncio.gather(*(producer.discard() for producer in producers))
         await clients.stop()
-        values = [each.value for each in kafka.read_all(bootstrap, "restarted", 1)]
+        values = [item.value for item in kafka.read_all(bootstrap, "restarted", 1)]
 
         assert values == [b"1"] * 6 + [b"2"] * 6
         await until(lambda: asyncio.all_tasks() <= tasks, lambda: str(asyncio.all_tasks() - tasks))

@@ -57,7 +57,7 @@ class _Real:
     async def values(self) -> list[bytes]:
         stable, _ = await self.ends()
         found = kafka.read_all(self.bootstrap, self.topic, 1) if stable else []
-        return [each.value or b"" for each in found]
+        return [item.value or b"" for item in found]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -127,7 +127,7 @@ class _RealTopics:
             while left != count:
                 await self.send(b"roll", b"roll")
                 await asyncio.sleep(1)
-                left = sum(each.value != b"roll" for each in kafka.read_all(self.bootstrap, self.topic, 1))
+                left = sum(item.value != b"roll" for item in kafka.read_all(self.bootstrap, self.topic, 1))
 
 
 async def _told(bootstrap: str, name: str, **config: str) -> tuple[list[Any], list[Any]]:
@@ -171,7 +171,7 @@ class _RealRequests:
             features.require(self._real.bootstrap, transaction_v2_requests.FEATURE)
         async with asyncio.timeout(30):
             while True:
-                (node,) = (each.nodeId for each in self._transport.client.cluster.brokers())
+                (node,) = (broker.nodeId for broker in self._transport.client.cluster.brokers())
                 answer = await self._transport.client.send(node, question)
                 if not codes(answer) & MOMENTARY:
                     return answer

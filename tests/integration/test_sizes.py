@@ -39,15 +39,15 @@ class Sizes:
     async def feed(self, lane: Lane, *numbers: int) -> list[int]:
         """Send these IDs and return those that were accepted."""
         before = len(self.lanes.output())
-        self.lanes.send(*(Sent(b"%d" % each, b"group") for each in numbers))
+        self.lanes.send(*(Sent(b"%d" % number, b"group") for number in numbers))
         begin, self._sent = self._sent, self._sent + len(numbers)
         await self.lanes.feed(lane, begin, self._sent)
-        return [int(each.id or 0) for each in self.lanes.output()[before:]]
+        return [int(item.id or 0) for item in self.lanes.output()[before:]]
 
 
 def known(table: LaneTable, numbers: range) -> list[int]:
     """Which of these IDs the ring knows."""
-    return [each for each in numbers if not table.check([b"\x00%d" % each], [0]).new_ids]
+    return [number for number in numbers if not table.check([b"\x00%d" % number], [0]).new_ids]
 
 
 @pytest.mark.parametrize("lose_disk", [False, True], ids=["same disk", "lost disk"])
@@ -119,7 +119,7 @@ async def test_slots_of_an_earlier_size_are_removed(bootstrap: str, tmp_path: Pa
         lane = await sizes.reopen(lane, 4)
         await sizes.feed(lane, *range(6, 12))
         table = lane.opening.table
-        capacities = {codec.decode_ring(*each).capacity for each in table._opened().slots()}
+        capacities = {codec.decode_ring(*slot).capacity for slot in table._opened().slots()}
 
         assert table.meta is not None
         assert table.meta.older == []
@@ -147,13 +147,13 @@ async def test_age_survives_a_restart(bootstrap: str, tmp_path: Path) -> None:
     """The age of an ID is that of its original's record, also after the ring was restored."""
     async with bench(bootstrap, tmp_path, id_max_age=10) as lanes:
         start = 1_700_000_000_000
-        lanes.send(*(Sent(b"a", b"g", timestamp=start + each) for each in (0, 9_000, 10_000, 11_000)))
+        lanes.send(*(Sent(b"a", b"g", timestamp=start + number) for number in (0, 9_000, 10_000, 11_000)))
         for begin in range(4):
             lane = await lanes.opened(f"disk-{begin}")
             await lanes.feed(lane, begin, begin + 1)
             await lane.dispose()
 
-        assert [each.timestamp - start for each in lanes.output()] == [0, 11_000]
+        assert [item.timestamp - start for item in lanes.output()] == [0, 11_000]
 
 
 async def test_coverage_in_seconds(bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -161,7 +161,7 @@ async def test_coverage_in_seconds(bootstrap: str, tmp_path: Path, caplog: pytes
     caplog.set_level("INFO", "ringfence")
     async with bench(bootstrap, tmp_path, id_cache_size=3) as lanes:
         lanes.send(
-            *(Sent(b"%d" % each, b"g", timestamp=1_700_000_000_000 + 7_000 * each) for each in range(5))
+            *(Sent(b"%d" % index, b"g", timestamp=1_700_000_000_000 + 7_000 * index) for index in range(5))
         )
         lane = await lanes.opened()
         await lanes.feed(lane, 0, 5)
@@ -176,7 +176,7 @@ async def test_coverage_in_seconds(bootstrap: str, tmp_path: Path, caplog: pytes
 async def test_expired_group_offsets(bootstrap: str, tmp_path: Path) -> None:
     """The group's offsets are gone and the changelog remains: its ``next`` decides, and nothing is repeated."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*(Sent(None, b"g", b"%d" % each) for each in range(10)), *ids(0, 5))
+        lanes.send(*(Sent(None, b"g", b"%d" % index) for index in range(10)), *ids(0, 5))
         lane = await lanes.opened()
         await lanes.feed(lane, 0, 10)
         await lane.dispose()
@@ -193,15 +193,15 @@ async def test_expired_group_offsets(bootstrap: str, tmp_path: Path) -> None:
 async def test_expired_group_offsets_of_both_inputs(bootstrap: str, tmp_path: Path) -> None:
     """The changelog says how far the lane is in input and forward topic, whichever its last batch came from."""
     async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*(Sent(None, b"g", b"%d" % each) for each in range(10)))
+        lanes.send(*(Sent(None, b"g", b"%d" % index) for index in range(10)))
         forwarded = [
             Sent(
                 None,
                 b"g",
                 b"f",
-                (("_RF_SOURCE", f"{lanes.name}/1/{each}".encode()), ("_RF_TIMESTAMP", bytes(8))),
+                (("_RF_SOURCE", f"{lanes.name}/1/{index}".encode()), ("_RF_TIMESTAMP", bytes(8))),
             )
-            for each in range(5)
+            for index in range(5)
         ]
         kafka.send(bootstrap, lanes.forward, forwarded)
         lane = await lanes.opened()
@@ -238,9 +238,9 @@ async def test_the_journal_tells_before_the_first_decision(bootstrap: str, tmp_p
 
 def _told(lanes: Bench) -> list[tuple[str, int, int, int]]:
     """Event, capacity before and after, next input offset."""
-    told = [json.loads(each.value or b"") for each in kafka.read_all(lanes.bootstrap, lanes.journal, 1)]
-    assert all((each["address"], each["lane"], each["format"]) == (lanes.name, 0, 1) for each in told)
+    told = [json.loads(item.value or b"") for item in kafka.read_all(lanes.bootstrap, lanes.journal, 1)]
+    assert all((item["address"], item["lane"], item["format"]) == (lanes.name, 0, 1) for item in told)
     assert all(
-        each["next"].keys() == each["topic_ids"].keys() == {lanes.name, lanes.forward} for each in told
+        item["next"].keys() == item["topic_ids"].keys() == {lanes.name, lanes.forward} for item in told
     )
-    return [(each["event"], each["before"], each["after"], each["next"][lanes.name]) for each in told]
+    return [(item["event"], item["before"], item["after"], item["next"][lanes.name]) for item in told]

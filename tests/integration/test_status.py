@@ -37,7 +37,7 @@ class Scene:
 
     def send(self) -> None:
         """60 messages, a third of them twice, and one that fails."""
-        fine = [Sent(b"%d" % each, b"g%d" % (each % 7)) for each in range(60)]
+        fine = [Sent(b"%d" % index, b"g%d" % (index % 7)) for index in range(60)]
         kafka.send(self.bootstrap, self.name, [*fine, *fine[:20], Sent(b"b", b"bad")])
 
     def status(self, *arguments: str, code: int | None = None) -> dict[str, Any]:
@@ -49,11 +49,11 @@ class Scene:
     def judged(self) -> int:
         """Messages that the lanes have decided on."""
         lanes = self.worker.health()[1].get("lanes", {}).values()
-        return sum(each.get("accepted", 0) + each.get("duplicates", 0) for each in lanes)
+        return sum(lane.get("accepted", 0) + lane.get("duplicates", 0) for lane in lanes)
 
     def rates(self) -> list[float | None]:
         """Messages that came into each lane, a second; None = the worker has not measured twice."""
-        return [each.get("rate") for each in self.worker.health()[1].get("lanes", {}).values()]
+        return [value.get("rate") for value in self.worker.health()[1].get("lanes", {}).values()]
 
     def settled(self) -> bool:
         """Whether all that was sent is judged, and all but one handled."""
@@ -89,19 +89,19 @@ def test_at_a_glance(scene: Scene) -> None:
     (address,) = told["addresses"]
     (consumers,) = told["consumers"]
     lanes = address["lanes"]
-    failing = [each for each in told["findings"] if "group bad waits" in each["what"]]
+    failing = [item for item in told["findings"] if "group bad waits" in item["what"]]
 
     assert (worker["name"], worker["lanes"], worker["ready"]) == ("w", PARTITIONS, True)
     assert worker["web"].endswith(f":{scene.worker.port}")
-    assert [(each["state"], each["worker"], each["lag"]) for each in lanes] == [("open", "w", 0)] * 2
-    assert sum(each["accepted"] for each in lanes) == 61
-    assert sum(each["duplicates"] for each in lanes) == 21
-    assert sum(each["ring_size"] for each in lanes) == 61
-    assert 0 < sum(each["rate"] for each in lanes) < 82
+    assert [(lane["state"], lane["worker"], lane["lag"]) for lane in lanes] == [("open", "w", 0)] * 2
+    assert sum(lane["accepted"] for lane in lanes) == 61
+    assert sum(lane["duplicates"] for lane in lanes) == 21
+    assert sum(lane["ring_size"] for lane in lanes) == 61
+    assert 0 < sum(lane["rate"] for lane in lanes) < 82
     assert (consumers["consumer_group"], consumers["address"]) == (scene.group, scene.name)
     assert len(consumers["members"]) == 1
-    assert [each["head_group"] for each in consumers["partitions"] if each["lag"]] == ["bad"]
-    assert all(each["run_seconds"] is not None for each in consumers["partitions"])
+    assert [consumer["head_group"] for consumer in consumers["partitions"] if consumer["lag"]] == ["bad"]
+    assert all(consumer["run_seconds"] is not None for consumer in consumers["partitions"])
     (finding,) = failing
     assert finding["command"] == (f"ringfence groups skip {scene.name} bad --consumer-group {scene.group}")
 
@@ -114,7 +114,7 @@ def test_page(scene: Scene) -> None:
     assert "group bad waits" in html
     assert f"{scene.group} at {scene.name}" in html
     assert (code, told["app"]) == (200, scene.name)
-    assert [each["lane"] for each in told["addresses"][0]["lanes"]] == [f"{scene.name}-0", f"{scene.name}-1"]
+    assert [item["lane"] for item in told["addresses"][0]["lanes"]] == [f"{scene.name}-0", f"{scene.name}-1"]
 
 
 def test_metrics_of_the_consumer(scene: Scene) -> None:
@@ -129,8 +129,8 @@ def test_metrics_of_the_consumer(scene: Scene) -> None:
             if sample.labels.get("outcome", "finished") == "finished"
         ]
         return {
-            each: sum(sample.value for sample in samples if sample.name == f"ringfence_consumer_{each}")
-            for each in names
+            name: sum(sample.value for sample in samples if sample.name == f"ringfence_consumer_{name}")
+            for name in names
         }
 
     wait_for(lambda: found()["lag_records"] > 0, lambda: str(found()))
@@ -138,7 +138,7 @@ def test_metrics_of_the_consumer(scene: Scene) -> None:
     shares = scene.status()["consumers"][0]["partitions"]
 
     assert (told["failing_messages"], told["attempts_total"], told["ready"]) == (1, 60, 1)
-    assert told["lag_records"] == sum(each["lag"] for each in shares)
+    assert told["lag_records"] == sum(share["lag"] for share in shares)
     assert told["handler_seconds_count"] > 61
     assert f"page at http://127.0.0.1:{scene.worker.port}/" in scene.worker.log()
 
@@ -169,11 +169,11 @@ def test_nobody_runs(scene: Scene) -> None:
         scene.consumer.start()
         scene.worker.wait_ready()
         scene.consumer.wait_ready()
-    standing = [each["command"].split(" --")[0] for each in told["findings"] if each["stands"]]
+    standing = [item["command"].split(" --")[0] for item in told["findings"] if item["stands"]]
 
     assert standing == ["ringfence worker", f"ringfence consume {scene.name}"]
     lanes = told["addresses"][0]["lanes"]
-    assert {each["state"] for each in lanes} == {"nobody"}
-    assert sum(each["lag"] for each in lanes) == 1
-    assert sum(each["ring_size"] for each in lanes) == 61
+    assert {lane["state"] for lane in lanes} == {"nobody"}
+    assert sum(lane["lag"] for lane in lanes) == 1
+    assert sum(lane["ring_size"] for lane in lanes) == 61
     assert without["consumers"] == []

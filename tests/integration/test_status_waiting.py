@@ -17,7 +17,7 @@ async def _refuse(message: Message) -> None:
 async def _status(bench: Bench) -> tuple[Status, Consumers, list[Finding]]:
     status = await read(bench.settings)
     (consumers,) = status.consumers
-    return status, consumers, [each for each in findings(status) if bench.group in each.where]
+    return status, consumers, [finding for finding in findings(status) if bench.group in finding.where]
 
 
 async def test_finished_messages_do_not_wait(bootstrap: str) -> None:
@@ -58,10 +58,10 @@ async def test_markers_of_an_input_do_not_wait(bootstrap: str) -> None:
         kafka.create_topics(bootstrap, {bench.name: (1, {})})
         kafka.send_in_transaction(bootstrap, bench.name, numbered(b"g", 2), commit=False)
         status = await read(bench.settings)
-        (aborted,) = [each for each in findings(status) if each.where.startswith("workers")]
+        (aborted,) = [finding for finding in findings(status) if finding.where.startswith("workers")]
         kafka.send(bootstrap, bench.name, numbered(b"g", 1))
         status = await read(bench.settings)
-        (sent,) = [each for each in findings(status) if each.where.startswith("workers")]
+        (sent,) = [finding for finding in findings(status) if finding.where.startswith("workers")]
 
     assert aborted.what == "no worker runs, so nothing is accepted; no message waits yet"
     assert sent.what == "no worker runs, so nothing is accepted; up to 4 messages wait"

@@ -19,7 +19,7 @@ async def test_folder_deleted_under_an_open_lane(bootstrap: str, tmp_path: Path)
         lane = await lanes.opened()
         shutil.rmtree(tmp_path / "one")
         for begin in range(0, BATCH * BATCHES, BATCH):
-            lanes.send(*(Sent(long + b"%d" % each, b"g", b"") for each in range(begin, begin + BATCH)))
+            lanes.send(*(Sent(long + b"%d" % index, b"g", b"") for index in range(begin, begin + BATCH)))
             await lanes.feed(lane, begin, begin + BATCH)
         retries = lane.counts["retries"]
         lanes.send(Sent(long + b"0", b"g"))
@@ -30,7 +30,7 @@ async def test_folder_deleted_under_an_open_lane(bootstrap: str, tmp_path: Path)
 
         assert retries
         assert lane.counts["duplicates"] == 1
-        assert [each.id for each in lanes.output()] == [
-            long + b"%d" % each for each in range(BATCH * BATCHES)
+        assert [item.id for item in lanes.output()] == [
+            long + b"%d" % index for index in range(BATCH * BATCHES)
         ]
         assert len(lane.opening.table.ring) == BATCH * BATCHES

@@ -66,7 +66,7 @@ async def test_a_quota_is_named(
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2 * throttling.RECENT_S)
     assert throttling.THROTTLED.recent() == {}
-    (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert line.startswith(f"brokers throttle client.id {CLIENT_ID} (Fetch ")
     assert "raise consumer_byte_rate of its user or client.id" in line
     assert b'ringfence_throttled_seconds_total{api="Fetch"}' in generate_latest(registry)

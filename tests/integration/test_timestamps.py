@@ -53,7 +53,7 @@ async def test_lane_says_the_way_out(
     assert reason.startswith(f"{lanes.accepted} (accepted topic of {lanes.name}) has {AFTER}=3600000, ")
     assert reason.endswith(f"--topic {lanes.accepted} --add-config {AFTER}={EVERYTHING}")
     assert caplog.text.count(f"lane {lanes.name}-0 stopped: ") == 1
-    assert [(each.id, each.timestamp) for each in got][1:] == [(b"1", tomorrow)]
+    assert [(item.id, item.timestamp) for item in got][1:] == [(b"1", tomorrow)]
     assert len(got) == 2
 
 
@@ -67,7 +67,7 @@ async def test_created_outputs_take_everything(bootstrap: str) -> None:
 
     assert (await topics.examine(settings)).faults == []
     tomorrow = int(time.time() * 1000) + DAY_MS
-    outputs = [f"{name}.{each}" for each in ("accepted", "quarantine", "duplicates")]
+    outputs = [f"{name}.{item}" for item in ("accepted", "quarantine", "duplicates")]
     for topic in (*outputs, f"{name}-app-{name}-forward"):
         kafka.send(bootstrap, topic, [Sent(b"1", b"g", timestamp=tomorrow), Sent(b"2", b"g", timestamp=1)])
         assert kafka.end_offsets(bootstrap, topic) == [2]

@@ -46,9 +46,9 @@ async def test_create_and_verify(bootstrap: str) -> None:
     first = await topics.ensure(settings)
     second = await topics.ensure(settings)
 
-    assert [(each.name, each.partitions) for each in first] == expected
-    assert [(each.name, each.partitions) for each in second] == expected
-    assert [each.created for each in (*first, *second)] == [True] * 6 + [False] * 6
+    assert [(outcome.name, outcome.partitions) for outcome in first] == expected
+    assert [(outcome.name, outcome.partitions) for outcome in second] == expected
+    assert [outcome.created for outcome in (*first, *second)] == [True] * 6 + [False] * 6
     assert (await topics.examine(settings)).faults == []
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, "topics-fresh-fresh-changelog")
@@ -75,7 +75,7 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
     assert sorted(line.split()[1] for line in faults) == sorted(names)
     assert topics.create(settings) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"created  {each}  {1 if each.endswith('journal') else 4} partitions" for each in names
+        f"created  {name}  {1 if name.endswith('journal') else 4} partitions" for name in names
     ]
     assert topics.check(settings) == 0
     assert capsys.readouterr().out == "ok     6 topics\n"
@@ -96,12 +96,12 @@ def test_dry_run_and_documents(bootstrap: str, capsys: pytest.CaptureFixture[str
     assert len(json.loads(capsys.readouterr().out)["faults"]) == 5
     assert topics.create(settings, as_json=True) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [each["created"] for each in document["topics"]] == [False, *[True] * 5]
+    assert [item["created"] for item in document["topics"]] == [False, *[True] * 5]
     assert document["topics"][1]["config"]["retention.ms"] == "86400000"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, "dry.accepted")
     config = admin.describe_configs([resource])[resource].result(30)
-    assert {config[each].value for each in ("retention.ms", "max.message.bytes")} == {"86400000", "2065536"}
+    assert {config[name].value for name in ("retention.ms", "max.message.bytes")} == {"86400000", "2065536"}
     assert topics.check(settings, as_json=True) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["ok"], document["faults"], document["by_address"]) == (True, [], {"dry": []})
@@ -114,7 +114,7 @@ async def test_existing_input_decides(bootstrap: str) -> None:
 
     outcomes = await topics.ensure(settings)
 
-    assert [(each.partitions, each.created) for each in outcomes] == [
+    assert [(outcome.partitions, outcome.created) for outcome in outcomes] == [
         (2, False), (2, True), (2, True), (2, True), (2, True), (1, True),
     ]  # fmt: skip
     findings = await topics.examine(settings)
@@ -164,7 +164,7 @@ async def test_each_fault(
 
     outcomes = await topics.ensure(settings)
 
-    assert [each.name for each in outcomes if not each.created] == [names[role]]
+    assert [outcome.name for outcome in outcomes if not outcome.created] == [names[role]]
     (found,) = (await topics.examine(settings)).faults
     assert found.startswith(fault)
     assert ": " in found
@@ -195,7 +195,7 @@ async def test_name_that_the_cluster_refuses(bootstrap: str, *, dry_run: bool) -
         match=r"^no topic was created, .*\n\S+ was not .* collides .*: choose another name of the address",
     ):
         await topics.ensure(settings, dry_run=dry_run)
-    assert not any(each.startswith(name) for each in topics_there(bootstrap))
+    assert not any(topic.startswith(name) for topic in topics_there(bootstrap))
 
 
 def test_more_replicas_than_brokers(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,7 +251,7 @@ def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         assert list(admin.list_topics(timeout=10).topics) == []
         names = ("there", "gone")
-        config = configure(tmp_path, bootstrap, "auto", [{"name": each, "partitions": 2} for each in names])
+        config = configure(tmp_path, bootstrap, "auto", [{"name": name, "partitions": 2} for name in names])
         gone = ["gone", "gone.accepted", "auto-gone-forward"]
         delete_topics(bootstrap, gone)
         process = WorkerProcess(config, "w")
@@ -282,13 +282,15 @@ async def test_created_sizes_pass_the_check(tmp_path: Path) -> None:
         )
         await topics.ensure(settings)
         async with Cluster(settings.kafka, "sizes") as cluster:
-            letters = [await prepare(settings, each, cluster) for each in settings.addresses]
+            letters = [await prepare(settings, address, cluster) for address in settings.addresses]
         findings = await topics.examine(settings)
 
     assert findings.faults == []
-    assert [each for each in findings.notes if "max.message.bytes" in each] == []
+    assert [note for note in findings.notes if "max.message.bytes" in note] == []
     # Each accepted topic of the chain takes more than the one before it.
-    assert [each.message_bytes_max for each in letters] == [4_000_000 + 65_536 * each for each in (1, 2, 3)]
+    assert [letter.message_bytes_max for letter in letters] == [
+        4_000_000 + 65_536 * number for number in (1, 2, 3)
+    ]
 
 
 async def test_dead_letters_of_a_chain_that_exists(bootstrap: str) -> None:
@@ -301,4 +303,4 @@ async def test_dead_letters_of_a_chain_that_exists(bootstrap: str) -> None:
     findings = await topics.examine(settings)
 
     assert letters.message_bytes_max == 3_000_000 + 2 * 65_536
-    assert [each for each in findings.notes if "max.message.bytes" in each] == []
+    assert [note for note in findings.notes if "max.message.bytes" in note] == []

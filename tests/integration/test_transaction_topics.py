@@ -22,21 +22,21 @@ class Scene:
 
     def __init__(self, settings: Settings, cluster: Cluster) -> None:
         self.settings = settings
-        self.names = tuple(each.name for each in settings.addresses)
+        self.names = tuple(address.name for address in settings.addresses)
         self.transfers, self.payments, self.alone = self.names
         self.lanes = Lanes(settings, cluster, AddressFaults(settings, cluster))
 
     async def assign(self) -> None:
         """All lanes are this process's."""
         app_id = self.settings.app.id
-        inputs = {(topic, 0) for each in self.names for topic in (each, f"{app_id}-{each}-forward")}
+        inputs = {(topic, 0) for name in self.names for topic in (name, f"{app_id}-{name}-forward")}
         await self.lanes.assigned(inputs, Group())
 
     async def begin(self) -> None:
         """And open."""
         await self.assign()
-        for each in self.names:
-            await self.until(each, "open")
+        for name in self.names:
+            await self.until(name, "open")
 
     def state(self, name: str) -> tuple[str, str]:
         """State and reason, as ``/health`` shows them."""
@@ -45,7 +45,7 @@ class Scene:
 
     async def feed(self, bootstrap: str, record: kafka.Sent) -> None:
         """The first record of the first address, until its lane is through with it."""
-        (lane,) = [each for each in self.lanes.lanes if each.name == f"{self.transfers}-0"]
+        (lane,) = [lane for lane in self.lanes.lanes if lane.name == f"{self.transfers}-0"]
         kafka.send(bootstrap, self.transfers, [record])
         batch = await lane.opening.read_again(FetchedBatch(self.transfers, 0, 0, 1, [], NOW))
         assert batch is not None
@@ -61,7 +61,7 @@ async def scene(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Topics as ``topics create`` makes them; refused lanes ask again at once."""
     monkeypatch.setattr("agents.lane.lane.REFUSED_AGAIN_S", 0.1)
     name = kafka.unique("targets")
-    transfers, payments, alone = (f"{name}-{each}" for each in ("transfers", "payments", "alone"))
+    transfers, payments, alone = (f"{name}-{item}" for item in ("transfers", "payments", "alone"))
     settings = validate(
         {
             "kafka": {"bootstrap_servers": bootstrap},
@@ -88,13 +88,13 @@ async def test_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
     accepted = f"{scene.payments}.accepted"
     kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "compact,delete")
     await scene.lanes.look_at_topics()
-    for each in (scene.transfers, scene.payments):
-        await scene.until(each, "refused")
+    for name in (scene.transfers, scene.payments):
+        await scene.until(name, "refused")
     found = (await topics.examine(scene.settings)).by_address
     refused, alone = scene.state(scene.transfers), scene.state(scene.alone)
     kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "delete")
-    for each in (scene.transfers, scene.payments):
-        await scene.until(each, "open")
+    for name in (scene.transfers, scene.payments):
+        await scene.until(name, "open")
 
     (fault,) = found[scene.transfers]
     assert refused == ("refused", fault)
@@ -120,13 +120,13 @@ async def test_grown_while_lanes_run(bootstrap: str, scene: Scene) -> None:
 async def test_made_smaller_while_lanes_run(bootstrap: str, scene: Scene) -> None:
     """Lanes go by the new size: a part that does not fit goes to quarantine and stops nothing."""
     accepted = f"{scene.payments}.accepted"
-    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.transfers}-0"]
+    (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.transfers}-0"]
     kafka.alter_topic(bootstrap, accepted, "max.message.bytes", "500")
     await scene.lanes.look_at_topics()
     await until(lambda: lane.counts["retries"] == 1, lambda: f"{lane.state}: {lane.reason}")
     reason = lane.reason
     await scene.until(scene.transfers, "open")
-    (note,) = [each for each in (await topics.examine(scene.settings)).notes if "transactions" in each]
+    (note,) = [note for note in (await topics.examine(scene.settings)).notes if "transactions" in note]
 
     assert reason == f"max.message.bytes has changed: {accepted} takes 500 bytes now"
     assert f"{accepted} (accepted topic of {scene.payments}) has max.message.bytes=500" in note
@@ -139,14 +139,14 @@ async def test_missing_at_the_opening(bootstrap: str, scene: Scene) -> None:
     await scene.lanes.assigned(set(), Group())
     kafka.delete_topics(bootstrap, [accepted])
     await scene.assign()
-    for each in (scene.transfers, scene.payments):
-        await scene.until(each, "retrying")
+    for name in (scene.transfers, scene.payments):
+        await scene.until(name, "retrying")
     await scene.until(scene.alone, "open")
     reason = scene.state(scene.transfers)[1]
     found = (await topics.examine(scene.settings)).by_address[scene.transfers]
     await topics.ensure(scene.settings)
-    for each in scene.names:
-        await scene.until(each, "open")
+    for name in scene.names:
+        await scene.until(name, "open")
 
     assert found == [reason]
     assert reason.startswith(
@@ -165,7 +165,7 @@ async def test_counts_outlive_their_lane(bootstrap: str, scene: Scene) -> None:
     )
     gone = scene.lanes.parts(), scene.lanes.totals()[scene.transfers]["transactions_accepted"]
 
-    assert [each.opening.address.name for each in scene.lanes.lanes] == [scene.alone]
+    assert [lane.opening.address.name for lane in scene.lanes.lanes] == [scene.alone]
     assert here[0][scene.transfers] == {scene.payments: 2, scene.transfers: 1}
     assert here[1] == 1
     assert gone == here

@@ -95,17 +95,17 @@ def test_health(seen: Seen) -> None:
     """The lane's counts have them as well."""
     names = ("accepted", "duplicates", "unchecked", "quarantined")
 
-    assert [seen.lane[f"transactions_{each}"] for each in names] == [1, 1, 1, 4]
+    assert [seen.lane[f"transactions_{name}"] for name in names] == [1, 1, 1, 4]
     assert seen.lane["parts"] == {OURS: 1, OTHER: 3}
 
 
 def test_quarantine_names_the_part(seen: Seen) -> None:
     """Whichever way led there; and so does the log."""
     got = seen.running.read(f"{OURS}.quarantine")
-    reasons = [(dict(each.headers)["_RF_REASON"] or b"").decode() for each in got]
+    reasons = [(dict(item.headers)["_RF_REASON"] or b"").decode() for item in got]
 
-    assert [each.source for each in got] == [f"{OURS}/0/{each}" for each in (4, 5, 6, 7)]
-    assert [each.value for each in got] == [each.value for each in RECORDS[4:]]
+    assert [item.source for item in got] == [f"{OURS}/0/{number}" for number in (4, 5, 6, 7)]
+    assert [item.value for item in got] == [record.value for record in RECORDS[4:]]
     assert reasons[0].startswith("part 2/2: ")
     assert reasons[0].endswith(f"bytes, {OTHER}.accepted takes max.message.bytes = {BYTES_MAX}")
     assert reasons[1].startswith(f"part 1/1: address 'nobody' is not in transaction_addresses of {OURS}: ")
@@ -127,8 +127,8 @@ def test_ids_of_parts_are_found(seen: Seen) -> None:
     _, other, said = _find(seen, OURS, "7", "--of", OTHER)
 
     assert (code, said) == (0, "")
-    assert [(each["source"], each["of"]) for each in own["lanes"]] == [(f"{OURS}/0/0", None)]
-    assert [(each["id"], each["source"], each["of"]) for each in other["lanes"]] == [
+    assert [(item["source"], item["of"]) for item in own["lanes"]] == [(f"{OURS}/0/0", None)]
+    assert [(item["id"], item["source"], item["of"]) for item in other["lanes"]] == [
         ("7", f"{OURS}/0/1", OTHER)
     ]
     assert _find(seen, OURS, "x", "--of", OURS)[:2] == _find(seen, OURS, "x")[:2]

@@ -31,13 +31,13 @@ def _batch(producer: TransactionalProducer, topic: str, value: str, partition: i
 
 async def _write(producer: TransactionalProducer, topic: str, *values: str) -> list[int]:
     """Each twice, to two partitions, and the last once more to the first."""
-    batches = [_batch(producer, topic, each, number) for each in values for number in (0, 1)]
+    batches = [_batch(producer, topic, value, number) for value in values for number in (0, 1)]
     return await producer.transact(batches, {TopicPartition(topic, 0): len(values)}, GROUP)
 
 
 def _read(bootstrap: str, topic: str) -> list[list[str]]:
     read = kafka.read_all(bootstrap, topic, 2)
-    return [[(each.value or b"").decode() for each in read if each.partition == number] for number in (0, 1)]
+    return [[(item.value or b"").decode() for item in read if item.partition == number] for number in (0, 1)]
 
 
 def _topic(bootstrap: str) -> str:
@@ -72,10 +72,10 @@ async def test_transactions_follow_one_another(bootstrap: str) -> None:
     await producer.prime([(topic, 0)])
     bases.append(await _write(producer, topic, "last"))
     await producer.discard()
-    expected = [f"{number}{each}" for number in range(5) for each in "ab"] + ["last"]
+    expected = [f"{number}{name}" for number in range(5) for name in "ab"] + ["last"]
 
     assert _read(bootstrap, topic) == [expected, expected]
-    assert [each[:4] for each in bases[:2]] == [[0, 0, 1, 1], [3, 3, 4, 4]]  # a marker between
+    assert [base[:4] for base in bases[:2]] == [[0, 0, 1, 1], [3, 3, 4, 4]]  # a marker between
 
 
 @pytest.mark.usefixtures("transactions")
@@ -133,7 +133,7 @@ async def test_lost_answers(bootstrap: str, monkeypatch: pytest.MonkeyPatch, los
         return answer
 
     monkeypatch.setattr(producer._producer.client, "send", lose)
-    bases = [await _write(producer, topic, each) for each in ("one", "two")]
+    bases = [await _write(producer, topic, name) for name in ("one", "two")]
     await producer.discard()
 
     assert dropped == 2

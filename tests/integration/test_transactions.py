@@ -45,7 +45,7 @@ class Running:
         self.bootstrap = bootstrap
         self.worker = process
         self.addresses = Addresses(
-            bootstrap, APP, {each: PARTITIONS[each] for each in (TRANSFERS, PAYMENTS, NOTES, SMALL)},
+            bootstrap, APP, {name: PARTITIONS[name] for name in (TRANSFERS, PAYMENTS, NOTES, SMALL)},
             lambda key, count: (int(murmur2(key)) & 0x7FFFFFFF) % count,
             {TRANSFERS: [PAYMENTS, NOTES, SMALL]},
             {NOTES: Target(f"{NOTES}.accepted", lambda record: record.key, _region)},
@@ -64,8 +64,8 @@ class Running:
         """Until these, by default the four, are through."""
         if not names:
             self.addresses.settle(self.worker.log)
-        for each in names:
-            alone = Addresses(self.bootstrap, APP, {each: PARTITIONS[each]}, lambda *_: 0)
+        for name in names:
+            alone = Addresses(self.bootstrap, APP, {name: PARTITIONS[name]}, lambda *_: 0)
             alone.settle(self.worker.log)
 
     def accepted(self, mark: str, *names: str) -> dict[str, list[Got]]:
@@ -74,9 +74,9 @@ class Running:
         names = names or (TRANSFERS, PAYMENTS, NOTES, SMALL)
         return {
             name: [
-                each
-                for each in self.addresses.accepted(name)
-                if (each.value or b"").startswith(mark.encode())
+                item
+                for item in self.addresses.accepted(name)
+                if (item.value or b"").startswith(mark.encode())
             ]
             for name in names
         }
@@ -102,7 +102,7 @@ def running(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def _values(got: list[Got]) -> list[str]:
-    return [(each.value or b"").decode() for each in got]
+    return [(item.value or b"").decode() for item in got]
 
 
 def test_whole_and_once(running: Running) -> None:
@@ -120,7 +120,7 @@ def test_whole_and_once(running: Running) -> None:
 
     assert sorted(_values(got[PAYMENTS])) == ["once-a", "once-b", "once-d", "once-e"]
     assert _values(got[TRANSFERS]) == ["once-c"]
-    assert {dict(each.headers)["_RF_TX_PART"] for each in got[PAYMENTS]} == {b"1/3", b"2/3", b"1/2", b"2/2"}
+    assert {dict(item.headers)["_RF_TX_PART"] for item in got[PAYMENTS]} == {b"1/3", b"2/3", b"1/2", b"2/2"}
 
 
 def test_one_known_id_ignores_all(running: Running) -> None:
@@ -140,11 +140,11 @@ def test_one_known_id_ignores_all(running: Running) -> None:
     running.send(Sent(b"known-own", b"k", b"known-after"))
     got = running.accepted("known-")
     (diverted,) = [
-        each for each in running.addresses.read(TRANSFERS, "duplicates") if each.value == ignored.value
+        item for item in running.addresses.read(TRANSFERS, "duplicates") if item.value == ignored.value
     ]
     original = dict(diverted.headers)["_RF_ORIGINAL"]
 
-    assert {name: _values(each) for name, each in got.items() if each} == {
+    assert {name: _values(value) for name, value in got.items() if value} == {
         TRANSFERS: ["known-plain", "known-after"]
     }
     assert original == got[TRANSFERS][0].source.encode()
@@ -167,7 +167,7 @@ def test_transactions_that_share_an_id(running: Running, together: bool) -> None
             running.settle(TRANSFERS)
     got = running.accepted(mark)
 
-    assert {name: _values(each) for name, each in got.items() if each} == {
+    assert {name: _values(value) for name, value in got.items() if value} == {
         PAYMENTS: [f"{mark}1a"],
         TRANSFERS: [f"{mark}1b", f"{mark}3"],
     }
@@ -179,7 +179,7 @@ def test_without_id_and_one_id_twice(running: Running) -> None:
     twice = envelope(part(None, "t", "twice-1", ID="twice"), part(None, "t", "twice-2", ID="twice"))
     running.send(free, free, twice, twice)
 
-    assert [len(each) for each in running.accepted("free-").values()] == [2, 2, 0, 0]
+    assert [len(value) for value in running.accepted("free-").values()] == [2, 2, 0, 0]
     assert _values(running.accepted("twice-")[TRANSFERS]) == ["twice-1", "twice-2"]
 
 
@@ -199,9 +199,9 @@ def test_resends_scattered_over_partitions(running: Running) -> None:
     scatter(running.bootstrap, TRANSFERS, sent * 6)
     got = running.accepted("null-")
     places = {
-        each.partition
-        for each in kafka.read_all(running.bootstrap, TRANSFERS, 4)
-        if each.value == in_a_part.value
+        item.partition
+        for item in kafka.read_all(running.bootstrap, TRANSFERS, 4)
+        if item.value == in_a_part.value
     }
 
     assert len(places) > 1
@@ -222,24 +222,24 @@ def test_part_too_large(running: Running) -> None:
     smaller = envelope(
         part(PAYMENTS, "p", beyond), part(SMALL, "s", "large-5", ID="large-id"), known=b"large"
     )
-    neighbours = [Sent(b"large-n%d" % each, b"k", b"large-n%d" % each) for each in range(4)]
+    neighbours = [Sent(b"large-n%d" % index, b"k", b"large-n%d" % index) for index in range(4)]
     running.send(
         neighbours[0], large, neighbours[1], large, smaller, neighbours[2], large, smaller, neighbours[3]
     )
     got = running.accepted("large-")
-    quarantined = [each for each in running.addresses.read(TRANSFERS, "quarantine") if each.id == b"large"]
+    quarantined = [item for item in running.addresses.read(TRANSFERS, "quarantine") if item.id == b"large"]
 
-    assert {name: _values(each) for name, each in got.items() if each} == {
-        TRANSFERS: [f"large-n{each}" for each in range(4)],
+    assert {name: _values(value) for name, value in got.items() if value} == {
+        TRANSFERS: [f"large-n{index}" for index in range(4)],
         PAYMENTS: [beyond],
         SMALL: ["large-5"],
     }
     # The third came when its IDs were known: what is refused is refused before they are judged.
-    assert [each.value for each in quarantined] == [large.value] * 3
+    assert [item.value for item in quarantined] == [large.value] * 3
     assert all(
-        (dict(each.headers)["_RF_REASON"] or b"").startswith(b"part 2/3: ")
-        and b"tx-small.accepted takes max.message.bytes = 2000" in (dict(each.headers)["_RF_REASON"] or b"")
-        for each in quarantined
+        (dict(item.headers)["_RF_REASON"] or b"").startswith(b"part 2/3: ")
+        and b"tx-small.accepted takes max.message.bytes = 2000" in (dict(item.headers)["_RF_REASON"] or b"")
+        for item in quarantined
     )
 
 
@@ -271,13 +271,14 @@ def test_malformed(running: Running) -> None:
     running.send(envelope(part(None, "k", "mal-3"), known=b"mal"))
     got = running.accepted("mal-")
     quarantined = running.addresses.read(TRANSFERS, "quarantine")
-    reasons = [(dict(each.headers)["_RF_REASON"] or b"").decode() for each in quarantined]
+    reasons = [(dict(item.headers)["_RF_REASON"] or b"").decode() for item in quarantined]
 
     assert _values(got[TRANSFERS]) == ["mal-1", "mal-2", "mal-3"]
     assert len(quarantined) - earlier == 2 * len(MALFORMED) + 4
     assert (
         sum(
-            each.startswith("part 2/2: address 'ledgers' is not in transaction_addresses") for each in reasons
+            reason.startswith("part 2/2: address 'ledgers' is not in transaction_addresses")
+            for reason in reasons
         )
         == 2
     )
@@ -288,7 +289,7 @@ def test_malformed(running: Running) -> None:
 def test_parts_by_the_rules_of_their_address(running: Running) -> None:
     """Group, key, partition, headers as if it were sent there alone; other partitioner, other count, default group."""
     binary = base64.b64encode(b"rules-\x00\xff").decode()
-    names = [f"g{each}" for each in range(20)]
+    names = [f"g{index}" for index in range(20)]
     sent = envelope(
         part(NOTES, "rules-n1", "rules-1", region="north", kept="1"),
         part(NOTES, "rules-n2", "rules-2"),
@@ -301,12 +302,12 @@ def test_parts_by_the_rules_of_their_address(running: Running) -> None:
     )
     running.send(sent)
     got = running.accepted("rules-")
-    notes = {each.value: each for each in got[NOTES]}
-    payments = {each.value: each for each in got[PAYMENTS]}
+    notes = {item.value: item for item in got[NOTES]}
+    payments = {item.value: item for item in got[PAYMENTS]}
 
     assert [
-        (notes[each].key, dict(notes[each].headers).get("_RF_KEY", b"-"))
-        for each in (b"rules-1", b"rules-2", b"rules-3")
+        (notes[name].key, dict(notes[name].headers).get("_RF_KEY", b"-"))
+        for name in (b"rules-1", b"rules-2", b"rules-3")
     ] == [
         (b"north", b"rules-n1"),
         (b"nowhere", b"rules-n2"),
@@ -318,16 +319,16 @@ def test_parts_by_the_rules_of_their_address(running: Running) -> None:
     assert {name: payments[f"rules-{name}".encode()].partition for name in names} == {
         name: zlib.crc32(name.encode()) % 3 for name in names
     }
-    everything = [each for found in got.values() for each in found]
-    assert {each.timestamp for each in everything} == {1_600_000_000_000}
-    assert len({each.source for each in everything}) == 1
+    everything = [item for found in got.values() for item in found]
+    assert {item.timestamp for item in everything} == {1_600_000_000_000}
+    assert len({item.source for item in everything}) == 1
     assert len(everything) == 25
     # notes has the key for its ID: another transaction with it is a duplicate; the same ID of payments is not.
     running.send(
         envelope(part(NOTES, "rules-n2", "rules-again")),
         envelope(part(PAYMENTS, "rules-n2", "rules-other", ID="rules-n2")),
     )
-    assert [_values(each) for each in running.accepted("rules-again").values()] == [[], [], [], []]
+    assert [_values(value) for value in running.accepted("rules-again").values()] == [[], [], [], []]
     assert _values(running.accepted("rules-other")[PAYMENTS]) == ["rules-other"]
 
 
@@ -337,7 +338,7 @@ def test_order(running: Running) -> None:
     groups = [kafka.at_home(2, 4).decode() + suffix for suffix in ("",)]
     groups += [
         name
-        for name in (f"order-{each}" for each in range(99))
+        for name in (f"order-{index}" for index in range(99))
         if (int(murmur2(name.encode())) & 0x7FFFFFFF) % 4 == 2
     ][:2]
     due: dict[tuple[str, str], list[str]] = {}
@@ -349,11 +350,11 @@ def test_order(running: Running) -> None:
             due.setdefault((TRANSFERS, group), []).append(f"order-{number}")
             continue
         parts = []
-        for each in range(dice.randint(1, 5)):
+        for index in range(dice.randint(1, 5)):
             # In its own address parts of its own group only: of others, O4 promises nothing.
             address = dice.choice([TRANSFERS, PAYMENTS])
             name = group if address == TRANSFERS else f"to-{group}"
-            value = f"order-{number}.{each}"
+            value = f"order-{number}.{index}"
             parts.append(part(None if address == TRANSFERS and dice.random() < 0.5 else address, name, value))
             due.setdefault((address, name), []).append(value)
         records.append(envelope(*parts, key=group.encode(), known=b"order-%d" % number))
@@ -419,7 +420,7 @@ def test_sizes(running: Running, address: str, due: list[str]) -> None:
     elif address == OFF:
         running.send(first, address=address)
     running.settle(address)
-    got = [each for each in kafka.read_all(running.bootstrap, f"{address}.accepted", 1) if each.value]
+    got = [item for item in kafka.read_all(running.bootstrap, f"{address}.accepted", 1) if item.value]
 
     assert sorted(_values(got)) == sorted(due)
 
@@ -427,6 +428,6 @@ def test_sizes(running: Running, address: str, due: list[str]) -> None:
 def test_all_of_it_is_exact(running: Running) -> None:
     """What the tests before have left, judged by the fault tests' checker; alone it judges an empty run."""
     running.settle()
-    findings = [str(each) for each in running.addresses.findings()]
+    findings = [str(finding) for finding in running.addresses.findings()]
 
     assert findings == []

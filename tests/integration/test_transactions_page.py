@@ -35,12 +35,12 @@ class Followed:
     def inputs(self, id_: str) -> list[Got]:
         """The envelopes of this ID that were sent."""
         found = kafka.read_all(self.bootstrap, TRANSFERS, PARTITIONS)
-        return [each for each in found if each.id == id_.encode()]
+        return [item for item in found if item.id == id_.encode()]
 
     def accepted(self, address: str, sources: set[str]) -> list[Got]:
         """What was accepted of envelopes that stand there."""
         found = kafka.read_all(self.bootstrap, f"{address}.accepted", PARTITIONS)
-        return [each for each in found if each.source in sources]
+        return [item for item in found if item.source in sources]
 
     def send(self, line: str) -> None:
         """With the verb."""
@@ -76,7 +76,7 @@ def settle(followed: Followed) -> None:
     followed.send(json.dumps({"id": mark, "group": page.KEY, "parts": [part]}))
 
     def values() -> list[bytes | None]:
-        return [each.value for each in kafka.read_all(followed.bootstrap, f"{PAYMENTS}.accepted", PARTITIONS)]
+        return [item.value for item in kafka.read_all(followed.bootstrap, f"{PAYMENTS}.accepted", PARTITIONS)]
 
     wait_for(lambda: mark.encode() in values(), lambda: f"{mark} is not in {values()}")
 
@@ -87,21 +87,21 @@ def test_python_and_java_programs(followed: Followed, tmp_path: Path) -> None:
     if shutil.which("javac") is not None:  # a Java that runs programs from their source
         source = program("java", tmp_path / "Transfer.java", followed.bootstrap)
         commands.append([str(java.find()), "-cp", jars.class_path(), str(source)])
-    for each in [*commands, commands[0]]:
-        run(each)
+    for command in [*commands, commands[0]]:
+        run(command)
     settle(followed)
     sent = followed.inputs("pay-4711")
-    sources = {f"{TRANSFERS}/{each.partition}/{each.offset}" for each in sent}
-    own, other = (followed.accepted(each, sources) for each in (TRANSFERS, PAYMENTS))
+    sources = {f"{TRANSFERS}/{item.partition}/{item.offset}" for item in sent}
+    own, other = (followed.accepted(name, sources) for name in (TRANSFERS, PAYMENTS))
 
     assert len(sent) == len(commands) + 1
-    assert {(each.key, each.value) for each in sent} == {(page.KEY.encode(), page.vector(TEXT).encode())}
-    assert all(each.headers == HEADERS for each in sent)
-    assert len({each.partition for each in sent}) == 1
-    assert [(each.key, each.value, each.headers) for each in own] == [
+    assert {(item.key, item.value) for item in sent} == {(page.KEY.encode(), page.vector(TEXT).encode())}
+    assert all(item.headers == HEADERS for item in sent)
+    assert len({item.partition for item in sent}) == 1
+    assert [(item.key, item.value, item.headers) for item in own] == [
         (b"acct-1", '{"debit":"10 €"}'.encode(), [("_RF_SOURCE", own[0].source.encode()), ("_RF_TX_PART", b"1/2")])
     ]  # fmt: skip
-    assert [(each.key, each.value, each.headers) for each in other] == [
+    assert [(item.key, item.value, item.headers) for item in other] == [
         (b"acct-2", b"\x00\x01\xff",
          [("type", b"credit"), ("_RF_SOURCE", own[0].source.encode()), ("_RF_TX_PART", b"2/2")])
     ]  # fmt: skip
@@ -115,13 +115,13 @@ def test_lines_of_send_and_the_remedy(followed: Followed) -> None:
         followed.send(line)
     settle(followed)
     sent = [*followed.inputs("t-1"), *followed.inputs("close-2")]
-    sources = {f"{TRANSFERS}/{each.partition}/{each.offset}" for each in sent}
+    sources = {f"{TRANSFERS}/{item.partition}/{item.offset}" for item in sent}
 
     assert len(sent) == 3
-    assert [(each.key, each.value) for each in followed.accepted(TRANSFERS, sources)] == [
+    assert [(item.key, item.value) for item in followed.accepted(TRANSFERS, sources)] == [
         (b"acct-1", b'{"debit":10}')
     ]
-    assert [(each.key, each.value) for each in followed.accepted(PAYMENTS, sources)] == [
+    assert [(item.key, item.value) for item in followed.accepted(PAYMENTS, sources)] == [
         (b"acct-2", b'{"credit":10}'),
         (b"acct-2", b"close"),
     ]

@@ -78,7 +78,7 @@ class Received:
 
     async def reaches(self, offset: int) -> None:
         """Wait until a batch up to this offset has come."""
-        await until(lambda: any(each.end >= offset for each in self.batches), lambda: f"{self.batches}")
+        await until(lambda: any(batch.end >= offset for batch in self.batches), lambda: f"{self.batches}")
 
     @property
     def offsets(self) -> list[int]:
@@ -121,7 +121,7 @@ class Received:
 
         def waits_on() -> bool:
             """Whether what waits now has done so for a number of looks: none of them is about to be told."""
-            waiters = [each for each in list(fetcher._fetch_waiters) if not each.done()]
+            waiters = [waiter for waiter in list(fetcher._fetch_waiters) if not waiter.done()]
             if waiters != waiting[-1:]:
                 waiting.clear()
             waiting.extend(waiters)
@@ -166,7 +166,7 @@ OURS = {
 
 
 def records(first: int, last: int) -> list[Sent]:
-    return [Sent(b"%d" % each, b"g") for each in range(first, last)]
+    return [Sent(b"%d" % index, b"g") for index in range(first, last)]
 
 
 def test_what_is_overridden_exists() -> None:
@@ -191,13 +191,14 @@ async def test_a_fetch_is_one_batch(bootstrap: str, tmp_path: Path) -> None:
         await received.reaches(2_000)
         batches = received.batches
 
-    assert sum(len(each.records) for each in batches) == 2_000
+    assert sum(len(batch.records) for batch in batches) == 2_000
     # As they lie in their bytes: nothing has made an object of each.
-    assert native.core is None or all(isinstance(each.records, RawRecords) for each in batches)
+    assert native.core is None or all(isinstance(batch.records, RawRecords) for batch in batches)
     assert len(batches) < 100
-    assert [each.begin for each in batches] == [0, *(each.end for each in batches[:-1])]
+    assert [batch.begin for batch in batches] == [0, *(batch.end for batch in batches[:-1])]
     assert all(
-        each.records[0].offset == each.begin and each.records[-1].offset == each.end - 1 for each in batches
+        batch.records[0].offset == batch.begin and batch.records[-1].offset == batch.end - 1
+        for batch in batches
     )
 
 
@@ -208,8 +209,8 @@ async def test_batches_are_bounded(bootstrap: str, tmp_path: Path, monkeypatch: 
         kafka.send(bootstrap, received.name, records(0, 1_050))
         await received.reaches(1_050)
 
-    assert max(len(each.records) for each in received.batches) == 100
-    assert sum(len(each.records) for each in received.batches) == 1_050
+    assert max(len(batch.records) for batch in received.batches) == 100
+    assert sum(len(batch.records) for batch in received.batches) == 1_050
 
 
 async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> None:
@@ -217,7 +218,9 @@ async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> N
     bound = 8 * 2**20
     async with receiving(bootstrap, tmp_path, bound) as received:
         used = received.app.transport.buffers
-        kafka.send(bootstrap, received.name, [Sent(b"%d" % each, b"g", b"v" * 10_000) for each in range(600)])
+        kafka.send(
+            bootstrap, received.name, [Sent(b"%d" % index, b"g", b"v" * 10_000) for index in range(600)]
+        )
         await until(
             lambda: used._awaited and bool(received.batches),
             lambda: f"{used.used} bytes, {received.offsets}",
@@ -226,7 +229,7 @@ async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> N
         while received.batches:  # what waits for room goes on without any other event
             assert used.used < bound
             first = received.batches[0]
-            received.done += [each.offset for each in first.records]
+            received.done += [record.offset for record in first.records]
             first.free()
             received.batches.pop(0)
             if not received.batches and len(received.done) < 600:
@@ -239,12 +242,12 @@ async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> N
 async def test_one_that_is_too_large_passes_alone(bootstrap: str, tmp_path: Path) -> None:
     """Whatever the bound is, and those behind it follow."""
     async with receiving(bootstrap, tmp_path, 2**18) as received:
-        sent = [Sent(b"%d" % each, b"g", b"v" * (900_000 if each % 2 else 10)) for each in range(6)]
+        sent = [Sent(b"%d" % index, b"g", b"v" * (900_000 if index % 2 else 10)) for index in range(6)]
         kafka.send(bootstrap, received.name, sent)
         for offset in range(1, 7):
             await received.reaches(offset)
-            for each in received.batches:
-                each.free()
+            for batch in received.batches:
+                batch.free()
 
     assert received.offsets == list(range(6))
 
@@ -265,7 +268,7 @@ async def test_aborted_records_are_bridged(
         kafka.send(bootstrap, received.name, records(6, 8))
         await received.reaches(9)
 
-    assert [each.offset for batch in received.batches for each in batch.records] == [0, 1, 2, 7, 8]
+    assert [record.offset for batch in received.batches for record in batch.records] == [0, 1, 2, 7, 8]
     assert received.batches[-1].begin == 3
 
 
@@ -279,7 +282,7 @@ async def test_markers_travel_alone_after_a_while(bootstrap: str, tmp_path: Path
         await received.reaches(8)
 
     assert received.offsets == [0, 1, 2, 7]
-    ends = [(each.begin, each.end) for each in received.batches]
+    ends = [(batch.begin, batch.end) for batch in received.batches]
     assert [begin for begin, _ in ends[1:]] == [end for _, end in ends[:-1]]
     assert ends[-1] == (7, 8)
 
@@ -294,8 +297,8 @@ async def test_rewind_fetches_again(bootstrap: str, tmp_path: Path) -> None:
         await received.reaches(10)
 
     assert seek == 2  # the first was of the opening
-    assert [each.offset for batch in received.batches for each in batch.records] == [4, 5, 6, 7, 8, 9]
-    assert {each.seek for each in received.batches} == {2}
+    assert [record.offset for batch in received.batches for record in batch.records] == [4, 5, 6, 7, 8, 9]
+    assert {batch.seek for batch in received.batches} == {2}
 
 
 async def test_membership_is_asked_of_the_broker(bootstrap: str, tmp_path: Path) -> None:
@@ -554,4 +557,4 @@ async def test_a_rewind_while_a_buffer_is_full(bootstrap: str, tmp_path: Path) -
         await received.reaches(10)
 
     assert received.offsets == [4, 5, 6, 7, 8, 9]
-    assert {each.seek for each in received.batches} == {seek}
+    assert {batch.seek for batch in received.batches} == {seek}

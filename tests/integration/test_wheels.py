@@ -59,11 +59,11 @@ def _built(tree: Path, umask: int = -1, compiler: str = "") -> dict[str, Path]:
         cwd=tree, check=True, timeout=300, umask=umask, capture_output=True,
         env=os.environ | ({"CC": compiler} if compiler else {}),
     )  # fmt: skip
-    return {each.name.split("-")[0]: each for each in (tree / "dist").glob("*.whl")}
+    return {path.name.split("-")[0]: path for path in (tree / "dist").glob("*.whl")}
 
 
 def _contents(wheels: dict[str, Path]) -> dict[str, bytes]:
-    return {name: each.read_bytes() for name, each in wheels.items()}
+    return {name: wheel.read_bytes() for name, wheel in wheels.items()}
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +130,12 @@ def test_into_an_empty_environment(wheels: dict[str, Path], tmp_path: Path) -> N
 
 def _names(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as opened:
-        return {each.split("/")[0] for each in opened.namelist() if ".dist-info/" not in each}
+        return {name.split("/")[0] for name in opened.namelist() if ".dist-info/" not in name}
 
 
 def _metadata(wheel: Path, key: str) -> list[str]:
     with zipfile.ZipFile(wheel) as opened:
-        [name] = [each for each in opened.namelist() if each.endswith("/METADATA")]
+        [name] = [name for name in opened.namelist() if name.endswith("/METADATA")]
         lines = opened.read(name).decode().splitlines()
     return [line.partition(": ")[2] for line in lines if line.startswith(f"{key}: ")]
 
@@ -155,13 +155,13 @@ def test_top_level_names(wheels: dict[str, Path]) -> None:
 def test_native_core(wheels: dict[str, Path], tmp_path: Path) -> None:
     """The core is in the application's wheel, for all versions from 3.11 on. Without a compiler the wheel is pure, and whole."""
     with zipfile.ZipFile(wheels["ringfence"]) as opened:
-        found = {each for each in opened.namelist() if each.startswith("native/")}
+        found = {name for name in opened.namelist() if name.startswith("native/")}
     pure = _built(clone(tmp_path / "tree"), compiler="false")["ringfence"]
     with zipfile.ZipFile(pure) as opened:
-        without = {each for each in opened.namelist() if each.startswith("native/")}
+        without = {name for name in opened.namelist() if name.startswith("native/")}
 
     names = {"__init__.py", "__main__.py", "_core.pyi", "records.py", "sources.py"}
-    assert without == {f"native/{each}" for each in names}
+    assert without == {f"native/{name}" for name in names}
     assert pure.name.endswith("-py3-none-any.whl")
     assert wheels["ringfence_client"].name.endswith("-py3-none-any.whl")
     if native.core is None:
@@ -202,7 +202,7 @@ def test_every_module_is_in_a_wheel(wheels: dict[str, Path]) -> None:
         packed = {*client.namelist(), *application.namelist()}
     packages = OURS | {"ringfence_client", "ringfence_kafka"}
     tree = wheels["ringfence"].parents[1]
-    modules = {str(each.relative_to(tree)) for package in packages for each in (tree / package).rglob("*.py")}
+    modules = {str(path.relative_to(tree)) for package in packages for path in (tree / package).rglob("*.py")}
 
     assert len(modules) > 100
     assert modules - packed == set()
@@ -214,13 +214,13 @@ def test_metadata(wheels: dict[str, Path]) -> None:
     for wheel in wheels.values():
         with zipfile.ZipFile(wheel) as opened:
             [license_file] = [
-                each for each in opened.namelist() if each.endswith(".dist-info/licenses/LICENSE")
+                name for name in opened.namelist() if name.endswith(".dist-info/licenses/LICENSE")
             ]
             assert opened.read(license_file) == text
         assert _metadata(wheel, "License-Expression") == ["Apache-2.0"]
         assert _metadata(wheel, "Requires-Python") == [">=3.11"]
-        versions = [each for each in _metadata(wheel, "Classifier") if ":: Python :: 3." in each]
-        assert [each.rpartition(".")[2] for each in versions] == ["11", "12", "13"]
+        versions = [name for name in _metadata(wheel, "Classifier") if ":: Python :: 3." in name]
+        assert [version.rpartition(".")[2] for version in versions] == ["11", "12", "13"]
     assert b"Apache License" in text
 
 
@@ -233,8 +233,8 @@ def test_source_distribution(wheels: dict[str, Path], tmp_path: Path) -> None:
     )  # fmt: skip
     [packed] = tmp_path.iterdir()
     with tarfile.open(packed) as archive:
-        names = {each.name.partition("/")[2] for each in archive.getmembers() if each.isfile()}
-    sources = {str(each.relative_to(tree)) for each in (tree / "native" / "src").iterdir()}
+        names = {getmember.name.partition("/")[2] for getmember in archive.getmembers() if getmember.isfile()}
+    sources = {str(path.relative_to(tree)) for path in (tree / "native" / "src").iterdir()}
 
     assert sources | {"LICENSE", "native/sources.py", "pyproject.toml", "setup.py"} <= names
 
@@ -242,8 +242,8 @@ def test_source_distribution(wheels: dict[str, Path], tmp_path: Path) -> None:
 def test_what_the_client_imports(wheels: dict[str, Path]) -> None:
     """Only the standard library, itself, and what its metadata names."""
     needed = {"pydantic_core"} | {
-        each.split("==")[0].split(">")[0].split("<")[0].replace("-", "_")
-        for each in _metadata(wheels["ringfence_client"], "Requires-Dist")
+        wheel.split("==")[0].split(">")[0].split("<")[0].replace("-", "_")
+        for wheel in _metadata(wheels["ringfence_client"], "Requires-Dist")
     }
     imported = set()
     with zipfile.ZipFile(wheels["ringfence_client"]) as opened:
@@ -251,7 +251,7 @@ def test_what_the_client_imports(wheels: dict[str, Path]) -> None:
             if name.endswith(".py"):
                 for node in ast.walk(ast.parse(opened.read(name))):
                     if isinstance(node, ast.Import):
-                        imported |= {each.name.split(".")[0] for each in node.names}
+                        imported |= {name.name.split(".")[0] for name in node.names}
                     elif isinstance(node, ast.ImportFrom):
                         imported.add((node.module or "").split(".")[0])
 
@@ -270,7 +270,7 @@ def _environment(folder: Path, wheel: Path) -> Path:
          "--no-deps", str(wheel)],
         check=True, timeout=300,
     )  # fmt: skip
-    theirs = next(Path(each) for each in sys.path if each.endswith("site-packages"))
+    theirs = next(Path(name) for name in sys.path if name.endswith("site-packages"))
     (site / "others.pth").write_text(f"{theirs}\n")
     return folder / "bin"
 

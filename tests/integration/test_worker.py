@@ -19,7 +19,7 @@ STATIC = {"RINGFENCE_APP__STATIC_MEMBERSHIP": "true"}
 
 
 def _records(first: int, last: int) -> list[Sent]:
-    return [Sent(b"%d" % each, b"group") for each in range(first, last)]
+    return [Sent(b"%d" % index, b"group") for index in range(first, last)]
 
 
 def _settle(process: WorkerProcess, bootstrap: str, address: str, partitions: int = 1) -> None:
@@ -71,7 +71,7 @@ def test_no_lag_at_rest(bootstrap: str, tmp_path: Path) -> None:
     assert lags() == [0, 0, None, 0]
     assert kafka.end_offsets(bootstrap, f"{name}-{name}-changelog", 2) == changelog
     assert member.client_id == f"{name}-w"
-    assert [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 2)] == [b"a", b"b"]
+    assert [item.id for item in kafka.read_all(bootstrap, f"{name}.accepted", 2)] == [b"a", b"b"]
 
 
 def test_restart_reuses_rocksdb(bootstrap: str, tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_restart_reuses_rocksdb(bootstrap: str, tmp_path: Path) -> None:
 
     assert opened is not None
     assert opened.groups() == ("1", "reused")
-    assert [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
-        each.id for each in _records(0, 600)
+    assert [item.id for item in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
+        record.id for record in _records(0, 600)
     ]
 
 
@@ -114,8 +114,8 @@ def test_lost_state_directory(bootstrap: str, tmp_path: Path) -> None:
         log = process.log()
 
     assert "RocksDB new" in log
-    assert [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
-        each.id for each in [*_records(0, 500), *_records(0, 1)]
+    assert [item.id for item in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
+        record.id for record in [*_records(0, 500), *_records(0, 1)]
     ]
 
 
@@ -150,11 +150,11 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
         with worker(config, "w2") as two:
 
             def lanes() -> list[set[str]]:
-                return [set(each.health()[1].get("lanes", {})) for each in (one, two)]
+                return [set(worker_process.health()[1].get("lanes", {})) for worker_process in (one, two)]
 
             wait_for(
                 lambda: (
-                    [len(each) for each in lanes()] == [2, 2] and {one.health()[0], two.health()[0]} == {200}
+                    [len(lane) for lane in lanes()] == [2, 2] and {one.health()[0], two.health()[0]} == {200}
                 ),
                 lambda: f"{lanes()}\n{one.log()}\n{two.log()}",
             )
@@ -169,21 +169,21 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
             )
             said, joined = one.log(), two.log()
 
-    assert {each: said.count(f"lane {each} open: ") for each in stay} == dict.fromkeys(stay, 1)
-    assert all(said.count(f"lane {each} goes on at ") >= 2 for each in stay)
+    assert {name: said.count(f"lane {name} open: ") for name in stay} == dict.fromkeys(stay, 1)
+    assert all(said.count(f"lane {name} goes on at ") >= 2 for name in stay)
     assert set(re.findall(r"restoring . lanes before they are ours: (.*)", joined)[0].split(", ")) == moved
     for log, kept in ((joined, moved), (said, moved)):
         assert set(re.findall(r"lane (\S+) open: .*\(RocksDB kept\)", log)) == kept, log
     got = kafka.read_all(bootstrap, f"{name}.accepted", 4)
     assert len(got) == 800
-    assert len({each.source for each in got}) == 800
+    assert len({item.source for item in got}) == 800
 
 
 def test_a_lane_that_cannot_write_keeps_to_itself(bootstrap: str, tmp_path: Path) -> None:
     """With its output gone a lane retries and says so; health names it; other lanes flow; nothing is lost."""
     name = kafka.unique("blocked")
     free = f"{name}-free"
-    config = configure(tmp_path, bootstrap, name, [{"name": each, "partitions": 1} for each in (name, free)])
+    config = configure(tmp_path, bootstrap, name, [{"name": item, "partitions": 1} for item in (name, free)])
     with worker(config, "w") as process:
         kafka.send(bootstrap, name, _records(0, 10))
         _settle(process, bootstrap, name)
@@ -211,11 +211,11 @@ def test_a_lane_that_cannot_write_keeps_to_itself(bootstrap: str, tmp_path: Path
     assert status == 503
     assert report["lanes"][f"{free}-0"]["state"] == "open"
     assert f"lane {name}-0 retrying in" in process.log_file.read_text()
-    assert [each.id for each in kafka.read_all(bootstrap, free + ".accepted", 1)] == [
-        each.id for each in _records(0, 10)
+    assert [item.id for item in kafka.read_all(bootstrap, free + ".accepted", 1)] == [
+        record.id for record in _records(0, 10)
     ]
-    assert [each.id for each in kafka.read_all(bootstrap, name + ".accepted", 1)] == [
-        each.id for each in _records(10, 20)
+    assert [item.id for item in kafka.read_all(bootstrap, name + ".accepted", 1)] == [
+        record.id for record in _records(10, 20)
     ]
 
 
@@ -262,7 +262,7 @@ def test_sigterm_drains_and_commits(bootstrap: str, tmp_path: Path) -> None:
     """A worker that is stopped in the middle of traffic leaves nothing open and repeats nothing afterwards."""
     name = kafka.unique("drain")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
-    records = [Sent(None, b"group", b"%d" % each) for each in range(60_000)]
+    records = [Sent(None, b"group", b"%d" % index) for index in range(60_000)]
     kafka.send(bootstrap, name, records)
     with worker(config, "w") as process:
         wait_for(lambda: kafka.committed(bootstrap, name, name)[0] > 0, process.log)
@@ -272,8 +272,8 @@ def test_sigterm_drains_and_commits(bootstrap: str, tmp_path: Path) -> None:
         process.start()
         _settle(process, bootstrap, name)
 
-    assert [each.value for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
-        each.value for each in records
+    assert [item.value for item in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
+        record.value for record in records
     ]
 
 
@@ -330,12 +330,12 @@ def test_static_member_comes_back(bootstrap: str, tmp_path: Path) -> None:
         said = one.log()
         status = json.loads(run_verb("status", "--json", "--config", str(config), check=False).stdout)
 
-    assert [(each["web"], each["ready"]) for each in status["workers"]] == [
-        (f"http://127.0.0.1:{each.port}", True) for each in (one, two)
+    assert [(item["web"], item["ready"]) for item in status["workers"]] == [
+        (f"http://127.0.0.1:{worker_process.port}", True) for worker_process in (one, two)
     ]
     assert said.count("rebalance: ") == seen
-    got = [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 4)]
-    assert (len(got), set(got)) == (400, {b"%d" % each for each in range(400)})
+    got = [item.id for item in kafka.read_all(bootstrap, f"{name}.accepted", 4)]
+    assert (len(got), set(got)) == (400, {b"%d" % index for index in range(400)})
 
 
 def test_static_member_of_a_name_in_use(bootstrap: str, tmp_path: Path) -> None:
@@ -362,21 +362,21 @@ def test_static_member_of_a_name_in_use(bootstrap: str, tmp_path: Path) -> None:
     assert f"another worker has joined the group {name} as app.instance = same" in said
     assert "give each its own app.instance" in said
     assert "Traceback" not in said
-    assert [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
-        each.id for each in _records(0, 200)
+    assert [item.id for item in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
+        record.id for record in _records(0, 200)
     ]
 
 
 def test_static_member_with_other_addresses(bootstrap: str, tmp_path: Path) -> None:
     """Back with one more address, or one fewer: the group shares out anew, so that nobody has what it does not read."""
     name = kafka.unique("more")
-    one, two = [{"name": each, "partitions": 1} for each in (name, f"{name}-added")]
+    one, two = [{"name": item, "partitions": 1} for item in (name, f"{name}-added")]
     both = configure(tmp_path, bootstrap, name, [one, two])
     (tmp_path / "first").mkdir()
     config = configure(tmp_path / "first", bootstrap, name, [one])
     found = []
-    for each in (config, both, config):
-        with worker(each, "w", RINGFENCE_APP__DATA_DIR=str(tmp_path / "data"), **STATIC) as process:
+    for path in (config, both, config):
+        with worker(path, "w", RINGFENCE_APP__DATA_DIR=str(tmp_path / "data"), **STATIC) as process:
             found.append(set(process.health()[1]["lanes"]))
             assert process.stop() == 0
 
@@ -386,36 +386,36 @@ def test_static_member_with_other_addresses(bootstrap: str, tmp_path: Path) -> N
 def test_topics_that_come_after_a_rolling_restart(bootstrap: str, tmp_path: Path) -> None:
     """Static members that have all been back: new lanes are given out, whoever led the group, and until then nobody says ready."""
     name = kafka.unique("later")
-    here, later = [{"name": each, "partitions": 2} for each in (name, f"{name}-b")]
+    here, later = [{"name": item, "partitions": 2} for item in (name, f"{name}-b")]
     both = configure(tmp_path, bootstrap, name, [here]).read_text()
-    both += "".join(["[[addresses]]\n", *(f"{key} = {json.dumps(each)}\n" for key, each in later.items())])
+    both += "".join(["[[addresses]]\n", *(f"{key} = {json.dumps(value)}\n" for key, value in later.items())])
     config = tmp_path / "both.toml"
     config.write_text(both)
     patient = {**STATIC, "RINGFENCE_APP__SESSION_TIMEOUT": "60"}
-    workers = [WorkerProcess(config, each, patient) for each in ("one", "two")]
+    workers = [WorkerProcess(config, name, patient) for name in ("one", "two")]
 
     def open_lanes(process: WorkerProcess) -> int:
-        return sum(each["state"] == "open" for each in process.health()[1].get("lanes", {}).values())
+        return sum(value["state"] == "open" for value in process.health()[1].get("lanes", {}).values())
 
     def said() -> str:
-        return "\n".join(each.log() for each in workers)
+        return "\n".join(worker.log() for worker in workers)
 
     try:
-        for each in workers:
-            each.start()
+        for worker in workers:
+            worker.start()
         wait_for(lambda: list(map(open_lanes, workers)) == [1, 1], said)
-        for each in workers:
-            assert each.stop() == 0
-            each.start()
-            wait_for(lambda: open_lanes(each) == 1, said)  # noqa: B023 - called at once
+        for worker in workers:
+            assert worker.stop() == 0
+            worker.start()
+            wait_for(lambda: open_lanes(worker) == 1, said)  # noqa: B023 - called at once
         run_verb("topics", "create", "--config", str(config))
         kafka.send(bootstrap, f"{name}-b", _records(0, 50))
         wait_for(lambda: kafka.end_offsets(bootstrap, f"{name}-b.accepted", 2) != [0, 0], said)
-        wait_for(lambda: [each.health()[0] for each in workers] == [200, 200], said)
+        wait_for(lambda: [worker.health()[0] for worker in workers] == [200, 200], said)
         lanes = list(map(open_lanes, workers))
     finally:
-        for each in workers:
-            each.destroy()
+        for worker in workers:
+            worker.destroy()
 
     assert lanes == [2, 2]
 

@@ -40,9 +40,9 @@ def main(names: tuple[str, ...], only_list: bool, jobs: int) -> None:
     if not console.is_terminal:
         console.width = WIDTH_OF_A_FILE
     if only_list:
-        for each in chosen:
+        for mutant in chosen:
             console.print(
-                f"[bold]{each.name}[/bold]  {each.why}\n    {', '.join(each.tests)}", highlight=False
+                f"[bold]{mutant.name}[/bold]  {mutant.why}\n    {', '.join(mutant.tests)}", highlight=False
             )
         return
     with tempfile.TemporaryDirectory(prefix="ringfence-mutants-") as folder:
@@ -53,16 +53,16 @@ def main(names: tuple[str, ...], only_list: bool, jobs: int) -> None:
         finally:
             laboratory.end_all()
     _show(verdicts, console)
-    if any(each.fate is not Fate.CAUGHT for each in verdicts):
+    if any(verdict.fate is not Fate.CAUGHT for verdict in verdicts):
         sys.exit(EXIT_NOT_WELL)
 
 
 def _chosen(names: Sequence[str]) -> list[Mutant]:
-    known = {each.name: each for each in CATALOG}
-    unknown = [each for each in names if each not in known]
+    known = {mutant.name: mutant for mutant in CATALOG}
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise click.BadParameter(f"no such mutant: {', '.join(unknown)}; --list shows all")
-    return [known[each] for each in names] if names else list(CATALOG)
+    return [known[name] for name in names] if names else list(CATALOG)
 
 
 def _require_sound(laboratory: Laboratory, chosen: Sequence[Mutant], console: Console) -> None:
@@ -106,12 +106,14 @@ def _show(verdicts: Sequence[Verdict], console: Console) -> None:
     for name in ("mutant", "caught by"):
         table.add_column(name, overflow="fold")
     table.add_column("seconds", justify="right")
-    for each in verdicts:
-        caught = each.fate is Fate.CAUGHT
-        tests = "\n".join(_short(test) for test in each.mutant.tests)
-        table.add_row(each.mutant.name, tests if caught else f"[red]{each.fate}[/red]", f"{each.seconds:.1f}")
+    for verdict in verdicts:
+        caught = verdict.fate is Fate.CAUGHT
+        tests = "\n".join(_short(test) for test in verdict.mutant.tests)
+        table.add_row(
+            verdict.mutant.name, tests if caught else f"[red]{verdict.fate}[/red]", f"{verdict.seconds:.1f}"
+        )
     console.print(table)
-    console.print(f"{sum(each.fate is Fate.CAUGHT for each in verdicts)} of {len(verdicts)} caught")
+    console.print(f"{sum(verdict.fate is Fate.CAUGHT for verdict in verdicts)} of {len(verdicts)} caught")
 
 
 def _short(test: str) -> str:

@@ -34,8 +34,10 @@ MUTANTS: Final = (
         (
             Patch(
                 _LOAD,
-                "[*each.headers, (wire_names.HEADER_HOP, hop), *ours] if detection",
-                '[*each.headers, (wire_names.HEADER_HOP, hop), (ours[0][0], b"%d" % each.offset), *ours[1:]] if detection',
+                "[*record.headers, (wire_names.HEADER_HOP, hop), *ours] if detection",
+                (
+                    '[*record.headers, (wire_names.HEADER_HOP, hop), (ours[0][0], b"%d" % record.offset), *ours[1:]] if detection'
+                ),
             ),
         ),
         f"{_BRIDGE_MODEL_TESTS}::test_taken_after_all",
@@ -59,8 +61,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/bridge/producer_session.py",
-                "            place = (each.topic, each.partition)\n",
-                "            place = (each.topic, each.partition, id(each))\n",
+                ("            place = (batch.topic, batch.partition)\n"),
+                ("            place = (batch.topic, batch.partition, id(batch))\n"),
             ),
         ),
         _MODEL,
@@ -126,7 +128,9 @@ MUTANTS: Final = (
         (
             Patch(
                 _LOAD,
-                'if owner[f"{where}{each.offset}".encode() if each.key is None else each.key] == member',
+                (
+                    'if owner[f"{where}{record.offset}".encode() if record.key is None else record.key] == member'
+                ),
                 "if member",
             ),
         ),

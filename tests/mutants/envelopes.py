@@ -38,7 +38,7 @@ MUTANTS: Final = (
     Mutant(
         "foreign-id-not-apart",
         "ID 7 of payments makes ID 7 of transfers a duplicate: a silent loss.",
-        (Patch("agents/decision/envelope_parts.py", "else foreign_id(address, each)", "else each"),),
+        (Patch("agents/decision/envelope_parts.py", "else foreign_id(address, id_)", "else id_"),),
         f"{_PATH_ENVELOPES_TESTS}::test_ids_of_other_addresses_are_apart",
     ),
     Mutant(
@@ -67,8 +67,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/config/settings.py",
-                "if each.name in address.transaction_addresses)",
-                "if each.name != address.name)",
+                ("if address_settings.name in address.transaction_addresses\n        )"),
+                "if address_settings.name != address.name)",
             ),
         ),
         "tests/unit/test_units.py::test_addresses_that_are_not_listed",

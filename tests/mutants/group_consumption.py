@@ -82,8 +82,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/partition/progress_writer.py",
-                "burying=frozenset(each.offset for each in letters if",
-                "burying=frozenset(each.offset for each in self.letters._pending if",
+                "burying=frozenset(letter.offset for letter in letters if",
+                "burying=frozenset(letter.offset for letter in self.letters._pending if",
             ),
         ),
         f"{_GROUP_SICK_TESTS}::test_dead_letters_refused",
@@ -148,7 +148,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/handlers/handler.py",
-                "inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each)",
+                "inspect.isgeneratorfunction(item) or inspect.isasyncgenfunction(item)",
                 "False",
             ),
         ),

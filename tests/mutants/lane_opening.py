@@ -22,7 +22,7 @@ _FENCE: Final = """\
             await reach("after-fence", self.name)
             await self._confirm(ownership)
 """
-_KNOWN: Final = "            known = [each for each in (committed, recorded) if each is not None]\n"
+_KNOWN: Final = "            known = [item for item in (committed, recorded) if item is not None]\n"
 
 MUTANTS: Final = (
     Mutant(

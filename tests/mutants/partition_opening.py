@@ -77,7 +77,9 @@ MUTANTS: Final = (
         "A record that came after it was known up to where to read counts as one of before, and its writer as silent since then.",
         (
             Patch(
-                _LATEST, "known.take([each for each in records if each.offset < end])", "known.take(records)"
+                _LATEST,
+                "known.take([record for record in records if record.offset < end])",
+                "known.take(records)",
             ),
             Patch(_LATEST, "time.monotonic(), min(reached, end)", "time.monotonic(), reached"),
         ),
@@ -150,8 +152,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/consumer/partitions.py",
-                "if each.lease.topic_id != identity.topic_id]",
-                "if not each.lease.topic_id]",
+                ("if partition.lease.topic_id != identity.topic_id\n        ]"),
+                "if not partition.lease.topic_id]",
             ),
         ),
         f"{_GROUP_RECREATED_TESTS}::test_beneath_a_consumer[300]",
@@ -187,7 +189,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/consumer/assignor.py",
-                ' and is_ours(topic, each.user_data or b"")',
+                ' and is_ours(topic, item.user_data or b"")',
                 "",
             ),
         ),

@@ -17,7 +17,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "reconcile/run/history/rules.py",
-                "        found += _doubts_of_lanes(number, each, cuts[each.name], addresses)\n",
+                ("        found += _doubts_of_lanes(number, address, cuts[address.name], addresses)\n"),
                 "",
             ),
         ),

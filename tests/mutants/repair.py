@@ -32,7 +32,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _WINDOW,
-                "            tuple(sorted(each for each in self._again if each not in burying)),",
+                "            tuple(sorted(number for number in self._again if number not in burying)),",
                 "            (),",
             ),
         ),
@@ -70,8 +70,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "app/commands/repair/dead_letters.py",
-                "        if reason:\n                self._leave([each], reason)",
-                "        if False:\n                self._leave([each], reason)",
+                ("        if reason:\n                self._leave([item], reason)"),
+                ("        if False:\n                self._leave([item], reason)"),
             ),
         ),
         f"{_DLQ_TESTS}::test_what_is_left",

@@ -147,7 +147,9 @@ class Laboratory:
         if run.exit_code != _FAILED or not run.failures:
             said = "\n".join(run.errors) or run.output[-_TAIL_CHARACTERS:]
             return Fate.BROKEN, f"pytest ended with {run.exit_code}, and no test failed:\n{said}"
-        denials = [each for each in run.failures if _DENIED.match(each) and not _BROKEN.search(each)]
+        denials = [
+            failure for failure in run.failures if _DENIED.match(failure) and not _BROKEN.search(failure)
+        ]
         if not denials:
             return Fate.BROKEN, f"the code falls over, and no test denies what it does:\n{run.failures[0]}"
         return Fate.CAUGHT, denials[0].split("\n")[0][:_REASON_CHARACTERS]
@@ -197,8 +199,8 @@ class Laboratory:
         """End what still runs, and all that would be started yet."""
         with self._lock:
             self._closed = True
-            for each in self._running:
-                _end(each)
+            for popen in self._running:
+                _end(popen)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -212,6 +214,6 @@ def _read(report: Path) -> tuple[list[str], list[str]]:
         return [], []
     document = ET.parse(report)  # noqa: S314 - pytest wrote it, a moment ago
     failures, errors = (
-        [each.get("message", "") for each in document.iter(kind)] for kind in ("failure", "error")
+        [element.get("message", "") for element in document.iter(kind)] for kind in ("failure", "error")
     )
     return failures, errors

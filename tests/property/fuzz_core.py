@@ -166,8 +166,8 @@ class Fuzz:
         everything = list(records)
         count, content, headers = core.fitting(rng.choice([0, 600]), 3, rng.choice([-5, 0, 900, 10**9]), 100)
         assert count == len(records[:count])
-        assert headers == sum(len(each.headers) for each in everything[:count])
-        assert content >= sum(len(each.key or b"") + len(each.value or b"") for each in everything[:count])
+        assert headers == sum(len(item.headers) for item in everything[:count])
+        assert content >= sum(len(item.key or b"") + len(item.value or b"") for item in everything[:count])
         assert core.size() >= 0
         low, high = rng.randrange(-3, 12), rng.randrange(-3, 2**33)
         for part in (records[low:high], self.raw.since(records, rng.choice([0, 105, 2**62, -1]))):
@@ -185,8 +185,8 @@ class Fuzz:
             plan = world.native_path.plan(batch, records, world.core[0])
             if plan is not None:
                 self.planned += 1
-                for each in plan.outputs:
-                    each.builder._build()
+                for output in plan.outputs:
+                    output.builder._build()
 
     def ids(self) -> None:
         """A ring's IDs, through changelogs and chunks that are sound, damaged, or of another lane."""
@@ -220,7 +220,7 @@ class Fuzz:
             with contextlib.suppress(ValueError, MemoryError):  # sequences that no ring has beside each other
                 ids.load(bytes(broken[: rng.randrange(len(broken) + 1)]))
             known = ids.lookup([value[29:] for _, value in records])
-            assert all(each is None or ids.low <= each <= ids.last for each in known)
+            assert all(item is None or ids.low <= item <= ids.last for item in known)
             ids.settle(rng.choice([ids.low, ids.last, max(0, ids.last - 3)]), ids.last + 1)
             assert len(ids) <= len(ids.entries())
         while rng.random() < 0.5 and ids.let_go(rng.choice([1, 9])):

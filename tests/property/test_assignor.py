@@ -15,13 +15,13 @@ def _groups(draw: st.DrawFn) -> tuple[int, dict[str, dict[int, int]]]:
     partitions = draw(st.integers(0, 30))
     members = draw(st.lists(st.sampled_from("abcdefghijkl"), min_size=1, unique=True))
     had = st.dictionaries(st.integers(0, partitions + 3), st.integers(0, 3))
-    return partitions, {each: draw(had) for each in members}
+    return partitions, {member: draw(had) for member in members}
 
 
 def _owners(owned: dict[str, dict[int, int]]) -> dict[int, str]:
     """By partition, whose word counts."""
-    everyone = [(each, token, member) for member, had in owned.items() for each, token in had.items()]
-    return {each: member for each, _, member in sorted(everyone)}
+    everyone = [(number, token, member) for member, had in owned.items() for number, token in had.items()]
+    return {number: member for number, _, member in sorted(everyone)}
 
 
 @given(_groups())
@@ -29,14 +29,14 @@ def test_even_and_as_few_moves_as_can_be(group: tuple[int, dict[str, dict[int, i
     """Each partition has one member, no member two more than another, and no even sharing keeps more where it is."""
     partitions, owned = group
     found = share(range(partitions), owned)
-    sizes = [len(each) for each in found.values()]
-    owners = {each: member for each, member in _owners(owned).items() if each < partitions}
-    kept = sum(member == owners.get(each) for member, those in found.items() for each in those)
+    sizes = [len(value) for value in found.values()]
+    owners = {number: member for number, member in _owners(owned).items() if number < partitions}
+    kept = sum(member == owners.get(number) for member, items in found.items() for number in items)
     least, more = divmod(partitions, len(owned))
     had = sorted(Counter(owners.values()).values(), reverse=True)
-    most = sum(min(each, least + (number < more)) for number, each in enumerate(had))
+    most = sum(min(item, least + (number < more)) for number, item in enumerate(had))
 
-    assert sorted(each for those in found.values() for each in those) == list(range(partitions))
+    assert sorted(number for value in found.values() for number in value) == list(range(partitions))
     assert found.keys() == owned.keys()
     assert max(sizes) - min(sizes) <= 1
     assert kept == most
@@ -45,19 +45,21 @@ def test_even_and_as_few_moves_as_can_be(group: tuple[int, dict[str, dict[int, i
 def test_one_more_one_less() -> None:
     """Nine consumers of twelve partitions become ten: one partition moves. One of five goes: its own move, and no others."""
     nine: dict[str, Owned] = {
-        member: dict.fromkeys(those, 1)
-        for member, those in share(range(12), {str(each): {} for each in range(9)}).items()
+        member: dict.fromkeys(number, 1)
+        for member, number in share(range(12), {str(index): {} for index in range(9)}).items()
     }
     ten = share(range(12), nine | {"new": {}})
-    five: dict[str, Owned] = {str(each): dict.fromkeys(range(each, 100, 5), 1) for each in range(5)}
+    five: dict[str, Owned] = {str(index): dict.fromkeys(range(index, 100, 5), 1) for index in range(5)}
     four = share(range(100), {member: had for member, had in five.items() if member != "3"})
 
     assert (
-        sum(each not in nine[member] for member, those in ten.items() if member != "new" for each in those)
+        sum(
+            number not in nine[member] for member, items in ten.items() if member != "new" for number in items
+        )
         == 0
     )
     assert len(ten["new"]) == 1
-    assert all(set(five[member]) <= set(those) for member, those in four.items())
+    assert all(set(five[member]) <= set(items) for member, items in four.items())
 
 
 def test_who_had_it_last() -> None:

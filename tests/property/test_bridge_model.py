@@ -54,18 +54,18 @@ def _passed(system: System, partition: int) -> list[hop.Hop]:
     """What the lane's hop memory lets pass."""
     memory = HopMemory(CAPACITY)
     log = system.logs[system.plan.target_topic, partition]
-    return [_step_of(each) for each in log if _passes(memory, _crossed(each, partition))]
+    return [_step_of(item) for item in log if _passes(memory, _crossed(item, partition))]
 
 
 def _passed_anywhere(system: System) -> list[hop.Hop]:
     """The same where lanes forward what is misplaced, and take turns at random."""
     memories = [HopMemory(CAPACITY) for _ in range(system.partitions)]
-    inputs = [deque(system.logs[system.plan.target_topic, each]) for each in range(system.partitions)]
+    inputs = [deque(system.logs[system.plan.target_topic, index]) for index in range(system.partitions)]
     detours: list[deque[tuple[dict[str, Any], Arrival]]] = [deque() for _ in inputs]
     found = []
-    while ready := [each for each in [*inputs, *detours] if each]:
+    while ready := [input_ for input_ in [*inputs, *detours] if input_]:
         queue = system.chance.choice(ready)
-        number = next(at for at, each in enumerate([*inputs, *detours]) if each is queue)
+        number = next(at for at, value in enumerate([*inputs, *detours]) if value is queue)
         if number >= system.partitions:
             home = number - system.partitions
             record, arrival = detours[home].popleft()
@@ -89,7 +89,7 @@ def _expected(system: System, number: int, partition: int) -> list[int]:
         place = each.key or hop.encode(hop.Hop(source, each.offset))
         return each.headers[0][1] == b"y" and each.value != b"poison" and home[place] == partition
 
-    return [each.offset for each in system.source[number] if goes(each)]
+    return [item.offset for item in system.source[number] if goes(item)]
 
 
 def _places(steps: Iterable[hop.Hop]) -> list[tuple[int, int]]:
@@ -98,10 +98,10 @@ def _places(steps: Iterable[hop.Hop]) -> list[tuple[int, int]]:
 
 def _poison(system: System) -> set[tuple[int, int]]:
     return {
-        (number, each.offset)
+        (number, message.offset)
         for number, messages in enumerate(system.source)
-        for each in messages
-        if each.value == b"poison" and each.headers[0][1] == b"y"
+        for message in messages
+        if message.value == b"poison" and message.headers[0][1] == b"y"
     }
 
 
@@ -109,7 +109,7 @@ def _require_exact(system: System) -> None:
     poison, taken = _poison(system), []
     for partition in range(system.partitions):
         passed = _passed(system, partition)
-        taken += [each for each in _places(passed) if each in poison]
+        taken += [place for place in _places(passed) if place in poison]
         for number in range(len(system.source)):
             offsets = [
                 offset
@@ -124,7 +124,7 @@ def _require_exact(system: System) -> None:
 
 def _quarantined(system: System) -> set[tuple[int, int]]:
     logs = [log for (topic, _), log in system.logs.items() if topic == system.plan.quarantine_topic]
-    return set(_places(_step_of(each) for each in itertools.chain(*logs)))
+    return set(_places(_step_of(log) for log in itertools.chain(*logs)))
 
 
 @pytest.mark.parametrize("tenth", range(10))
@@ -157,7 +157,9 @@ async def _taken_after_all(system: System) -> None:
     first = Instance(system)
     for _ in range(20):
         await serve(first, [system.plan.target_topic])
-    waiting = [each.topic for each in first.producer.outstanding if not each.answer.done()]
+    waiting = [
+        outstanding.topic for outstanding in first.producer.outstanding if not outstanding.answer.done()
+    ]
     assert waiting == [system.plan.quarantine_topic]
     await first.life.discard()
     system.refuses = False

@@ -42,7 +42,7 @@ def test_quick_is_as_careful(seed: int) -> None:
     quick, careful = Translator(), Translator(add_headers={MARK[0]: MARK[1].decode()})
     same = accepted = 0
     records = [_record(rng) for _ in range(2_000)]
-    carefully = [careful.translate(each) for each in records]
+    carefully = [careful.translate(record) for record in records]
     at_once = quick.translate_all(records)
     assert careful.translate_all(records) == carefully
     _require_traced_alike(quick, careful, records)
@@ -55,9 +55,9 @@ def test_quick_is_as_careful(seed: int) -> None:
             two.key,
             two.value,
             two.timestamp,
-            [each for each in two.headers if each != MARK],
+            [header for header in two.headers if header != MARK],
         )
-        assert [_all(each) for each in (together, alone)] == [wanted, wanted], record
+        assert [_all(item) for item in (together, alone)] == [wanted, wanted], record
         same += together is record
         accepted += [name for name, _ in record.headers if name[:4] == "_RF_"] == [wire_names.HEADER_SOURCE]
     assert same > 0
@@ -71,14 +71,14 @@ def _require_traced_alike(quick: Translator, careful: Translator, records: list[
         passing = Passing("x" * 22, {b"berlin"}, forwards=False)
         made = translator.translate_all(records, passing)
         plain = [
-            (type(each) is Traced, *_all(each)[:4], [it for it in each.headers if it != MARK])
-            for each in made
+            (type(record) is Traced, *_all(record)[:4], [it for it in record.headers if it != MARK])
+            for record in made
         ]
         found.append((plain, passing.returned))
 
     assert found[0] == found[1]
     assert found[0][1]
-    assert any(each[0] for each in found[0][0])
+    assert any(item[0] for item in found[0][0])
 
 
 def _all(record: Any) -> tuple[object, ...]:

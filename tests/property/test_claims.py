@@ -92,7 +92,9 @@ class _Group:
         if not await confirm():
             raise NotOwnerError(topic)
         await asyncio.sleep(0.001)
-        assert [each.ended for each in self.writers if not each.ended] == [], "two leases of one consumer"
+        assert [writer.ended for writer in self.writers if not writer.ended] == [], (
+            "two leases of one consumer"
+        )
         self.writers.append(_Writer())
         self.confirms.append(confirm)
         lease = Lease("readers", topic, partition, "me", token=len(self.writers))
@@ -127,8 +129,8 @@ async def _history(seed: int) -> None:
     async def rebalance(*, ours: bool) -> None:
         group.next_generation()
         await held_partitions.revoked(OURS)
-        open_writers = [each for each in group.writers if not each.ended]
-        assert not any(each.held for each in open_writers)
+        open_writers = [writer for writer in group.writers if not writer.ended]
+        assert not any(writer.held for writer in open_writers)
         assert not dispatcher._partitions
         for _ in range(chance.randrange(4)):
             await asyncio.sleep(0)
@@ -148,7 +150,7 @@ async def _history(seed: int) -> None:
     await until(lambda: held_partitions.ready, lambda: str(held_partitions.reasons), LIMIT_S)
     held = held_partitions.partitions[0]
 
-    assert [each for each in group.writers if not each.ended] == [cast(Any, held.writer)]
+    assert [writer for writer in group.writers if not writer.ended] == [cast(Any, held.writer)]
     assert list(dispatcher._partitions) == [held]
     assert (held.window.closed, held.failed, held.draining) == (False, False, False)
     await held_partitions.close()

@@ -68,12 +68,12 @@ def test_check_agrees_with_decoding(
     """What passes the check without decoding is what can be decoded."""
     key = codec.ring_key(7, sequence)
     record = bytes([version]) + codec.ring_value(sequence, value, origin)[1:]
-    for each in (
+    for item in (
         (key, record[:cut]),
         (key, record),
         (key[: cut % 9], codec.ring_value(sequence, value, origin)),
     ):
-        assert _readable(codec.check_ring, each) == _readable(codec.decode_ring, each)
+        assert _readable(codec.check_ring, item) == _readable(codec.decode_ring, item)
 
 
 def _readable(read: Callable[[bytes, bytes], object], record: tuple[bytes, bytes]) -> bool:
@@ -88,7 +88,7 @@ def _readable(read: Callable[[bytes, bytes], object], record: tuple[bytes, bytes
 @given(entries=st.lists(st.tuples(sequences, ids, origins), max_size=5))
 def test_entries_of_an_index(entries: list[tuple[int, bytes, Origin]]) -> None:
     """The entries of an index are read from the values alone."""
-    values = [codec.ring_value(*each) for each in entries]
+    values = [codec.ring_value(*entry) for entry in entries]
 
     assert list(codec.ring_entries(values)) == [
         (sequence, value, origin.timestamp) for sequence, value, origin in entries
@@ -132,7 +132,7 @@ def test_sizes_share_no_key(one: tuple[int, int], other: tuple[int, int]) -> Non
     keys = codec.ring_key(*one), codec.ring_key(*other)
 
     assert (keys[0] != keys[1]) or (one[0] == other[0])
-    assert codec.META_KEY not in {each[:1] for each in keys}
+    assert codec.META_KEY not in {key[:1] for key in keys}
 
 
 @fixed

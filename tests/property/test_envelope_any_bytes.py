@@ -54,11 +54,11 @@ def spelled(holder: dict[str, Any], name: str, value: bytes | None, as_base64: b
 def test_round_trip(those: list[Part], as_base64: bool, ascii_only: bool) -> None:
     """What is written in the grammar is read as it was meant, in either spelling."""
     written = []
-    for each in those:
-        part: dict[str, Any] = {} if each.address is None else {"address": each.address}
-        spelled(part, "key", each.key, as_base64)
-        spelled(part, "value", each.value, as_base64)
-        for name, value in each.headers:
+    for item in those:
+        part: dict[str, Any] = {} if item.address is None else {"address": item.address}
+        spelled(part, "key", item.key, as_base64)
+        spelled(part, "value", item.value, as_base64)
+        for name, value in item.headers:
             header: dict[str, Any] = {"name": name}
             spelled(header, "value", value, as_base64)
             part.setdefault("headers", []).append(header)
@@ -96,7 +96,7 @@ def judged(value: bytes) -> None:
 
     assert bool(found) != bool(reason)
     assert len(reason.encode()) < 500
-    assert all(isinstance(each, Part) for each in found)
+    assert all(isinstance(part, Part) for part in found)
 
 
 @given(
@@ -140,17 +140,17 @@ def test_any_json(value: Any) -> None:
 def test_damaged_envelope(those: list[Part], data: st.DataObject) -> None:
     """A byte or a piece of an envelope in another place, twice, missing, or another one: both readers agree."""
     written = []
-    for each in those:
-        part: dict[str, Any] = {"address": each.address}
-        spelled(part, "key", each.key, as_base64=data.draw(st.booleans()))
-        spelled(part, "value", each.value, as_base64=data.draw(st.booleans()))
+    for item in those:
+        part: dict[str, Any] = {"address": item.address}
+        spelled(part, "key", item.key, as_base64=data.draw(st.booleans()))
+        spelled(part, "value", item.value, as_base64=data.draw(st.booleans()))
         written.append(part)
     if data.draw(st.booleans()):
         named = data.draw(st.booleans())
         written = [
-            {"key": f"{each.key!r}", "value": f"{each.value!r}"}
-            | ({"address": each.address} if named and each.address is not None else {})
-            for each in those
+            {"key": f"{part.key!r}", "value": f"{part.value!r}"}
+            | ({"address": part.address} if named and part.address is not None else {})
+            for part in those
         ]
     value = json.dumps({"parts": written}).encode()
     begin, end = sorted(data.draw(st.tuples(st.integers(0, len(value)), st.integers(0, len(value)))))

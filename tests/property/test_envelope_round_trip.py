@@ -37,12 +37,12 @@ def test_round_trip(parts: list[Part]) -> None:
 
     assert read == [
         worker.Part(
-            each.address,
-            raw(each.key),
-            raw(each.value),
-            tuple((name, raw(value)) for name, value in each.headers),
+            part.address,
+            raw(part.key),
+            raw(part.value),
+            tuple((name, raw(value)) for name, value in part.headers),
         )
-        for each in parts
+        for part in parts
     ]
 
 

@@ -49,7 +49,7 @@ def test_forgetting_is_found(plan: Plan, dice: random.Random) -> None:
     model = Model(plan, dice, forgetful=True)
     assume(model.forgotten is not None)
 
-    forgotten = [each for each in check(model.history) if each.anomaly is Anomaly.FORGOTTEN]
+    forgotten = [finding for finding in check(model.history) if finding.anomaly is Anomaly.FORGOTTEN]
     assert len(forgotten) == 1
     assert model.forgotten is not None
     assert model.forgotten.place in forgotten[0].places
@@ -61,7 +61,7 @@ def test_a_gap_is_all_that_is_unknown(plan: Plan, dice: random.Random, kept: lis
     """Whatever retention deleted of the input, the run is not called clean, and what is left is judged as before."""
     model = Model(plan, dice)
     starts = dict(enumerate(kept[: plan.partitions]))
-    inputs = [each for each in model.history.inputs if each.offset >= starts[each.partition]]
+    inputs = [input_ for input_ in model.history.inputs if input_.offset >= starts[input_.partition]]
 
     found = counts(check(replace(model.history, inputs=inputs, log_starts=starts)))
     assert found == model.due() | {"GAP": sum(start > 0 for start in starts.values())}
@@ -87,18 +87,18 @@ def _pick(dice: random.Random, records: list[Record]) -> Record:
 
 def _with(history: History, old: Record | None, new: Record | None) -> History:
     """With an accepted record removed, added or replaced."""
-    accepted = [each for each in history.accepted if each is not old]
+    accepted = [item for item in history.accepted if item is not old]
     return replace(history, accepted=accepted if new is None else [*accepted, new])
 
 
 def _after(history: History) -> int:
-    return max((each.offset for each in history.accepted), default=-1) + 1
+    return max((item.offset for item in history.accepted), default=-1) + 1
 
 
 def lose(model: Model, dice: random.Random) -> Planted:
     """An accepted record is missing; so its resends are no duplicates either."""
     history = model.history
-    due = [each for each in history.accepted if model.once(model.origins[each.place])]
+    due = [item for item in history.accepted if model.once(model.origins[item.place])]
     victim = _pick(dice, due)
     return Planted(_with(history, victim, None), Anomaly.LOST, model.origins[victim.place].place, alone=False)
 
@@ -106,7 +106,7 @@ def lose(model: Model, dice: random.Random) -> Planted:
 def lose_diverted(model: Model, dice: random.Random) -> Planted:
     """A duplicate is not in its topic."""
     victim = _pick(dice, model.history.diverted)
-    left = [each for each in model.history.diverted if each is not victim]
+    left = [item for item in model.history.diverted if item is not victim]
     return Planted(replace(model.history, diverted=left), Anomaly.LOST, model.origins[victim.place].place)
 
 
@@ -121,12 +121,12 @@ def double(model: Model, dice: random.Random) -> Planted:
 
 def swap(model: Model, dice: random.Random) -> Planted:
     """Two of one group and one input partition change places."""
-    one = _pick(dice, [each for each in model.history.accepted if each.key is not None])
+    one = _pick(dice, [item for item in model.history.accepted if item.key is not None])
     partition = model.origins[one.place].partition
     others = [
-        each
-        for each in model.history.accepted
-        if each is not one and each.key == one.key and model.origins[each.place].partition == partition
+        item
+        for item in model.history.accepted
+        if item is not one and item.key == one.key and model.origins[item.place].partition == partition
     ]
     other = _pick(dice, others)
     swapped = _with(model.history, one, one._replace(offset=other.offset))
@@ -136,9 +136,9 @@ def swap(model: Model, dice: random.Random) -> Planted:
 
 def scatter(model: Model, dice: random.Random) -> Planted:
     """One of a group goes to another partition of the output."""
-    several = Counter(each.key for each in model.history.accepted)
+    several = Counter(item.key for item in model.history.accepted)
     victim = _pick(
-        dice, [each for each in model.history.accepted if each.key is not None and several[each.key] > 1]
+        dice, [item for item in model.history.accepted if item.key is not None and several[item.key] > 1]
     )
     moved = victim._replace(partition=3, offset=0)
     return Planted(_with(model.history, victim, moved), Anomaly.REORDERED, None, alone=False)
@@ -169,7 +169,7 @@ def invent(model: Model, dice: random.Random) -> Planted:
 def forget_send(model: Model, dice: random.Random) -> Planted:
     """An input is there that nobody sent, or that failed for certain."""
     victim = _pick(dice, model.history.inputs)
-    others = [each for each in model.history.sends if each.token != victim.token]
+    others = [send for send in model.history.sends if send.token != victim.token]
     assume(others)
     failed = Send(victim.token or b"", None, None, Outcome.FAIL)
     sends = dice.choice([others, [*others, failed]])
@@ -193,11 +193,13 @@ def reject(model: Model, dice: random.Random) -> Planted:
     ]
     assume(pairs)
     duplicate, original = dice.choice(pairs)
-    output = next(each for each in model.history.accepted if model.origins[each.place] is original)
+    output = next(item for item in model.history.accepted if model.origins[item.place] is original)
     source = ("_RF_SOURCE", str(duplicate.place).encode())
-    headers = [each for each in duplicate.headers if each[0] != "_RF_SOURCE"]
+    headers = [header for header in duplicate.headers if header[0] != "_RF_SOURCE"]
     headers += [
-        source if each[0] == "_RF_SOURCE" else each for each in output.headers if each[0].startswith("_RF_")
+        source if header[0] == "_RF_SOURCE" else header
+        for header in output.headers
+        if header[0].startswith("_RF_")
     ]
     swapped = duplicate._replace(
         topic=output.topic, partition=output.partition, offset=output.offset, key=output.key,
@@ -205,13 +207,13 @@ def reject(model: Model, dice: random.Random) -> Planted:
     )  # fmt: skip
     history = _with(model.history, output, swapped)
     if model.plan.divert:
-        own = next(each for each in history.diverted if model.origins[each.place] is duplicate)
-        headers = [each for each in original.headers if each[0] != "_RF_SOURCE"]
+        own = next(item for item in history.diverted if model.origins[item.place] is duplicate)
+        headers = [header for header in original.headers if header[0] != "_RF_SOURCE"]
         headers += [("_RF_SOURCE", str(original.place).encode()), ("_RF_ORIGINAL", source[1])]
         other = original._replace(
             topic=own.topic, partition=own.partition, offset=own.offset, headers=tuple(headers)
         )
-        history = replace(history, diverted=[other if each is own else each for each in history.diverted])
+        history = replace(history, diverted=[other if item is own else item for item in history.diverted])
     return Planted(history, Anomaly.WRONG_VERDICT, original.place, alone=False)
 
 
@@ -234,9 +236,11 @@ def test_loud_on_one_fault(
     planted = fault(model, dice)
 
     findings = check(planted.history)
-    named = [each for each in findings if each.anomaly is planted.anomaly]
+    named = [finding for finding in findings if finding.anomaly is planted.anomaly]
     assert named
-    assert planted.place is None or planted.place in {each.places[0] for each in named if each.places}
+    assert planted.place is None or planted.place in {
+        finding.places[0] for finding in named if finding.places
+    }
     if planted.alone:
         due = model.due()
         assert counts(findings) == due | {planted.anomaly.value: due[planted.anomaly.value] + 1}

@@ -25,7 +25,7 @@ def test_silent_on_correct_runs() -> None:
     for seed in range(RUNS):
         run = BridgedRun("orders", seed)
         run.run()
-        findings = [str(each) for each in check(run.history) if each.anomaly not in _ALLOWED]
+        findings = [str(finding) for finding in check(run.history) if finding.anomaly not in _ALLOWED]
         assert findings == [], seed
         for name in ("accepted", "diverted", "quarantined"):
             fates |= {name} if getattr(run.history, name) else set()
@@ -39,18 +39,20 @@ def _bridged(record: Record) -> bool:
 
 def lose(history: History, dice: random.Random) -> tuple[History, Record] | None:
     """A hop that came once is missing, and nothing had confirmed it before."""
-    hops = [each.header("_RF_BRIDGE_DUPL_ID") for each in history.inputs]
+    hops = [input_.header("_RF_BRIDGE_DUPL_ID") for input_ in history.inputs]
     alone = [
-        each
-        for each in history.inputs
-        if _bridged(each) and hops.count(each.header("_RF_BRIDGE_DUPL_ID")) == 1 and not _known(history, each)
+        input_
+        for input_ in history.inputs
+        if _bridged(input_)
+        and hops.count(input_.header("_RF_BRIDGE_DUPL_ID")) == 1
+        and not _known(history, input_)
     ]
     victim = _pick(
-        dice, [each for each in alone if any(one.source == each.place for one in history.accepted)]
+        dice, [item for item in alone if any(one.source == item.place for one in history.accepted)]
     )
     if victim is None or victim.header("_AMQ_DUPL_ID") is not None or victim.header("_RF_TX") is not None:
         return None
-    left = [each for each in history.accepted if each.source != victim.place]
+    left = [item for item in history.accepted if item.source != victim.place]
     return replace(history, accepted=left), victim
 
 
@@ -58,9 +60,9 @@ def _known(history: History, record: Record) -> bool:
     """Whether anything of its source says that it is confirmed."""
     source, _, offset = (record.header("_RF_BRIDGE_DUPL_ID") or b"").rpartition(b"/")
     return any(
-        (each.header("_RF_BRIDGE_DUPL_ID") or b"").startswith(source + b"/")
-        and int(each.header("_RF_BRIDGE_CONFIRMED") or 0) > int(offset)
-        for each in history.inputs
+        (input_.header("_RF_BRIDGE_DUPL_ID") or b"").startswith(source + b"/")
+        and int(input_.header("_RF_BRIDGE_CONFIRMED") or 0) > int(offset)
+        for input_ in history.inputs
     )
 
 
@@ -70,29 +72,29 @@ def forget(history: History, dice: random.Random) -> tuple[History, Record] | No
         return None
     seen: set[tuple[bytes | None, int]] = set()
     again = []
-    for each in sorted(history.inputs, key=lambda one: (one.partition, one.offset)):
-        way = each.header("_RF_BRIDGE_DUPL_ID"), each.partition
-        if way in seen and each.header("_RF_TX") is None and not _came(history, each):
-            again.append(each)
+    for input_ in sorted(history.inputs, key=lambda one: (one.partition, one.offset)):
+        way = input_.header("_RF_BRIDGE_DUPL_ID"), input_.partition
+        if way in seen and input_.header("_RF_TX") is None and not _came(history, input_):
+            again.append(input_)
         seen.add(way)
     checked = [
-        each for each in again if each.header("_AMQ_DUPL_ID") and each.header("_RF_BRIDGE_IDS") is None
+        item for item in again if item.header("_AMQ_DUPL_ID") and item.header("_RF_BRIDGE_IDS") is None
     ]
-    victim = _pick(dice, [each for each in again if _bridged(each) and each not in checked])
+    victim = _pick(dice, [item for item in again if _bridged(item) and item not in checked])
     if victim is None:
         return None
     return replace(history, accepted=[*history.accepted, _accepted(history, victim)]), victim
 
 
 def _came(history: History, record: Record) -> bool:
-    return any(each.source == record.place for each in (*history.accepted, *history.quarantined))
+    return any(item.source == record.place for item in (*history.accepted, *history.quarantined))
 
 
 def _accepted(history: History, record: Record) -> Record:
     """Behind all, as a lane would have written it."""
-    kept = tuple(each for each in record.headers if not each[0].startswith("_RF_BRIDGE_"))
+    kept = tuple(header for header in record.headers if not header[0].startswith("_RF_BRIDGE_"))
     headers = (*kept, ("_RF_SOURCE", str(record.place).encode()))
-    places = {each.key: each.partition for each in history.accepted}
+    places = {item.key: item.partition for item in history.accepted}
     return record._replace(
         topic=f"{history.input_topic}.accepted",
         partition=places.get(record.key, 0),
@@ -107,7 +109,7 @@ def leave(history: History, dice: random.Random) -> tuple[History, Record] | Non
     if victim is None:
         return None
     there = victim.header("_RF_HOPS") is not None
-    other = tuple(each for each in victim.headers if each[0] != "_RF_HOPS")
+    other = tuple(header for header in victim.headers if header[0] != "_RF_HOPS")
     headers = dice.choice(
         [
             (*victim.headers, ("_RF_BRIDGE_CONFIRMED", b"1")),
@@ -115,8 +117,8 @@ def leave(history: History, dice: random.Random) -> tuple[History, Record] | Non
             (*victim.headers, ("_RF_HOPS", b"forged")),
         ]
     )
-    accepted = [victim._replace(headers=headers) if each is victim else each for each in history.accepted]
-    found = next(each for each in history.inputs if each.place == victim.source)
+    accepted = [victim._replace(headers=headers) if item is victim else item for item in history.accepted]
+    found = next(input_ for input_ in history.inputs if input_.place == victim.source)
     return replace(history, accepted=accepted), found
 
 
@@ -143,7 +145,7 @@ def test_loud_on_one_fault(fault: Fault, anomaly: Anomaly) -> None:
         planted += 1
         history, victim = made
         late = {Anomaly.REORDERED} if fault is forget else set()
-        found = [each for each in check(history) if each.anomaly not in _ALLOWED | late]
-        assert [(each.anomaly, each.places[0]) for each in found] == [(anomaly, victim.place)], seed
+        found = [finding for finding in check(history) if finding.anomaly not in _ALLOWED | late]
+        assert [(finding.anomaly, finding.places[0]) for finding in found] == [(anomaly, victim.place)], seed
 
     assert planted > RUNS / 20

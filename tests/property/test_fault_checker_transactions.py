@@ -19,26 +19,26 @@ def _tear(accepted: list[Record], victim: Record, dice: random.Random) -> list[R
     """One part is missing; there is another."""
     count = int((victim.header("_RF_TX_PART") or b"").partition(b"/")[2])
     assume(count > 1)
-    return [each for each in accepted if each is not victim]
+    return [item for item in accepted if item is not victim]
 
 
 def _double(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
     """One part is there again, behind all."""
-    return [*accepted, victim._replace(offset=max(each.offset for each in accepted) + 1)]
+    return [*accepted, victim._replace(offset=max(item.offset for item in accepted) + 1)]
 
 
 def _swap(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
     """Two parts of one transaction and one group change places."""
     same = [
-        each
-        for each in accepted
-        if each is not victim
-        and (each.source, each.topic, each.key) == (victim.source, victim.topic, victim.key)
-        and each.key is not None
+        item
+        for item in accepted
+        if item is not victim
+        and (item.source, item.topic, item.key) == (victim.source, victim.topic, victim.key)
+        and item.key is not None
     ]
     assume(same)
     other = dice.choice(same)
-    rest = [each for each in accepted if each not in (victim, other)]
+    rest = [item for item in accepted if item not in (victim, other)]
     return [*rest, victim._replace(offset=other.offset), other._replace(offset=victim.offset)]
 
 
@@ -53,13 +53,13 @@ def _corrupt(accepted: list[Record], victim: Record, dice: random.Random) -> lis
             victim._replace(headers=(*victim.headers, ("_RF_TX", b"json/1"))),
         ]
     )
-    return [bad if each is victim else each for each in accepted]
+    return [bad if item is victim else item for item in accepted]
 
 
 def _misplace(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
     """A part is accepted in another address."""
-    topic = dice.choice([each for each in COUNTS if each != victim.topic])
-    return [victim._replace(topic=topic, offset=999) if each is victim else each for each in accepted]
+    topic = dice.choice([count for count in COUNTS if count != victim.topic])
+    return [victim._replace(topic=topic, offset=999) if item is victim else item for item in accepted]
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_checker_is_loud_on_one_fault(
     world = World(plan, 1_000, dice)
     world.run()
     accepted = world.history.accepted
-    parts_accepted = [each for each in accepted if each.header("_RF_TX_PART") is not None]
+    parts_accepted = [item for item in accepted if item.header("_RF_TX_PART") is not None]
     assume(parts_accepted)
     victim = dice.choice(parts_accepted)
 
     findings = check(replace(world.history, accepted=fault(accepted, victim, dice)))
-    named = [each for each in findings if each.anomaly is anomaly]
+    named = [finding for finding in findings if finding.anomaly is anomaly]
     assert named
     place = victim.source if anomaly is not Anomaly.PHANTOM else None
-    assert place is None or place in {each.places[0] for each in named}
+    assert place is None or place in {finding.places[0] for finding in named}

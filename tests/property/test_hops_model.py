@@ -94,27 +94,27 @@ class Bridge:
             self.lives.remove(life)
 
     def _read(self, life: Life) -> None:
-        due = [each for each in self.messages if each.offset >= life.position]
+        due = [message for message in self.messages if message.offset >= life.position]
         if life.position - life.confirmed >= WINDOW:
             return
         taken = due[: self.dice.randint(1, 3)]
-        for each in taken:
-            queue = life.queues[each.partition]
+        for item in taken:
+            queue = life.queues[item.partition]
             if not queue or self.dice.random() < 0.4:
                 queue.append([])
-            queue[-1].append(each)
-            life.unacknowledged.add(each.offset)
+            queue[-1].append(item)
+            life.unacknowledged.add(item.offset)
         life.position = taken[-1].offset + 1 if len(taken) < len(due) else self.end
         life.confirmed = min(life.unacknowledged, default=life.position)
 
     def _send(self, life: Life, append: Any) -> None:
-        places = sorted({each for each, queue in life.queues.items() if queue} | life.sent.keys())
+        places = sorted({number for number, queue in life.queues.items() if queue} | life.sent.keys())
         if not places:
             return
         place = self.dice.choice(places)
         if place not in life.sent:
             batch = life.queues[place].popleft()
-            life.sent[place] = place, [self._record(each, life.confirmed) for each in batch]
+            life.sent[place] = place, [self._record(item, life.confirmed) for item in batch]
         elif self.dice.random() < 0.9:
             batch_sent = life.sent.pop(place)
             append(batch_sent)
@@ -122,7 +122,7 @@ class Bridge:
                 life.sent[place] = batch_sent
                 self._die(life)
                 return
-            life.unacknowledged -= {each.source for each in batch_sent[1] if isinstance(each, Forwarded)}
+            life.unacknowledged -= {given.source for given in batch_sent[1] if isinstance(given, Forwarded)}
             life.confirmed = min(life.unacknowledged, default=life.position)
 
     def _record(self, message: Message, confirmed: int) -> "Forwarded":
@@ -165,11 +165,9 @@ class Reference:
         if not self.capacity:
             return False
         way = self.ways.setdefault((source, arrived), [0, set()])
-        known = offset < way[0] or any(
-            offset in each[1] for (of, _), each in self.ways.items() if of == source
-        )
+        known = offset < way[0] or any(offset in way[1] for (of, _), way in self.ways.items() if of == source)
         way[0] = max(way[0], confirmed)
-        way[1] = set(sorted(each for each in way[1] | {offset} if each >= way[0])[-self.capacity :])
+        way[1] = set(sorted(item for item in way[1] | {offset} if item >= way[0])[-self.capacity :])
         return known
 
     def verdict(self, identifier: bytes | None) -> Verdict:
@@ -219,14 +217,14 @@ class World:
 
     def append(self, batch: Batch) -> None:
         log = self.logs["orders", batch[0]]
-        for each in batch[1]:
-            source = each.source if isinstance(each, Forwarded) else 0
-            log.append(Forwarded(len(log), each.key, each.headers, source=source))
+        for record in batch[1]:
+            source = record.source if isinstance(record, Forwarded) else 0
+            log.append(Forwarded(len(log), record.key, record.headers, source=source))
 
     def run(self) -> None:
         """Until nothing is left; then what is late lands."""
         for _ in range(30_000):
-            running = [each for each in self.bridges if not each.done]
+            running = [bridge for bridge in self.bridges if not bridge.done]
             if not running:
                 break
             self.dice.choice(running).step(self.append)
@@ -236,9 +234,9 @@ class World:
                 self.append((partition, [Given(0, key, [("_AMQ_DUPL_ID", identifier)])]))
             if self.dice.random() < 0.4:
                 self.turn()
-        assert all(each.done for each in self.bridges), "a bridge does not end"
-        for each in self.bridges:
-            for batch in each.late:
+        assert all(bridge.done for bridge in self.bridges), "a bridge does not end"
+        for bridge in self.bridges:
+            for batch in bridge.late:
                 self.append(batch)
         while self.turn():
             pass
@@ -301,9 +299,9 @@ def test_each_once_in_order(chunk: int) -> None:
         world.run()
         came = world.came()
         for bridge in world.bridges:
-            offsets = sorted(each for run in came[bridge.source].values() for each in run)
+            offsets = sorted(number for run in came[bridge.source].values() for number in run)
 
-            assert offsets == [each.offset for each in bridge.messages], f"seed {seed}: {bridge.source}"
+            assert offsets == [message.offset for message in bridge.messages], f"seed {seed}: {bridge.source}"
             for way, run in came[bridge.source].items():
                 assert run == sorted(run), f"seed {seed}: {bridge.source} by {way}"
 
@@ -315,9 +313,11 @@ def test_as_the_rule_says_where_there_is_less_room() -> None:
         world = World(random.Random(seed), seed % 4)
         world.run()
         for bridge in world.bridges:
-            offsets = [each for run in world.came()[bridge.source].values() for each in run]
+            offsets = [number for run in world.came()[bridge.source].values() for number in run]
 
-            assert set(offsets) == {each.offset for each in bridge.messages}, f"seed {seed}: {bridge.source}"
+            assert set(offsets) == {message.offset for message in bridge.messages}, (
+                f"seed {seed}: {bridge.source}"
+            )
             repeated += len(offsets) - len(set(offsets))
     assert repeated, "no run had more in flight than fits: the test shows nothing"
 
@@ -348,7 +348,7 @@ def test_written_down_and_read_again(batches: list[list[Arrival]], capacity: int
         again = HopMemory.restored(capacity, changelog.items())
 
         assert again.check(batch).known == judged.known
-        assert list(judged.known) == [reference.known(*each.way, *each[1:]) for each in batch]
+        assert list(judged.known) == [reference.known(*item.way, *item[1:]) for item in batch]
         assert _told(again.ways) == _told(kept.ways)
         kept.apply(judged)
         changelog |= dict(changelog_records(judged))

@@ -45,7 +45,7 @@ def test_same_as_the_index_in_python(
             low = data.draw(st.integers(low, head))
         ids.note(first, ids_of_batch, low)
         index.add(first, ids_of_batch, [0] * len(ids_of_batch), low)
-        _same(ids, index, [each for some in batches for each in some])
+        _same(ids, index, [data for some in batches for data in some])
 
 
 @pytest.mark.parametrize("capacity", [20_000, 100_000])
@@ -68,7 +68,7 @@ def test_many(capacity: int) -> None:
         ids.note(first, list(new), low)
         index.add(first, list(new), [0] * len(new), low)
         sizes.append(ids.size())
-    _same(ids, index, [b"%036d" % each for each in range(4 * capacity)])
+    _same(ids, index, [b"%036d" % index for index in range(4 * capacity)])
     # Some 44 bytes of an entry, some 12 of the table.
     assert ids.size() < 75 * capacity
     assert sizes[-1] <= max(sizes[len(sizes) // 2 :]) < sizes[-1] * 1.1
@@ -78,7 +78,7 @@ def test_what_was_let_go_of_says_so() -> None:
     """Nobody is told that an ID is unknown by what is no longer there."""
     assert native.core is not None
     ids = native.core.Ids(100_000, 0)
-    ids.note(0, [b"%d" % each for each in range(100_000)], 0)
+    ids.note(0, [b"%d" % index for index in range(100_000)], 0)
     rounds = 0
     while ids.let_go(1):
         rounds += 1
@@ -90,7 +90,7 @@ def test_what_was_let_go_of_says_so() -> None:
 
 
 def _values(first: int, ids: list[bytes]) -> list[bytes]:
-    return [ring_value(sequence, each, Origin(0, sequence, 7)) for sequence, each in enumerate(ids, first)]
+    return [ring_value(sequence, id_, Origin(0, sequence, 7)) for sequence, id_ in enumerate(ids, first)]
 
 
 @given(st.lists(st.binary(max_size=3), min_size=1, max_size=60), st.integers(1, 40), st.integers(0, 2**40))
@@ -135,7 +135,7 @@ def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int
 def test_gathering_ends_before_what_is_not_usual(key: bytes, value: bytes | None) -> None:
     """What is no ring record, or not the next one, is for Python to judge."""
     assert native.core is not None
-    usual = [(ring_key(9, each), ring_value(each, b"%d" % each, Origin(0, 0, 0))) for each in range(3)]
+    usual = [(ring_key(9, index), ring_value(index, b"%d" % index, Origin(0, 0, 0))) for index in range(3)]
     ids = native.core.Ids(9, 0)
     end, count, capacity, _ = ids.gather(parsed_changelog([*usual, (key, value)]), 0, 100, -1)
     assert (end, count, capacity, ids.last) == (3, 3, 9, 2)
@@ -145,7 +145,7 @@ def test_what_is_there_already_is_passed_over() -> None:
     """A store may hold records behind its position: they come again."""
     assert native.core is not None
     records = parsed_changelog(
-        [(ring_key(9, each), ring_value(each, b"%d" % each, Origin(0, 0, 0))) for each in range(6)]
+        [(ring_key(9, index), ring_value(index, b"%d" % index, Origin(0, 0, 0))) for index in range(6)]
     )
     ids = native.core.Ids(9, 0)
     assert ids.load(Chunk.of(9, _values(0, [b"0", b"1", b"2"])).encoded)
@@ -154,7 +154,7 @@ def test_what_is_there_already_is_passed_over() -> None:
         6,
         3,
         9,
-        Chunk.of(9, [ring_value(each, b"%d" % each, Origin(0, 0, 0)) for each in range(3, 6)]).encoded,
+        Chunk.of(9, [ring_value(index, b"%d" % index, Origin(0, 0, 0)) for index in range(3, 6)]).encoded,
     )
     assert ids.settle(0, 6)
 
@@ -178,8 +178,8 @@ def test_whole(sequences: range | list[int], low: int, head: int, whole: bool) -
     """It is whole where each sequence of the ring is there, and none beyond."""
     assert native.core is not None
     ids = native.core.Ids(20, 0)
-    for each in sequences:
-        ids.note(each, [b"%d" % each], 0)
+    for sequence in sequences:
+        ids.note(sequence, [b"%d" % sequence], 0)
     assert ids.settle(low, head) is whole
 
 

@@ -55,10 +55,10 @@ class Model:
         self.messages = sorted([*self.messages, message], key=lambda each: each.position)
 
     def held(self, group: bytes | None) -> list[Message]:
-        return [each for each in self.messages if each.group == group and each.holder is not None]
+        return [message for message in self.messages if message.group == group and message.holder is not None]
 
     def owner(self, group: bytes | None) -> str | None:
-        holders = {each.holder for each in self.held(group)}
+        holders = {message.holder for message in self.held(group)}
         return holders.pop() if group is not None and holders else None
 
     def available(self, message: Message, consumer: str) -> bool:
@@ -69,43 +69,43 @@ class Model:
         )
 
     def acquire(self, consumer: str) -> int | None:
-        for each in self.messages:
-            if self.available(each, consumer):
-                each.holder = consumer
-                return each.position
+        for message in self.messages:
+            if self.available(message, consumer):
+                message.holder = consumer
+                return message.position
         return None
 
     def claim(self, consumer: str, group: bytes, count: int | None) -> list[int]:
         if self.owner(group) not in (None, consumer):
             return []
-        for each in self.messages:
-            if each.group == group and each.holder is None:
+        for message in self.messages:
+            if message.group == group and message.holder is None:
                 if count is not None and len(self.held(group)) >= count:
                     break
-                each.holder = consumer
-        return [each.position for each in self.held(group)]
+                message.holder = consumer
+        return [message.position for message in self.held(group)]
 
     def release(self, message: Message) -> list[int]:
         back = [
-            each
-            for each in self.held(message.group)
-            if each is message or (message.group is not None and each.position > message.position)
+            item
+            for item in self.held(message.group)
+            if item is message or (message.group is not None and item.position > message.position)
         ]
         return self.put_back(back)
 
     def put_back(self, messages: Sequence[Message]) -> list[int]:
-        for each in messages:
-            each.holder = None
-        return [each.position for each in messages]
+        for message in messages:
+            message.holder = None
+        return [message.position for message in messages]
 
     def drop(self, messages: Sequence[Message]) -> list[int]:
-        self.messages = [each for each in self.messages if each not in messages]
-        return [each.position for each in messages]
+        self.messages = [message for message in self.messages if message not in messages]
+        return [message.position for message in messages]
 
     def groups(self) -> list[GroupInfo]:
         rows = []
-        for group in dict.fromkeys(each.group for each in self.messages):
-            all_of_it = [each for each in self.messages if each.group == group]
+        for group in dict.fromkeys(message.group for message in self.messages):
+            all_of_it = [message for message in self.messages if message.group == group]
             rows.append(
                 GroupInfo(
                     group,
@@ -133,7 +133,7 @@ class Ledger(RuleBasedStateMachine):
 
     def message(self, data: st.DataObject, *, held: bool) -> Message | None:
         """One of the messages; where there is none that is held or waits, nothing is to be done."""
-        chosen = [each for each in self.model.messages if (each.holder is not None) is held]
+        chosen = [message for message in self.model.messages if (message.holder is not None) is held]
         return data.draw(st.sampled_from(chosen)) if chosen else None
 
     # -- what happens ------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Ledger(RuleBasedStateMachine):
     @rule(position=positions, group=groups)
     def append(self, position: int, group: bytes | None) -> None:
         self.time += 1
-        if any(each.position == position for each in self.model.messages):
+        if any(message.position == position for message in self.model.messages):
             with pytest.raises(ValueError, match=f"^{position} is in the ledger already"):
                 self.ledger.append(position, group, self.time)
             return
@@ -181,13 +181,15 @@ class Ledger(RuleBasedStateMachine):
 
     @rule(consumer=consumers)
     def close(self, consumer: str) -> None:
-        held = [each for each in self.model.messages if each.holder == consumer]
+        held = [message for message in self.model.messages if message.holder == consumer]
 
         assert self.ledger.close(consumer) == self.model.put_back(held)
 
     @rule(group=groups)
     def purge(self, group: bytes | None) -> None:
-        waiting = [each for each in self.model.messages if each.group == group and each.holder is None]
+        waiting = [
+            message for message in self.model.messages if message.group == group and message.holder is None
+        ]
         dropped = self.model.drop(waiting)
         self.gone += dropped
 
@@ -201,7 +203,7 @@ class Ledger(RuleBasedStateMachine):
     def act_on_anothers(self, data: st.DataObject, consumer: str, act: Callable[..., object]) -> None:
         """What another holds, the error names the holder; what waits or is not there, nobody."""
         position = data.draw(positions)
-        message = next((each for each in self.model.messages if each.position == position), None)
+        message = next((message for message in self.model.messages if message.position == position), None)
         holder = message.holder if message else None
         if holder == consumer:
             return
@@ -223,7 +225,7 @@ class Ledger(RuleBasedStateMachine):
             seen.append(position)
             self.ledger.acknowledge(consumer, position)
 
-        assert seen == [each.position for each in self.model.messages]
+        assert seen == [message.position for message in self.model.messages]
         self.gone += self.model.drop(self.model.messages)
 
     # -- what holds at any time --------------------------------------------------------------------------------
@@ -232,13 +234,13 @@ class Ledger(RuleBasedStateMachine):
     def says_what_the_model_says(self) -> None:
         assert self.ledger.groups() == self.model.groups()
         for consumer in CONSUMERS:
-            held = [each.position for each in self.model.messages if each.holder == consumer]
+            held = [message.position for message in self.model.messages if message.holder == consumer]
             assert self.ledger.holds(consumer) == held
 
     @invariant()
     def one_owner_of_a_group(self) -> None:
-        group_of = {each.position: each.group for each in self.model.messages}
-        owned = [{group_of[each] for each in self.ledger.holds(consumer)} - {None} for consumer in CONSUMERS]
+        group_of = {message.position: message.group for message in self.model.messages}
+        owned = [{group_of[hold] for hold in self.ledger.holds(consumer)} - {None} for consumer in CONSUMERS]
 
         assert sum(map(len, owned)) == len(set().union(*owned))
 

@@ -32,8 +32,8 @@ class Model:
     @property
     def bytes(self) -> int:
         """By the rules."""
-        groups = Counter(each.key for each in self.waiting)
-        there = sum(size(each) for each in self.waiting if self.resident.record(each.offset) is not None)
+        groups = Counter(item.key for item in self.waiting)
+        there = sum(size(item) for item in self.waiting if self.resident.record(item.offset) is not None)
         return there + MESSAGE_BYTES * len(self.waiting) + GROUP_BYTES * len(groups)
 
 
@@ -49,7 +49,7 @@ def test_books_and_bounds(seed: int) -> None:
         what = chance.random()
         if what < 0.5 and (not model.waiting or model.resident.takes(20)):
             for _ in range(chance.randrange(1, 20)):
-                headers = tuple((f"h{each}", b"x" * each) for each in range(chance.randrange(3)))
+                headers = tuple((f"h{index}", b"x" * index) for index in range(chance.randrange(3)))
                 value = b"v" * chance.choice([10, 1_000, chance.randrange(largest)])
                 group = chance.choice([None, b"a", b"b", b"group-%d" % step])
                 record = Fetched(model.next, group, value, headers)
@@ -64,13 +64,15 @@ def test_books_and_bounds(seed: int) -> None:
             model.resident.drop(record.offset, record.key)
         elif what < 0.95:
             ahead = model.resident.wanted()
-            model.resident.unpark([each for each in model.waiting if each.offset == ahead], always=False)
+            model.resident.unpark([item for item in model.waiting if item.offset == ahead], always=False)
         elif what > 0.99:
             model.resident.close()
             models[models.index(model)] = Model(memory)
 
         assert (
-            memory.used == sum(each.bytes for each in models) == sum(each.resident.bytes for each in models)
+            memory.used
+            == sum(model.bytes for model in models)
+            == sum(model.resident.bytes for model in models)
         )
         assert memory.used <= memory.bytes_max + len(models) * largest
 

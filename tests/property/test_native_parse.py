@@ -80,7 +80,7 @@ def by_aiokafka(data: bytes, begin: int, aborted: list[tuple[int, int]], level: 
         level,
     )
     try:
-        found = [_seen(each) for each in records]
+        found = [_seen(record) for record in records]
     except Exception:  # noqa: BLE001 - whatever it is, the core has to leave it to this
         return None
     cut = records.next_fetch_offset
@@ -89,7 +89,7 @@ def by_aiokafka(data: bytes, begin: int, aborted: list[tuple[int, int]], level: 
 
 def by_core(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int) -> Read | None:
     found = native_records.parse(data, begin, aborted, decompress, committed=level == COMMITTED)
-    return None if found is None else ([_seen(each) for each in found[0]], found[1])
+    return None if found is None else ([_seen(item) for item in found[0]], found[1])
 
 
 @settings(derandomize=True, max_examples=300, deadline=None)
@@ -154,19 +154,19 @@ def test_damage(fetch: tuple[bytes, int, list[tuple[int, int]]], more: st.DataOb
 
 def test_slices_and_joins() -> None:
     """Parts of records, and those of two fetches, are what lists of them would be."""
-    first = [Stored(each, key=b"%d" % each) for each in (3, 4, 9)]
-    later = [Stored(each, key=b"%d" % each, headers=[("h", None)]) for each in (10, 12)]
-    one, two = (native_records.parse(stored(each), 0, [], decompress) for each in (first, later))
+    first = [Stored(number, key=b"%d" % number) for number in (3, 4, 9)]
+    later = [Stored(number, key=b"%d" % number, headers=[("h", None)]) for number in (10, 12)]
+    one, two = (native_records.parse(stored(item), 0, [], decompress) for item in (first, later))
     assert one is not None
     assert two is not None
     both = native_records.joined(one[0], two[0])
 
     assert isinstance(both, RawRecords)
-    assert [each.key for each in both] == [b"3", b"4", b"9", b"10", b"12"]
-    assert [each.offset for each in both[1:4]] == [4, 9, 10]
-    assert [each.offset for each in both[::2]] == [3, 9, 12]
+    assert [item.key for item in both] == [b"3", b"4", b"9", b"10", b"12"]
+    assert [item.offset for item in both[1:4]] == [4, 9, 10]
+    assert [item.offset for item in both[::2]] == [3, 9, 12]
     assert both[-1].headers == (("h", None),)
-    assert [each.offset for each in native_records.since(both, 5)] == [9, 10, 12]
+    assert [record.offset for record in native_records.since(both, 5)] == [9, 10, 12]
     assert (
         native_records.since(both, 13) == native_records.since(both[3:3], 0)
         or len(native_records.since(both, 13)) == 0

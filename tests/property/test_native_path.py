@@ -133,7 +133,7 @@ class World:
 
 def _filled(index: Index, low: int, floor: int) -> Index:
     """With two IDs right below the floor: by the size of the ring alone they would be known."""
-    index.add(low, [encode_id(b"%d" % each) for each in range(1, 3)][:floor], [0, 0][:floor], low)
+    index.add(low, [encode_id(b"%d" % index) for index in range(1, 3)][:floor], [0, 0][:floor], low)
     return index
 
 
@@ -157,15 +157,15 @@ def _known(index: Index) -> tuple[int, int, list[tuple[int, bytes]]]:
     return (
         index._low,
         len(index),
-        [(number, each or b"") for number, each in enumerate(index._order, index._low)],
+        [(number, item or b"") for number, item in enumerate(index._order, index._low)],
     )
 
 
 def _bytes(batches: Sequence[Outgoing]) -> list[tuple[str, int, bool, bytes]]:
     found = []
-    for each in batches:
-        each.builder._set_producer_state(*PRODUCER)
-        found.append((each.topic, each.partition, each.aged, bytes(each.builder._build())))
+    for batch in batches:
+        batch.builder._set_producer_state(*PRODUCER)
+        found.append((batch.topic, batch.partition, batch.aged, bytes(batch.builder._build())))
     return found
 
 
@@ -175,7 +175,7 @@ def _timeless(batch: Outgoing) -> tuple[str, int, int, list[tuple[bytes | None, 
     records = MemoryRecords(encoded).next_batch()
     assert records is not None
     assert records.validate_crc()
-    return topic, partition, records.attributes, [(each.key, each.value) for each in records]
+    return topic, partition, records.attributes, [(record.key, record.value) for record in records]
 
 
 def _written(
@@ -185,10 +185,10 @@ def _written(
     ring = table.ring
     ring.apply(change.checked)
     table.meta = change.meta
-    counts = [outcome.checked.verdicts.count(each) for each in Verdict]
+    counts = [outcome.checked.verdicts.count(verdict) for verdict in Verdict]
     return Written(
         _bytes(outputs),
-        [_timeless(each) for each in state],
+        [_timeless(item) for item in state],
         list(change.slots),
         (counts[0], counts[1], counts[2]),
         change.meta._replace(incarnation=""),
@@ -317,7 +317,7 @@ def test_batches_are_full_at_the_same_byte(sizes: list[tuple[int, int]], base: i
     batch = FetchedBatch("orders", 0, 0, len(records), parsed[0], 0)
     with patch("time.time", lambda: NOW_S):
         [whole] = World({"id_cache_size": 0}, BatchForm(2**20, 0), 2**20, (1, 1), 0).by_python(batch).outputs
-        for limit in (len(whole[3]) + each for each in (-1, 0, 1)):
+        for limit in (len(whole[3]) + item for item in (-1, 0, 1)):
             world = World({"id_cache_size": 0}, BatchForm(limit, 0), 2**20, (1, 1), 0)
 
             assert world.by_core(batch) == world.by_python(batch)
@@ -328,11 +328,11 @@ def test_plain_traffic_is_the_cores() -> None:
     world = World({}, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
     records = [
         Stored(
-            each,
-            key=b"group-%d" % (each % 10),
-            headers=[("_AMQ_DUPL_ID", b"%d" % (each % 900)), ("trace", b"x")],
+            index,
+            key=b"group-%d" % (index % 10),
+            headers=[("_AMQ_DUPL_ID", b"%d" % (index % 900)), ("trace", b"x")],
         )
-        for each in range(1_000)
+        for index in range(1_000)
     ]
     parsed = parse(stored(records), 0, [], lambda _codec, _data: None)
     assert parsed is not None
@@ -359,7 +359,7 @@ def test_a_core_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
     assert read is None
     assert world.by_core(batch) is None
-    assert [each.message.split(":")[0] for each in caplog.records] == [
+    assert [record.message.split(":")[0] for record in caplog.records] == [
         "the native core failed",
         "the native core failed at orders/0 from offset 0 on",
     ]

@@ -65,7 +65,7 @@ def test_who_asks_for_more_never_gets_less(demand: Demand, name: str, times: flo
     larger = replace(demand, **{name: more})
     here, there = _plan(demand), _plan(larger)
 
-    assert [each for each in COSTS if getattr(there, each) < getattr(here, each) * (1 - 1e-9)] == []
+    assert [cost for cost in COSTS if getattr(there, cost) < getattr(here, cost) * (1 - 1e-9)] == []
 
 
 @quick
@@ -88,9 +88,9 @@ def test_what_gives_first_comes_first(demand: Demand) -> None:
     found = _plan(demand)
     told = limits(demand, found)
 
-    assert [each.times for each in told] == sorted(each.times for each in told)
-    assert all(each.times >= 1 for each in told if "broker" not in each.what)
-    assert all(each.planned > each.measured for each in assumptions(demand, found))
+    assert [item.times for item in told] == sorted(item.times for item in told)
+    assert all(item.times >= 1 for item in told if "broker" not in item.what)
+    assert all(assumption.planned > assumption.measured for assumption in assumptions(demand, found))
 
 
 def test_a_plan_at_its_limit_has_no_room() -> None:

@@ -47,7 +47,7 @@ FLUSH_RECORDS = 5
 FETCH_RECORDS = 4
 TOMBSTONES_MAX = 3
 """With one transaction, so that the slots of an earlier size go in several."""
-MEMORY = next((each for each in ("/dev/shm",) if os.access(each, os.W_OK)), None)  # noqa: S108 - mkdtemp makes the folder in it
+MEMORY = next((name for name in ("/dev/shm",) if os.access(name, os.W_OK)), None)  # noqa: S108 - mkdtemp makes the folder in it
 """RocksDB is opened thousands of times: where there is a file system in memory, there."""
 
 
@@ -112,7 +112,7 @@ class Model:
 
     def original(self, encoded_id: bytes | None, time: int) -> int | None:
         """The sequence that a message with that ID at that time is a duplicate of."""
-        latest = next((each for each in reversed(self.live) if each.id == encoded_id), None)
+        latest = next((item for item in reversed(self.live) if item.id == encoded_id), None)
         if latest is None or (self.max_age and time - latest.time > self.max_age):
             return None
         return latest.sequence
@@ -127,11 +127,11 @@ class Model:
     ) -> tuple[list[Verdict], list[int | None]]:
         """Verdicts and originals of a batch that is committed."""
         verdicts, originals = [], []
-        for each, time in zip(ids, times, strict=True):
-            verdicts.append(self.verdict(each, time))
-            originals.append(self.original(each, time))
-            if each is not None and verdicts[-1] is Verdict.ACCEPTED:
-                self.live.append(Live(self.head, each, time))
+        for id_, time in zip(ids, times, strict=True):
+            verdicts.append(self.verdict(id_, time))
+            originals.append(self.original(id_, time))
+            if id_ is not None and verdicts[-1] is Verdict.ACCEPTED:
+                self.live.append(Live(self.head, id_, time))
                 self.head += 1
                 if len(self.live) > self.capacity:
                     self.live.popleft()
@@ -219,7 +219,7 @@ class Lane(RuleBasedStateMachine):
         take: log_reader.Take | None = None,
     ) -> int:
         """Pass the records on, a few at a time; where they may be taken as the core reads them, most of them so."""
-        records = [each for each in self.records if start <= each.offset < high_watermark]
+        records = [record for record in self.records if start <= record.offset < high_watermark]
         for number, begin in enumerate(range(0, len(records), FETCH_RECORDS)):
             if number == self.fail_after:
                 raise TimeoutError
@@ -274,7 +274,7 @@ class Lane(RuleBasedStateMachine):
     def change(self, batch: Batch) -> Change:
         """A batch up to its commit."""
         checked = self.table.check(batch.ids, batch.times(self.now))
-        origins = [Origin(0, self.next + each, time) for each, time in enumerate(checked.new_times)]
+        origins = [Origin(0, self.next + number, time) for number, time in enumerate(checked.new_times)]
         change = self.table.record(
             checked, origins, {"orders": self.next + len(batch.ids)}, {"orders": 4}, {"orders": "topic"}
         )
@@ -436,8 +436,8 @@ class Lane(RuleBasedStateMachine):
         self.table.close()
         former = self.disk.rename(self.folder / "former")
         self.end, self.committed = data.draw(st.sampled_from(self.moments))
-        self.records = [each for each in self.records if each.offset < self.end]
-        self.moments = [each for each in self.moments if each.end <= self.end]
+        self.records = [record for record in self.records if record.offset < self.end]
+        self.moments = [moment for moment in self.moments if moment.end <= self.end]
         self.restart()
         change = self.change(regrown)
         self.commit(change, regrown)
@@ -451,15 +451,15 @@ class Lane(RuleBasedStateMachine):
         """Any records that a later one of their key supersedes go, and tombstones with nothing before them."""
         source = random.Random(seed)
         share = source.choice([0.1, 0.5, 0.9, 1.0])
-        last = {each.key: each.offset for each in self.records}
+        last = {record.key: record.offset for record in self.records}
         self.records = [
-            each for each in self.records if each.offset == last[each.key] or source.random() >= share
+            record for record in self.records if record.offset == last[record.key] or source.random() >= share
         ]
-        first = {each.key: each.offset for each in reversed(self.records)}
+        first = {record.key: record.offset for record in reversed(self.records)}
         self.records = [
-            each
-            for each in self.records
-            if each.value is not None or each.offset != first[each.key] or source.random() >= share
+            record
+            for record in self.records
+            if record.value is not None or record.offset != first[record.key] or source.random() >= share
         ]
         self.moments = []
 
@@ -470,7 +470,7 @@ class Lane(RuleBasedStateMachine):
         meta = self.table.meta
         assert meta is not None
         low = max(meta.floor, meta.head - meta.capacity)
-        latest = {each.key: each.value for each in self.records if each.key[:1] == codec.KIND_RING}
+        latest = {record.key: record.value for record in self.records if record.key[:1] == codec.KIND_RING}
         dead: list[tuple[bytes, bytes | None]] = [
             (key, None)
             for key, value in latest.items()
@@ -489,15 +489,15 @@ class Lane(RuleBasedStateMachine):
         assert (ring.capacity, ring.head, len(ring)) == (model.capacity, model.head, len(model.live))
         assert ring.low == model.head - len(model.live) == max(ring.floor, ring.head - ring.capacity, 0)
         for time in (self.now, self.now + 10) if model.max_age else (self.now,):
-            for each in ALPHABET:
-                checked = ring.check([each], [time])
-                assert checked.originals == [model.original(each, time)]
-                assert checked.verdicts == [model.verdict(each, time)]
+            for data in ALPHABET:
+                checked = ring.check([data], [time])
+                assert checked.originals == [model.original(data, time)]
+                assert checked.verdicts == [model.verdict(data, time)]
 
     @invariant()
     def finds_every_original(self) -> None:
         """Each live ID's slot is found by its sequence, whatever the size under which it was written."""
-        found = self.table.find([each.sequence for each in self.model.live])
+        found = self.table.find([item.sequence for item in self.model.live])
         assert [
             None if slot is None else Live(slot.sequence, slot.id, slot.origin.timestamp) for slot in found
         ] == list(self.model.live)
@@ -513,13 +513,13 @@ class Lane(RuleBasedStateMachine):
             return
         low = max(meta.floor, meta.head - meta.capacity, 0)
         live = sorted(
-            Live(each.sequence, each.id, each.origin.timestamp)
-            for each in restore.slots()
-            if low <= each.sequence < meta.head
+            Live(slot.sequence, slot.id, slot.origin.timestamp)
+            for slot in restore.slots()
+            if low <= slot.sequence < meta.head
         )
         assert live == (list(self.committed.live) if self.committed.durable else [])
-        known = {meta.capacity, *(each[0] for each in meta.older)}
-        assert {each.capacity for each in restore.slots()} <= known
+        known = {meta.capacity, *(item[0] for item in meta.older)}
+        assert {slot.capacity for slot in restore.slots()} <= known
 
 
 class ResidentLane(Lane):

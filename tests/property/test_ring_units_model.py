@@ -21,7 +21,7 @@ from tests.property import test_ring_model as plain
 from tests.property.test_ring_model import ALPHABET, Batch, Lane, Live, Model, ages
 
 OWN = ALPHABET[:6]
-FOREIGN = [codec.foreign_id("payments", each) for each in OWN]
+FOREIGN = [codec.foreign_id("payments", data) for data in OWN]
 """The same IDs, of another address: not one of them is one of ours."""
 
 
@@ -59,16 +59,16 @@ def accept(
     verdicts: list[Verdict] = []
     originals: list[int | None] = []
     for unit, time in zip(units, times, strict=True):
-        known = [model.original(each, time) for each in unit if model.capacity]
-        original = next((each for each in known if each is not None), None)
+        known = [model.original(data, time) for data in unit if model.capacity]
+        original = next((item for item in known if item is not None), None)
         originals.append(original)
         if original is not None:
             verdicts.append(Verdict.DUPLICATE)
             continue
         verdicts.append(Verdict.ACCEPTED if known else Verdict.UNCHECKED)
-        for number, each in enumerate(unit if known else ()):
-            if each not in unit[:number]:
-                model.live.append(Live(model.head, each, time))
+        for number, data in enumerate(unit if known else ()):
+            if data not in unit[:number]:
+                model.live.append(Live(model.head, data, time))
                 model.head += 1
         while len(model.live) > model.capacity:
             model.live.popleft()
@@ -100,10 +100,10 @@ def _owned(
 ) -> None:
     """Each new ID is named with the message that it came with: every ID of every accepted one, once, in order."""
     expected = [
-        (number, each)
+        (number, fromkey)
         for number, (unit, verdict) in enumerate(zip(units, verdicts, strict=True))
         if verdict is Verdict.ACCEPTED
-        for each in dict.fromkeys(unit)
+        for fromkey in dict.fromkeys(unit)
     ]
     assert list(zip(owners, new_ids, strict=True)) == expected
 
@@ -120,7 +120,7 @@ class TransactionLane(Lane):
         times = found.times(self.now)
         checked = self.table.check_units(found.units, times)
         assert checked.owners is not None
-        origins = [Origin(0, self.next + each, times[each]) for each in checked.owners]
+        origins = [Origin(0, self.next + owner, times[owner]) for owner in checked.owners]
         return self.table.record(
             checked, origins, {"orders": self.next + len(times)}, {"orders": 4}, {"orders": "topic"}
         )
@@ -162,9 +162,9 @@ class TransactionLane(Lane):
     def keeps_addresses_apart(self) -> None:
         """Its verdict for the IDs of the other address."""
         ring, model = self.table.ring, self.model
-        for each in FOREIGN:
-            checked = ring.check_units([[each]], [self.now])
-            assert checked.originals == [model.original(each, self.now) if model.capacity else None]
+        for data in FOREIGN:
+            checked = ring.check_units([[data]], [self.now])
+            assert checked.originals == [model.original(data, self.now) if model.capacity else None]
 
 
 def test_ring_comes_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -80,7 +80,7 @@ class Planned(NamedTuple):
         key = None if self.key is None else self.key.encode()
         if not self.parts and not self.malformed:
             return Given(offset, key, headers, b"plain", 1_000 + offset)
-        parts = [_written(number, each) for number, each in enumerate(self.parts)]
+        parts = [_written(number, part) for number, part in enumerate(self.parts)]
         document = {"parts": parts, **({"odd": 1} if self.malformed else {})}
         return Given(
             offset, key, [*headers, ("_RF_TX", b"json/1")], json.dumps(document).encode(), 1_000 + offset
@@ -139,7 +139,7 @@ class Reference:
     def take(self, plan: Planned, source: bytes, *, arrived: bool) -> list[Due]:
         """What becomes of one message."""
         known = self._ids(plan)
-        broken = plan.malformed or any(each.address == "ledgers" for each in plan.parts)
+        broken = plan.malformed or any(part.address == "ledgers" for part in plan.parts)
         key = plan.key or plan.id
         if key is None and plan.parts and not broken and known:
             key = known[0][1]
@@ -147,26 +147,26 @@ class Reference:
         own_key = None if plan.key is None else plan.key.encode()
         if not arrived and home != self.number:
             return [Due(FORWARD, home, source, None, own_key)]
-        if broken or any(each.large for each in plan.parts):
+        if broken or any(part.large for part in plan.parts):
             return [Due("transfers.quarantine", int(source.split(b"/")[1]) % LANES, source, None, own_key)]
-        if any(each == held for each in known for held, _ in self.ring):
+        if any(item == held for item in known for held, _ in self.ring):
             return [Due("transfers.duplicates", None, source, None, own_key)]
-        self.ring.extend((each, source) for each in known)
+        self.ring.extend((item, source) for item in known)
         if not plan.parts:
             return [_due("transfers", own_key, source, None)]
         return [
-            _due(each.address or "transfers", _group(each), source, b"%d/%d" % (number, len(plan.parts)))
-            for number, each in enumerate(plan.parts, 1)
+            _due(part.address or "transfers", _group(part), source, b"%d/%d" % (number, len(plan.parts)))
+            for number, part in enumerate(plan.parts, 1)
         ]
 
     @staticmethod
     def _ids(plan: Planned) -> list[tuple[str, str]]:
         """Each with the address that it is one of, once."""
         found = [("transfers", plan.id)]
-        for each in plan.parts:
-            address = each.address or "transfers"
-            found.append((address, each.key if address == "notes" else each.id))
-        return list(dict.fromkeys((address, each) for address, each in found if each is not None))
+        for part in plan.parts:
+            address = part.address or "transfers"
+            found.append((address, part.key if address == "notes" else part.id))
+        return list(dict.fromkeys((address, item) for address, item in found if item is not None))
 
 
 def _group(part: PlannedPart) -> bytes | None:
@@ -250,11 +250,11 @@ class World:
             return BatchBuilder(BYTES_MAX, 0, is_transactional=1)
 
         found: list[tuple[str, int, Given]] = []
-        for each in self.emitters[lane].emit(outcome, builder):
-            records = MemoryRecords(bytes(each.builder._build()))
+        for item in self.emitters[lane].emit(outcome, builder):
+            records = MemoryRecords(bytes(item.builder._build()))
             while (batch := records.next_batch()) is not None:
                 found += [
-                    (each.topic, each.partition, Given(0, r.key, list(r.headers), r.value, r.timestamp))
+                    (item.topic, item.partition, Given(0, r.key, list(r.headers), r.value, r.timestamp))
                     for r in batch
                 ]
         return found
@@ -294,10 +294,10 @@ def _by_group(
     records: Sequence[Due], due: Sequence[Due]
 ) -> dict[tuple[str, bytes | None, int | None], list[Due]]:
     """What has an order: a group in a partition. Where any partition is due, it is left out."""
-    free = {(each.topic, each.key) for each in due if each.partition is None}
+    free = {(item.topic, item.key) for item in due if item.partition is None}
     groups: dict[tuple[str, bytes | None, int | None], list[Due]] = defaultdict(list)
-    for each in records:
-        told = each._replace(partition=None) if (each.topic, each.key) in free else each
+    for record in records:
+        told = record._replace(partition=None) if (record.topic, record.key) in free else record
         groups[told.topic, told.key, told.partition].append(told)
     return groups
 
@@ -322,5 +322,5 @@ def test_exactly_what_is_due(plan: list[Planned], capacity: int, dice: random.Ra
 
     allowed = {"CROSS-LANE"} if capacity == 1_000 else {"CROSS-LANE", "OVERRUN"}
     findings = check(world.history)
-    assert [str(each) for each in findings if each.anomaly.value not in allowed] == []
+    assert [str(finding) for finding in findings if finding.anomaly.value not in allowed] == []
     assert capacity or not any(counts(findings).values())

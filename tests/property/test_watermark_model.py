@@ -22,8 +22,8 @@ fixed = settings(derandomize=True, deadline=None, max_examples=500)
 
 def _runs(finished: set[int]) -> list[Run]:
     """The fewest runs that hold just these."""
-    starts = sorted(each for each in finished if each - 1 not in finished)
-    stops = sorted(each + 1 for each in finished if each + 1 not in finished)
+    starts = sorted(number for number in finished if number - 1 not in finished)
+    stops = sorted(number + 1 for number in finished if number + 1 not in finished)
     return list(zip(starts, stops, strict=True))
 
 
@@ -53,7 +53,7 @@ class Partition(RuleBasedStateMachine):
         self.due: set[int] = set()
 
     def floor(self) -> int:
-        return next(each for each in range(HORIZON + 1) if each not in self.finished)
+        return next(index for index in range(HORIZON + 1) if index not in self.finished)
 
     # -- what happens ------------------------------------------------------------------------------------------
 
@@ -111,12 +111,12 @@ class Partition(RuleBasedStateMachine):
     @invariant()
     def says_what_the_sets_say(self) -> None:
         floor = self.floor()
-        above = {each for each in self.finished if each > floor}
+        above = {number for number in self.finished if number > floor}
 
         assert (self.watermark.next, self.watermark.runs()) == (floor, _runs(above))
         assert self.watermark.unfinished == len(self.due)
-        assert [self.watermark.is_finished(each) for each in range(HORIZON)] == [
-            each in self.finished for each in range(HORIZON)
+        assert [self.watermark.is_finished(index) for index in range(HORIZON)] == [
+            index in self.finished for index in range(HORIZON)
         ]
 
 
@@ -141,9 +141,9 @@ def test_round_trip(progress: tuple[int, list[Run]]) -> None:
     next_offset, runs = progress
     data = encode(next_offset, runs)
     varints = sum(
-        (each.bit_length() + 6) // 7 or 1
+        (number.bit_length() + 6) // 7 or 1
         for before, run in zip([(0, next_offset), *runs], runs, strict=False)
-        for each in (run[0] - before[1], run[1] - run[0])
+        for number in (run[0] - before[1], run[1] - run[0])
     )
     bits = (runs[-1][1] - next_offset) if runs else 0
 
@@ -181,6 +181,6 @@ def test_any_bytes(next_offset: int, data: bytes) -> None:
 )
 def test_single_offsets(next_offset: int, gaps: list[int]) -> None:
     """Offsets are written as the runs that they make are, byte for byte."""
-    offsets = [next_offset + each for each in accumulate(gap + 1 for gap in gaps)]
+    offsets = [next_offset + number for number in accumulate(gap + 1 for gap in gaps)]
 
     assert encode_offsets(next_offset, offsets) == encode(next_offset, _runs(set(offsets)))

@@ -54,7 +54,7 @@ class Frames:
     def anomalies(self, *rows: dict[str, Any]) -> DataFrame:
         """As they are written: addresses by name."""
         names = {"address": StringType()}
-        kept = [StructField(each.name, names.get(each.name, each.dataType)) for each in ANOMALIES]
+        kept = [StructField(anomaly.name, names.get(anomaly.name, anomaly.dataType)) for anomaly in ANOMALIES]
         return self._frame(StructType(kept), list(rows))
 
     def rules(self, **changes: Any) -> DataFrame:
@@ -70,7 +70,7 @@ class Frames:
         return small(self._spark, [(0, 0, 10, 20, 20, 30, 40)], SPANS)
 
     def _frame(self, schema: StructType, rows: list[dict[str, Any]]) -> DataFrame:
-        return small(self._spark, [tuple(row.get(each) for each in schema.names) for row in rows], schema)
+        return small(self._spark, [tuple(row.get(name) for name in schema.names) for row in rows], schema)
 
 
 def _evidence(number: int, row: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _evidence(number: int, row: dict[str, Any]) -> dict[str, Any]:
         "address": 0, "partition": 0, "offset": number, "part_number": 0, "has_input": True, "timestamp": 0, "id": b"%d" % number,
         "group": b"g", "lane": 0, "waiting": False, "fate": ACCEPTED, "nth": 1, "out_address": row.get("address", 0), "out_partition": 0,
         "out_offset": number, "part_address": row.get("address", 0), "resent": False, "after_new": False,
-        **{each: False for each in EVIDENCE.names if each.endswith("_changed")},
+        **{name: False for name in EVIDENCE.names if name.endswith("_changed")},
     }  # fmt: skip
     made = plain | row
     if made["fate"] is None:

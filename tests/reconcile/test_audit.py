@@ -67,8 +67,8 @@ class Lab:
         keys = {key.replace("_", "."): value for key, value in config.items()}
         kafka.create_topics(self.bootstrap, {topic: (partitions, keys)})
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
-        for each in records:
-            kafka.produce(producer, topic, each.sent, each.partition)
+        for record in records:
+            kafka.produce(producer, topic, record.sent, record.partition)
         assert producer.flush(kafka.WAIT_S) == 0
         return topic
 
@@ -111,13 +111,13 @@ def test_homes(spark: SparkSession) -> None:
     """Spark's own functions hash as Python does, whatever the bytes."""
     rng = random.Random(20)
     keys = [b"", b"\x00", b"\xff" * 8, *(rng.randbytes(rng.randrange(40)) for _ in range(500))]
-    homes = [homes_of.home(F.col("key"), 7, each).alias(each) for each in partitioner.NAMES]
-    frame = small(spark, [(each,) for each in keys], StructType([StructField("key", BYTES)]))
+    homes = [homes_of.home(F.col("key"), 7, name).alias(name) for name in partitioner.NAMES]
+    frame = small(spark, [(key,) for key in keys], StructType([StructField("key", BYTES)]))
     rows = frame.select("key", *homes).collect()
 
     assert len(rows) == len(keys)
-    assert [[row[each] for each in partitioner.NAMES] for row in rows] == [
-        [partitioner.HASHES[each](bytes(row["key"])) % 7 for each in partitioner.NAMES] for row in rows
+    assert [[row[name] for name in partitioner.NAMES] for row in rows] == [
+        [partitioner.HASHES[name](bytes(row["key"])) % 7 for name in partitioner.NAMES] for row in rows
     ]
 
 
@@ -143,7 +143,7 @@ def test_known_distances(lab: Lab) -> None:
 
     assert (audit.records, found.with_id, audit.far_off) == (601, 601, 1)
     assert (audit.first_ms, audit.last_ms) == (START_MS, START_MS + 599 * 60_000)
-    assert sum(each.records for each in audit.moments) == 600
+    assert sum(moment.records for moment in audit.moments) == 600
     assert (found.resends, found.cross_lane, found.other_partition, found.forwarded) == (
         len(distances),
         0,
@@ -154,25 +154,25 @@ def test_known_distances(lab: Lab) -> None:
         quantile(distances, 0.5), quantile(distances, 0.99), max(distances),
     )  # fmt: skip
     assert found.needed == audit.recommended == quantile(distances, CONFIDENCE)
-    assert found.within_needed == sum(each <= found.needed for each in distances)
-    assert found.within_capacity == sum(each <= 20 for each in distances)
+    assert found.within_needed == sum(distance <= found.needed for distance in distances)
+    assert found.within_capacity == sum(distance <= 20 for distance in distances)
     assert (found.messages.p50, found.messages.max) == (quantile(messages, 0.5), max(messages))
     assert (found.seconds.p99, found.seconds.max) == (quantile(seconds, 0.99), max(seconds))
-    assert {each.upper: each.count for each in found.distance.bins} == {
-        upper: sum(upper // 2 < each <= upper for each in distances)
+    assert {bin_.upper: bin_.count for bin_ in found.distance.bins} == {
+        upper: sum(upper // 2 < distance <= upper for distance in distances)
         for upper in (2**power for power in range(10))
-        if any(upper // 2 < each <= upper for each in distances)
+        if any(upper // 2 < distance <= upper for distance in distances)
     }
-    assert sum(each.count for each in found.seconds.bins) == len(distances)
-    assert max(each.upper for each in found.seconds.bins) >= found.seconds.max
-    assert [each.records for each in audit.partitions] == [
-        sum(each.partition == number for each in records) for number in range(partitions)
+    assert sum(bin_.count for bin_ in found.seconds.bins) == len(distances)
+    assert max(bin_.upper for bin_ in found.seconds.bins) >= found.seconds.max
+    assert [partition.records for partition in audit.partitions] == [
+        sum(record.partition == number for record in records) for number in range(partitions)
     ]
-    assert sum(each.resends for each in audit.partitions) == len(distances)
+    assert sum(partition.resends for partition in audit.partitions) == len(distances)
     assert (audit.groups.count, audit.partitioner) == (12, "murmur2")
     assert audit.partitioners is not None
     assert audit.partitioners["murmur2"] == 1
-    assert sum(each.duplicates for each in audit.moments) == len(distances)
+    assert sum(moment.duplicates for moment in audit.moments) == len(distances)
     assert audit.a_day(10) == pytest.approx(10 / (599 / 1440))
 
 
@@ -181,17 +181,17 @@ def modelled(records: Sequence[At]) -> tuple[list[int], list[int], list[int]]:
     distances, messages, seconds = [], [], []
     accepted: dict[int, dict[bytes, tuple[int, int, int]]] = {}
     arrived: dict[int, int] = {}
-    for each in records:
-        lane = accepted.setdefault(each.partition, {})
-        arrived[each.partition] = arrived.get(each.partition, 0) + 1
-        assert each.sent.id is not None
-        if each.sent.id in lane:
-            ids, count, stamp = lane[each.sent.id]
+    for record in records:
+        lane = accepted.setdefault(record.partition, {})
+        arrived[record.partition] = arrived.get(record.partition, 0) + 1
+        assert record.sent.id is not None
+        if record.sent.id in lane:
+            ids, count, stamp = lane[record.sent.id]
             distances.append(len(lane) - ids)
-            messages.append(arrived[each.partition] - count)
-            seconds.append((each.sent.timestamp - stamp) // 1000)
+            messages.append(arrived[record.partition] - count)
+            seconds.append((record.sent.timestamp - stamp) // 1000)
         else:
-            lane[each.sent.id] = len(lane), arrived[each.partition], each.sent.timestamp
+            lane[record.sent.id] = len(lane), arrived[record.partition], record.sent.timestamp
     return distances, messages, seconds
 
 
@@ -201,7 +201,7 @@ def test_resends_to_another_partition(lab: Lab) -> None:
     What another partition has at the very moment may lie in between: the distance is an upper bound.
     """
     here, there = (
-        [each for each in (b"i%d" % n for n in range(100)) if home(each, 2) == lane] for lane in (0, 1)
+        [data for data in (b"i%d" % n for n in range(100)) if home(data, 2) == lane] for lane in (0, 1)
     )
     # In lane 0: a b c d, then a again from the other partition (4 IDs), b again from the same (3), e f, and f (1).
     order = [(0, 0), (1, 1), (0, 2), (1, 3), (1, 0), (1, 1), (0, 4), (0, 5), (0, 5)]
@@ -214,17 +214,17 @@ def test_resends_to_another_partition(lab: Lab) -> None:
     records.append(At(0, Sent(there[0], None, timestamp=START_MS + 1_000)))
     audit = lab.audit(lab.topic("unkeyed", 2, records))
     found = audit.found
-    lanes = [(each.lane, each.records) for each in figures(audit, []).addresses[0].lanes]
+    lanes = [(lane.lane, lane.records) for lane in figures(audit, []).addresses[0].lanes]
 
     assert (found.resends, found.other_partition, found.cross_lane, found.forwarded) == (4, 1, 0, 6)
     assert (found.distance.p50, found.distance.max, found.distance.count) == (2, 4, 4)
-    assert {each.upper: each.count for each in found.distance.bins} == {1: 1, 2: 1, 4: 2}
+    assert {bin_.upper: bin_.count for bin_ in found.distance.bins} == {1: 1, 2: 1, 4: 2}
     assert (found.messages.max, found.seconds.max) == (4, 0.04)
     # The page's lanes are homes, not partitions.
     assert lanes == [(0, 9), (1, 3)]
-    assert [each.records for each in audit.partitions] == [7, 5]
+    assert [partition.records for partition in audit.partitions] == [7, 5]
     assert audit.partitioners is None
-    assert [(each.name, each.records) for each in audit.headers] == [("_AMQ_DUPL_ID", 12)]
+    assert [(header.name, header.records) for header in audit.headers] == [("_AMQ_DUPL_ID", 12)]
     assert "which partition it reached was chance" in lab.said(audit)
     assert "1 resend reached another partition" in lab.said(audit)
 
@@ -232,13 +232,13 @@ def test_resends_to_another_partition(lab: Lab) -> None:
 def test_another_group(lab: Lab) -> None:
     """A resend of another group is caught only if both have one home; else it is named as CROSS-LANE."""
     keys = [b"k%d" % number for number in range(100)]
-    here = [each for each in keys if home(each, 2) == 0]
-    there = [each for each in keys if home(each, 2) == 1]
+    here = [key for key in keys if home(key, 2) == 0]
+    there = [key for key in keys if home(key, 2) == 1]
     records = [
         At(0, Sent(b"1", here[0])), At(0, Sent(b"1", here[1])), At(1, Sent(b"1", there[0])), At(1, Sent(b"1", there[0])),
     ]  # fmt: skip
-    for number, each in enumerate(records):
-        records[number] = At(each.partition, each.sent._replace(timestamp=START_MS + number))
+    for number, record in enumerate(records):
+        records[number] = At(record.partition, record.sent._replace(timestamp=START_MS + number))
     audit = lab.audit(lab.topic("groups", 2, records))
 
     assert (audit.found.resends, audit.found.cross_lane, audit.found.other_group) == (3, 1, 3)
@@ -289,7 +289,7 @@ def test_no_ids(lab: Lab) -> None:
     assert (audit.records, audit.found.with_id, audit.found.resends) == (11, 0, 0)
     assert (by_key.id_from, by_key.with_id, by_key.resends) == ("key", 11, 7)
     assert (by_value.id_from, by_value.with_id, by_value.resends, by_value.needed) == ("value", 10, 2, 8)
-    assert [(each.name, each.records) for each in audit.headers] == [("kind", 10), ("trace", 10)]
+    assert [(header.name, header.records) for header in audit.headers] == [("kind", 10), ("trace", 10)]
     assert "try --id-header trace" in said
     assert "Equal keys usually are groups" in said
     assert "1 record without a value (tombstones)" in said
@@ -303,20 +303,20 @@ def test_one_group_in_a_compacted_topic(lab: Lab) -> None:
     """
     sent = [b"%d" % (number // 2) for number in range(8)] + [b"0", b"3"]
     records = [
-        At(home(b"g", 3), Sent(each, b"g", timestamp=START_MS + number * 100_000))
-        for number, each in enumerate(sent)
+        At(home(b"g", 3), Sent(data, b"g", timestamp=START_MS + number * 100_000))
+        for number, data in enumerate(sent)
     ]
     audit = lab.audit(lab.topic("hot", 3, records, cleanup_policy="compact"), id_max_age=600)
 
     assert (audit.groups.count, audit.groups.share(1), audit.lane_skew) == (1, 1.0, 3.0)
-    lanes = [10 if each == home(b"g", 3) else 0 for each in range(3)]
-    assert [each.records for each in audit.found.lanes] == lanes
-    assert [each.records for each in figures(audit, []).addresses[0].lanes] == lanes
+    lanes = [10 if index == home(b"g", 3) else 0 for index in range(3)]
+    assert [lane.records for lane in audit.found.lanes] == lanes
+    assert [lane.records for lane in figures(audit, []).addresses[0].lanes] == lanes
     assert (audit.found.resends, audit.found.expired) == (6, 1)
     assert (audit.found.distance.count, audit.found.distance.p50, audit.found.distance.max) == (5, 1, 2)
     assert (audit.found.seconds.count, audit.found.seconds.max) == (6, 800)
-    assert sum(each.resends for each in audit.partitions) == 6
-    assert sum(each.duplicates for each in audit.moments) == 5
+    assert sum(partition.resends for partition in audit.partitions) == 6
+    assert sum(moment.duplicates for moment in audit.moments) == 5
     assert "1 resend later than id_max_age = 600 s" in lab.said(audit)
     assert "are of one (g): one lane does all the work" in lab.said(audit)
     assert job.told(audit)["usable_as_input"] is False
@@ -338,7 +338,7 @@ def test_samples(lab: Lab) -> None:
         lab.audit(topic, since="1m"),
     )
 
-    assert [each.records for each in last.partitions] == [10, 10]
+    assert [partition.records for partition in last.partitions] == [10, 10]
     assert (since.records, since.found.resends) == (20, 0)
     assert "This is a sample: the last 24h, 20.0 % of what is there" in lab.said(since)
     assert "resends are a lower bound" in lab.said(last)
@@ -382,7 +382,7 @@ def test_envelopes(lab: Lab) -> None:
         _envelope({"key": "a", "key_base64": "YQ=="}, id=b"3"),
         _envelope({"key": "a"}, id=b"2"),
     ]
-    topic = lab.topic("envelopes", 1, [At(0, each) for each in records])
+    topic = lab.topic("envelopes", 1, [At(0, record) for record in records])
     others = {"notes": AddressDefaults(duplicate_id_from="key")}
     request = dataclasses.replace(lab.request(topic, group_header="G"), others=others)
     audit = job.counted(lab.spark, request, job.asked(request))
@@ -394,7 +394,10 @@ def test_envelopes(lab: Lab) -> None:
     assert (found.part_ids, found.without_id) == (2, 1)
     assert found.addresses == {"notes": 3, topic: 2, "payments": 2}
     # The key of an envelope decides, not the group header.
-    assert [(each.name, each.records) for each in audit.groups.largest] == [("k", 5), ("g", 1)]
+    assert [(large_group.name, large_group.records) for large_group in audit.groups.largest] == [
+        ("k", 5),
+        ("g", 1),
+    ]
     said = lab.said(audit)
     assert "4 records are transactions with 7 parts, 3 at most in one" in said
     assert "2 parts with an ID" in said
@@ -414,12 +417,12 @@ def test_bridges(lab: Lab) -> None:
     source = b"A" * 22 + b"/0"
     records = [
         Sent(b"1", b"k"),
-        *(hop(b"to-paris/%b/7" % source, ("_RF_BRIDGE_CONFIRMED", b"%d" % each)) for each in (0, 5, 5)),
+        *(hop(b"to-paris/%b/7" % source, ("_RF_BRIDGE_CONFIRMED", b"%d" % number)) for number in (0, 5, 5)),
         hop(b"to-paris/%b/3" % source),
         hop(b"to-rome/%b/7" % source, ("_RF_BRIDGE_IDS", b"ignore")),
         hop(b"to-paris/%b/x" % source),
     ]
-    audit = lab.audit(lab.topic("bridges", 1, [At(0, each) for each in records]))
+    audit = lab.audit(lab.topic("bridges", 1, [At(0, record) for record in records]))
     found = audit.bridges
     said = lab.said(audit)
     document: Any = job.told(audit)
@@ -513,7 +516,7 @@ def test_the_verb(lab: Lab, tmp_path: Path) -> None:
     assert (configured.id_cache_size, configured.duplicate_id_headers) == (5, ("no",))
     assert "Spark starts, with master local[2]" in done.stderr.splitlines()
     # The first run of an installation keeps classes for the later ones, which is a step of its own.
-    assert [each for each in steps(done.stderr) if not each.startswith("keeping what lets")] == [
+    assert [step for step in steps(done.stderr) if not step.startswith("keeping what lets")] == [
         f"asking the cluster about {topic}: 20 offsets",
         "starting Spark",
         f"reading: 20 messages of {topic}",

@@ -47,28 +47,32 @@ class Cluster:
     @property
     def survey(self) -> Survey:
         """As the cluster would be surveyed then."""
-        roles = {each.name: topic_roles(self.settings.app.id, each) for each in self.settings.addresses}
+        roles = {
+            address.name: topic_roles(self.settings.app.id, address) for address in self.settings.addresses
+        }
         counts = {
             topic: LANES if role in {"input", "forward", "quarantine"} else 2
-            for each in roles.values()
-            for role, topic in each.items()
+            for value in roles.values()
+            for role, topic in value.items()
         }
         places = [(topic, number) for topic, count in counts.items() for number in range(count)]
         ends = dict.fromkeys(places, 0)
-        for each in self.records:
-            ends[each.topic, each.partition] = max(ends[each.topic, each.partition], each.offset + 1)
+        for record in self.records:
+            ends[record.topic, record.partition] = max(
+                ends[record.topic, record.partition], record.offset + 1
+            )
         facts = {topic: TopicFacts(topic, count, readable=True) for topic, count in counts.items()}
         journal = {"journal": Position("journal", (0,), (0,))}
         return Survey("", roles, facts, self.committed, dict.fromkeys(places, 0), ends, ends, {}, journal)
 
     def scan(self, spark: SparkSession, folder: Path) -> Callable[..., DataFrame]:
         """In place of Kafka's source."""
-        rows = [(*each[:5], each.timestamp, list(each.headers)) for each in self.records]
+        rows = [(*record[:5], record.timestamp, list(record.headers)) for record in self.records]
         path = str(folder / "records")
         spark.createDataFrame(rows, _COLUMNS).write.mode("overwrite").parquet(path)
 
         def scanned(_: SparkSession, __: Mapping[str, str], ranges: topic_reader.Ranges) -> DataFrame:
-            spans = [(t, n, *span) for t, each in ranges.items() for n, span in each.items()]
+            spans = [(t, n, *span) for t, offset_range in ranges.items() for n, span in offset_range.items()]
             wanted = spark.createDataFrame(spans, "topic string, partition int, begin bigint, until bigint")
             found = spark.read.parquet(path).join(F.broadcast(wanted), on=["topic", "partition"])
             return found.where("offset >= begin and offset < until").select(
@@ -83,10 +87,10 @@ def _records(run: BridgedRun, accepted: Sequence[Record] | None = None) -> list[
     """All that is in the topics of a run."""
     history = run.history
     forwarded = [
-        Record(topic, lane, each.offset, each.key, each.value, tuple(each.headers), each.timestamp)
+        Record(topic, lane, given.offset, given.key, given.value, tuple(given.headers), given.timestamp)
         for (topic, lane), log in run.logs.items()
         if topic == run.forward
-        for each in log
+        for given in log
     ]
     outputs = history.accepted if accepted is None else accepted
     return [*history.inputs, *forwarded, *outputs, *history.diverted, *history.quarantined]
@@ -114,7 +118,7 @@ class Job:
             {
                 "app": {"data_dir": str(folder / "data")},
                 "reconcile": {"state_dir": str(folder / "state"), "master": "local[2]"},
-                "addresses": [each.keys() for each in runs],
+                "addresses": [run.keys() for run in runs],
             }
         )
 
@@ -127,8 +131,8 @@ class Job:
         self._patch.setattr(topic_reader, "scan", cluster.scan(self._spark, self._folder))
         document = job.judge(self._spark, self.settings, nights, cluster.survey, None)
         return {
-            name: {anomaly: n for anomaly, n in each["anomalies"].items() if n and anomaly not in _ALLOWED}
-            for name, each in document["addresses"].items()
+            name: {anomaly: n for anomaly, n in item["anomalies"].items() if n and anomaly not in _ALLOWED}
+            for name, item in document["addresses"].items()
         }
 
 
@@ -140,14 +144,14 @@ def test_two_nights(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Mon
     made = Job(spark, tmp_path, runs, monkeypatch)
     for run in runs:
         run.run(random.Random(run.name).randint(4, 16))
-    assert made.night([each for run in runs for each in _records(run)]) == {run.name: {} for run in runs}
+    assert made.night([record for run in runs for record in _records(run)]) == {run.name: {} for run in runs}
 
     for run in runs:
         run.run()
-    assert made.night([each for run in runs for each in _records(run)]) == {run.name: {} for run in runs}
-    assert {str(each.anomaly) for run in runs for each in check(run.history)} <= set(_ALLOWED)
+    assert made.night([record for run in runs for record in _records(run)]) == {run.name: {} for run in runs}
+    assert {str(finding.anomaly) for run in runs for finding in check(run.history)} <= set(_ALLOWED)
     kept = json.loads((tmp_path / "state" / "nights" / "000002.json").read_text())
-    assert sum(each["bridge_duplicates"] for each in kept["summary"]["addresses"].values()) > count
+    assert sum(value["bridge_duplicates"] for value in kept["summary"]["addresses"].values()) > count
 
 
 @pytest.mark.long
@@ -167,9 +171,9 @@ def test_planted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Monkey
         if len(runs) == count:
             break
     made = Job(spark, tmp_path, runs, monkeypatch)
-    accepted = [_dense(each.accepted) for each in histories]
+    accepted = [_dense(history.accepted) for history in histories]
     found = made.night(
-        [each for run, some in zip(runs, accepted, strict=True) for each in _records(run, some)]
+        [record for run, some in zip(runs, accepted, strict=True) for record in _records(run, some)]
     )
 
     assert found == {
@@ -181,12 +185,12 @@ def test_planted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def _dense(records: Sequence[Record]) -> list[Record]:
     """Nothing stands where a topic does not reach."""
-    return [each._replace(offset=min(each.offset, 500)) for each in records]
+    return [record._replace(offset=min(record.offset, 500)) for record in records]
 
 
 def _counted(history: History) -> dict[str, int]:
     counts: dict[str, Any] = {}
-    for each in check(history):
-        if each.anomaly not in _ALLOWED:
-            counts[str(each.anomaly)] = counts.get(str(each.anomaly), 0) + 1
+    for finding in check(history):
+        if finding.anomaly not in _ALLOWED:
+            counts[str(finding.anomaly)] = counts.get(str(finding.anomaly), 0) + 1
     return counts

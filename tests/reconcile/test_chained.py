@@ -11,7 +11,7 @@ from tests.support.planted import In, World, anomalies
 
 def _next(world: World, record: In, offset: int) -> In:
     """Return what the second address reads, at this offset of the first one's accepted topic."""
-    headers = tuple(each for each in record.headers if not each[0].startswith("_RF_BRIDGE_"))
+    headers = tuple(header for header in record.headers if not header[0].startswith("_RF_BRIDGE_"))
     return record._replace(address=f"{world.names['a']}.accepted", offset=offset, headers=headers)
 
 
@@ -49,7 +49,7 @@ def test_each_address_of_a_chain_is_judged(
     world.accept(strange, source=None)
     doubled, bare, honest = _next(world, third, 2), _next(world, fourth, 3), _next(world, strange, 4)
     world.accept(doubled, doubled)
-    world.accept(bare, headers=tuple(each for each in bare.headers if each[0] != "_RF_HOPS"))
+    world.accept(bare, headers=tuple(header for header in bare.headers if header[0] != "_RF_HOPS"))
     world.accept(honest)
     world.commit()
     scheduler.night(input=2)

@@ -40,8 +40,8 @@ def start() -> Iterator[Callable[..., Started]]:
         return started[-1]
 
     yield begin
-    for each in started:
-        each.destroy()
+    for item in started:
+        item.destroy()
 
 
 def _small(broker: EmbeddedBroker, folder: Path, executor_timeout: float) -> Path:

@@ -9,7 +9,7 @@ from tests.reconcile.rows import Frames
 
 
 def _judged(found: DataFrame) -> Judgement:
-    judgement = Judgement(counts={each: {"unmatched": 3} for each in ("a", "b")})
+    judgement = Judgement(counts={name: {"unmatched": 3} for name in ("a", "b")})
     count_anomalies(found, judgement)
     return judgement
 

@@ -26,7 +26,7 @@ class Opener:
 
     def rows(self, *values: bytes | None, headers: Headers | None = None) -> list[list[Row]]:
         """Of each envelope its rows, in order."""
-        records = [(n, b"k", each, [FORM] if headers is None else headers) for n, each in enumerate(values)]
+        records = [(n, b"k", value, [FORM] if headers is None else headers) for n, value in enumerate(values)]
         frame = self._spark.createDataFrame(records, _KAFKA)
         found = opened(frame, F.lit("orders"), F.array(F.lit("payments"))).collect()
         by_offset: list[list[Row]] = [[] for _ in values]
@@ -54,9 +54,9 @@ def _written(*parts: Any) -> bytes:
 
 
 def _content(row: Row) -> tuple[str | None, bytes | None, bytes | None, Headers]:
-    key, value = (None if row[each] is None else bytes(row[each]) for each in ("key", "value"))
+    key, value = (None if row[name] is None else bytes(row[name]) for name in ("key", "value"))
     headers = [
-        (each["key"], None if each["value"] is None else bytes(each["value"])) for each in row["headers"]
+        (item["key"], None if item["value"] is None else bytes(item["value"])) for item in row["headers"]
     ]
     return row["part_address"], key, value, headers
 
@@ -73,8 +73,8 @@ def test_parts(opener: Opener) -> None:
 
     itself, *parts = rows
     assert _content(itself) == (None, b"k", text, [FORM])
-    assert [each["part_number"] for each in rows] == [0, 1, 2, 3, 4]
-    assert [_content(each) for each in parts] == [
+    assert [row["part_number"] for row in rows] == [0, 1, 2, 3, 4]
+    assert [_content(part) for part in parts] == [
         ("orders", "k\u00fc\U0001f600".encode(), b"", [("a", b"2"), ("a", None), ("a", b"")]),
         ("payments", b"\x00\xff", b"", [("", b"\x00\x01")]),
         ("orders", None, b"\x00", []),
@@ -119,8 +119,8 @@ def test_as_workers_read_them(opener: Opener) -> None:
 
     for value, (_, *parts) in zip(values, opener.rows(*values), strict=True):
         expected = envelope.decode(FORM[1], value)
-        assert [_content(each) for each in parts] == [
-            (each.address or "orders", each.key, each.value, list(each.headers)) for each in expected
+        assert [_content(part) for part in parts] == [
+            (part.address or "orders", part.key, part.value, list(part.headers)) for part in expected
         ]
 
 
@@ -132,8 +132,8 @@ def test_large_ones(opener: Opener) -> None:
     )
     first, second = opener.rows(many, long)
 
-    assert [bytes(each["value"]) for each in first[1:]] == [b"%d" % n for n in range(PARTS_MAX)]
-    assert [len(each["value"] or b"") for each in second[1:]] == [20_000_001]
+    assert [bytes(row["value"]) for row in first[1:]] == [b"%d" % n for n in range(PARTS_MAX)]
+    assert [len(row["value"] or b"") for row in second[1:]] == [20_000_001]
 
 
 def _drawn(drawn: random.Random) -> dict[str, Any]:

@@ -25,7 +25,7 @@ _WAYS = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
 
 def _frame(spark: SparkSession, schema: StructType, rows: Sequence[dict[str, Any]]) -> DataFrame:
     found = [
-        tuple(({"address": 0, "part_number": 0} | row).get(each) for each in schema.names) for row in rows
+        tuple(({"address": 0, "part_number": 0} | row).get(name) for name in schema.names) for row in rows
     ]
     return small(spark, found, schema)
 
@@ -56,10 +56,10 @@ def test_what_a_home_lane_judged_after_the_cut_waits_with_its_output(spark: Spar
     }
     committed = _frame(spark, FORWARD_COMMITTED, [{"lane": 0, "committed": 5}])
     evidence = ev.attribute(
-        _frame(spark, _WAYS, [{**came, "offset": each} for each in (0, 1, 2)]),
+        _frame(spark, _WAYS, [{**came, "offset": number} for number in (0, 1, 2)]),
         _frame(
             spark, FORWARDS,
-            [{"partition": 1, "offset": each, "lane": 0, "forward_offset": 4 + each} for each in (0, 1, 2)],
+            [{"partition": 1, "offset": number, "lane": 0, "forward_offset": 4 + number} for number in (0, 1, 2)],
         ),
         _frame(
             spark, OUTPUTS,
@@ -100,14 +100,16 @@ def test_what_a_home_lane_judged_after_the_cut_waits_with_its_output(spark: Spar
 
 def test_where_none_can_wait_nothing_is_told_apart(spark: SparkSession) -> None:
     """Nothing was forwarded, nothing waited: what is found without looking is what is found."""
-    inputs = _frame(spark, _WAYS, [{"partition": each % 2, "offset": each, "id": b"x"} for each in range(4)])
+    inputs = _frame(
+        spark, _WAYS, [{"partition": index % 2, "offset": index, "id": b"x"} for index in range(4)]
+    )
     outputs = _frame(
         spark, OUTPUTS,
-        [{"partition": each % 2, "offset": each, "fate": ACCEPTED, "out_offset": each} for each in (0, 0, 3, 9)] + [{"fate": ACCEPTED}],
+        [{"partition": number % 2, "offset": number, "fate": ACCEPTED, "out_offset": number} for number in (0, 0, 3, 9)] + [{"fate": ACCEPTED}],
     )  # fmt: skip
-    committed = _frame(spark, FORWARD_COMMITTED, [{"lane": each, "committed": 0} for each in (0, 1)])
+    committed = _frame(spark, FORWARD_COMMITTED, [{"lane": number, "committed": 0} for number in (0, 1)])
     looked, not_looked = (
-        ev.attribute(inputs, None, outputs, committed, waited=each) for each in (True, False)
+        ev.attribute(inputs, None, outputs, committed, waited=item) for item in (True, False)
     )
 
     assert _rows(looked, *looked.columns) == _rows(not_looked, *looked.columns)
@@ -119,16 +121,16 @@ def test_stand_in_for_no_value(spark: SparkSession) -> None:
         _frame(
             spark, _WAYS,
             [
-                {"partition": 0, "offset": each, "value_digest": 42, "value_bytes": size}
-                for each, size in enumerate((None, 3, 3))
+                {"partition": 0, "offset": number, "value_digest": 42, "value_bytes": size}
+                for number, size in enumerate((None, 3, 3))
             ],
         ),
         None,
         _frame(
             spark, OUTPUTS,
             [
-                {"partition": 0, "offset": each, "fate": QUARANTINED, "out_value_digest": 1, "out_value_bytes": size}
-                for each, size in enumerate((0, 3, 4))
+                {"partition": 0, "offset": number, "fate": QUARANTINED, "out_value_digest": 1, "out_value_bytes": size}
+                for number, size in enumerate((0, 3, 4))
             ],
         ),
         _frame(spark, FORWARD_COMMITTED, []),
@@ -143,12 +145,12 @@ def test_a_time_that_is_not_the_inputs(spark: SparkSession) -> None:
         {"fate": ACCEPTED, "out_timestamp": 7}, {"fate": ACCEPTED, "out_timestamp": 8}, {"fate": ACCEPTED},
         {"fate": DIVERTED, "out_timestamp": 8}, {"fate": QUARANTINED, "out_timestamp": 8},
     ]  # fmt: skip
-    rows = [{"partition": 0, "offset": each} for each in range(len(outputs))]
+    rows = [{"partition": 0, "offset": index} for index in range(len(outputs))]
     evidence = ev.attribute(
-        _frame(spark, _WAYS, [{**each, "timestamp": 7} for each in rows]),
+        _frame(spark, _WAYS, [{**row, "timestamp": 7} for row in rows]),
         None,
         _frame(
-            spark, OUTPUTS, [{**place, **each, "out_group_digest": 42} for place, each in zip(rows, outputs, strict=True)]
+            spark, OUTPUTS, [{**place, **output, "out_group_digest": 42} for place, output in zip(rows, outputs, strict=True)]
         ),
         _frame(spark, FORWARD_COMMITTED, []),
     )  # fmt: skip

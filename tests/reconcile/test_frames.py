@@ -26,7 +26,7 @@ def _cut(name: str, *, recreated: bool = False) -> AddressCut:
 
 
 def _night(number: int, **topic_ids: str) -> Run:
-    positions = {name: Position(each, (0,), (10,)) for name, each in topic_ids.items()}
+    positions = {name: Position(id_, (0,), (10,)) for name, id_ in topic_ids.items()}
     return Run(number, None, "2026-11-20", "clean", positions, {}, {}, {}, {})
 
 
@@ -37,7 +37,7 @@ def test_resends_of_topics_that_still_are(spark: SparkSession, tmp_path: Path) -
     cuts = {"a": _cut("a"), "b": _cut("b", recreated=True), "off": _cut("off")}
     frames = Frames(spark, {}, settings.addresses, cuts, LocalFiles(str(tmp_path)))
     for night in (1, 2, 3):
-        rows = [(each, 0, 10 * night, 1, 1) for each in (*cuts, "gone")]
+        rows = [(cut, 0, 10 * night, 1, 1) for cut in (*cuts, "gone")]
         kept = spark.createDataFrame(
             rows, "address string, lane int, distance bigint, age bigint, count bigint"
         )
@@ -61,7 +61,7 @@ def test_a_gap_stands_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
     found = frames.topics_named(rows(frames.gaps(), Anomaly.GAP, F.col("text")))
 
     columns = ("topic", "partition", "offset", "out_topic", "out_partition", "out_offset", "detail")
-    assert [tuple(row[each] for each in columns) for row in found.collect()][:2] == [
+    assert [tuple(row[column] for column in columns) for row in found.collect()][:2] == [
         ("a", 1, 3, None, None, None, "offsets 3 to 4: why"),
         ("a", None, None, "forward", 2, 7, "offset 7: why"),
     ]
@@ -73,9 +73,9 @@ def test_what_the_journal_tells(spark: SparkSession) -> None:
         (0, 0, 1, 5, 6, 20, 20), (0, 0, 3, 7, 8, 20, 20), (0, 0, 4, 9, 9, 20, 4), (0, 1, 2, 5, 5, 4, 400),
         (2, 0, 5, 0, 0, 2, 2), (2, None, 6, 0, 0, 9, 9),
     ]  # fmt: skip
-    found = journal.told(spark.createDataFrame([(*each, None, False) for each in rows], EVENTS))
+    found = journal.told(spark.createDataFrame([(*row, None, False) for row in rows], EVENTS))
 
-    assert {address: sorted(each) for address, each in found.items()} == {
+    assert {address: sorted(value) for address, value in found.items()} == {
         0: [RingHistory(0, 20, Emptied(7, 8)), RingHistory(1, 400, None)],
         2: [RingHistory(0, 2, Emptied(0, 0))],
     }

@@ -18,7 +18,7 @@ def test_fates(frames: Frames) -> None:
     """DOUBLED is one an input; PHANTOM is what names nothing, too much, or a hole; what lies ahead is neither."""
     evidence = frames.evidence(
         {"offset": 20}, {"offset": 20, "nth": 2}, {"offset": 20, "nth": 3}, {"offset": 21, "value_changed": True},
-        *({"offset": each, "has_input": False} for each in (5, 12, 25, 35, 45)),
+        *({"offset": number, "has_input": False} for number in (5, 12, 25, 35, 45)),
         {"partition": None, "offset": None, "has_input": False},
     )  # fmt: skip
     spans = frames.spans()
@@ -47,12 +47,12 @@ def test_what_is_looked_at(frames: Frames) -> None:
         [counted] = frames.evidence(row, {}).agg(*candidates.counted()).collect()
         found = candidates.of_row(counted)
 
-        assert {each for each, number in found.items() if number} == {name, *also.get(name, ())}
+        assert {name for name, number in found.items() if number} == {name, *also.get(name, ())}
 
 
 def test_reordered(frames: Frames) -> None:
     """Each break is one; a group in two partitions has no order; others overtake freely."""
-    moved = frames.evidence(*({"out_offset": each} for each in (3, 0, 1, 2)))
+    moved = frames.evidence(*({"out_offset": number} for number in (3, 0, 1, 2)))
     scattered = frames.evidence({}, {"out_partition": 1}, {"group": b"h", "out_partition": 1})
     others = frames.evidence(
         {"out_offset": 2}, {"group": b"h", "out_offset": 1}, {"group": None, "out_offset": 0}
@@ -65,7 +65,7 @@ def test_reordered(frames: Frames) -> None:
 
 def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
     """The last night ended at input 20 and output 100, and had 19 accepted at 99, and 17 at 98 in a group of its own."""
-    names = (F.xxhash64(F.lit(each)) for each in (b"g", b"h", b"j"))
+    names = (F.xxhash64(F.lit(name)) for name in (b"g", b"h", b"j"))
     g, h, j = spark.range(1).select(*names).collect()[0]
     earlier = frames.ids(
         {"offset": 10, "out_offset": 90, "group_digest": g}, {"offset": 19, "out_offset": 99, "group_digest": g},

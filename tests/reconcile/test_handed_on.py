@@ -35,10 +35,10 @@ class State:
 
     def __init__(self, spark: SparkSession, folder: str, **keys: Any) -> None:
         self.spark = spark
-        entries = [{"name": each, **keys} for each in NAMES]
+        entries = [{"name": name, **keys} for name in NAMES]
         self.addresses = validate({"addresses": entries}).addresses
         self.files = LocalFiles(folder)
-        self.cuts = {each: self._cut(each) for each in NAMES}
+        self.cuts = {name: self._cut(name) for name in NAMES}
 
     @staticmethod
     def _cut(name: str) -> AddressCut:
@@ -52,11 +52,14 @@ class State:
         """Rows of which only what matters is said; addresses by name, as they are kept."""
         schema = StructType(
             [
-                StructField(each.name, StringType() if named and each.name in ADDRESSES else each.dataType)
-                for each in schema
+                StructField(
+                    struct_field.name,
+                    StringType() if named and struct_field.name in ADDRESSES else struct_field.dataType,
+                )
+                for struct_field in schema
             ]
         )
-        return small(self.spark, [tuple(row.get(each) for each in schema.names) for row in rows], schema)
+        return small(self.spark, [tuple(row.get(name) for name in schema.names) for row in rows], schema)
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def state(spark: SparkSession, tmp_path: Any) -> State:
 
 
 def _night(number: int, **fields: Any) -> Run:
-    positions = {f"{each}-0": Position("id", (0,), (20,)) for each in NAMES}
+    positions = {f"{name}-0": Position("id", (0,), (20,)) for name in NAMES}
     fields = {"accepted": {}, "known": {}, "complete": {}, "summary": {}, **fields}
     return Run(number, number - 1 or None, "2026-11-20", "clean", positions, **fields)
 
@@ -75,7 +78,7 @@ def test_ids_by_address(state: State) -> None:
     nights = [_night(3), _night(2), _night(1)]
     nights[2].positions["a-0"] = Position("old", (0,), (20,))
     for night in nights:
-        rows = state.rows(IDS, *({"address": each, "id": b"%d" % night.number} for each in (*NAMES, "gone")))
+        rows = state.rows(IDS, *({"address": name, "id": b"%d" % night.number} for name in (*NAMES, "gone")))
         written = rows.drop("night").write.partitionBy("address")
         written.parquet(state.files.at(ids_folder(night.date, night.number)))
 
@@ -93,7 +96,7 @@ def test_what_waited_for_an_address_that_was_away(state: State) -> None:
     """It is taken up from the last night that had it; where the forward topic is another one now it waits no more."""
     schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
     for number in (1, 2):
-        rows = ({"address": each, "offset": number, "lane": 0, "forward_offset": 9} for each in NAMES)
+        rows = ({"address": name, "offset": number, "lane": 0, "forward_offset": 9} for name in NAMES)
         state.rows(schema, *rows).write.parquet(state.files.at(results_folder(number), "inputs"))
     base = _night(2, left={"a": 1, "007": 2})
     state.cuts["007"].forward.recreated = True
@@ -107,9 +110,9 @@ def test_what_waited_for_an_address_that_was_away(state: State) -> None:
 def test_what_was_left_under_a_former_name(state: State) -> None:
     """It is taken up, IDs too, and so is what the journal tells by that name; what waited in that name's forward topic waits no more."""
     schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
-    rows = ({"address": each, "offset": 7, "lane": 0, "forward_offset": 9} for each in ("old", "007"))
+    rows = ({"address": name, "offset": 7, "lane": 0, "forward_offset": 9} for name in ("old", "007"))
     state.rows(schema, *rows).write.parquet(state.files.at(results_folder(1), "inputs"))
-    ids = state.rows(IDS, *({"address": each, "id": each.encode()} for each in ("old", "007"))).drop("night")
+    ids = state.rows(IDS, *({"address": name, "id": name.encode()} for name in ("old", "007"))).drop("night")
     ids.write.partitionBy("address").parquet(state.files.at(ids_folder("2026-11-20", 1)))
     state.cuts = with_former(state.cuts, {"a": "old"})
     base = called(_night(1, complete={"old": True, "007": True}, rules={"old": {}}), {"a": "old"})
@@ -126,7 +129,7 @@ def test_what_was_left_under_a_former_name(state: State) -> None:
 
 def test_hops_of_an_input_that_was_created_again(state: State) -> None:
     """Its lanes keep them, and so do runs; what was in the old input stands before all of the new one."""
-    rows = ({"address": each, "lane": 0, "offset": 9, "hop_offset": 5} for each in NAMES)
+    rows = ({"address": name, "lane": 0, "offset": 9, "hop_offset": 5} for name in NAMES)
     state.rows(HOPS, *rows).write.parquet(state.files.at(results_folder(1), "hops"))
     state.cuts["007"].input.recreated = True
 
@@ -151,7 +154,7 @@ def test_an_address_that_is_away(state: State) -> None:
 def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: Any) -> None:
     """From drop to divert: what was diverted while nobody looked is not DOUBLED, as it was judged without."""
     state = State(spark, str(tmp_path), duplicates="divert")
-    rules = {each.name: kept(each) for each in state.addresses}
+    rules = {address.name: kept(address) for address in state.addresses}
     rules["a"]["duplicates"] = "drop"
     frames = state.frames(_night(1, rules=rules))
     rows = [
@@ -185,7 +188,7 @@ def test_the_journal_is_read(state: State) -> None:
                     }
                 ),
             )
-            for offset, (name, each) in enumerate((name, each) for each in formats for name in NAMES)
+            for offset, (name, each) in enumerate((name, number) for number in formats for name in NAMES)
         ]
         return small(
             state.spark,
@@ -207,9 +210,9 @@ def test_what_the_journal_tells_of_a_topic_that_is_gone(state: State) -> None:
     ids: list[dict[str, str] | None] = [
         None, {}, {"a-0": "id", "a-1": "id"}, {"a-0": "gone", "a-1": "id"}, {"a-0": "id", "a-1": "gone"},
     ]  # fmt: skip
-    told = [{"format": 1, "address": "a", "lane": 0, "next": following, "topic_ids": each} for each in ids]
+    told = [{"format": 1, "address": "a", "lane": 0, "next": following, "topic_ids": id_} for id_ in ids]
     schema = StructType([IDS["offset"], StructField("value", StringType())])
-    journal = small(state.spark, [(n, json.dumps(each)) for n, each in enumerate(told)], schema)
+    journal = small(state.spark, [(n, json.dumps(value)) for n, value in enumerate(told)], schema)
 
     found = state.frames().events_in(journal, {}).orderBy("number").collect()
     assert [(row["input_next"], row["forward_next"]) for row in found] == [

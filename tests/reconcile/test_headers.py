@@ -26,7 +26,7 @@ NAMES = ("a", "b", "", "_RF", "_RF_SOURCE", "_RF_HOPS", "_RF_BRIDGE_HOP", "x_RF_
 
 
 def _records(spark: SparkSession, *several: list[Header]) -> DataFrame:
-    rows = [(number, each) for number, each in enumerate(several)]
+    rows = [(number, value) for number, value in enumerate(several)]
     return spark.createDataFrame(rows, f"number int, headers {envelopes.HEADERS}")
 
 
@@ -49,7 +49,7 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
         .select("headers", headers_digest().alias("found"), plain.alias("plain"))
         .collect()
     )
-    own = {tuple(each for each in map(tuple, headers) if each[0] not in OURS) for headers in headers}
+    own = {tuple(tuple_ for tuple_ in map(tuple, headers) if tuple_[0] not in OURS) for headers in headers}
 
     assert [row["found"] for row in rows] == [row["plain"] for row in rows]
     assert len({row["found"] for row in rows}) == len(own)

@@ -236,7 +236,7 @@ def test_orders(frames: Frames) -> None:
     ):  # fmt: skip
         followed = told(**event)
         assert _resent(followed) == resent, event
-        assert sorted(_again(followed), key=_offset) == [(each, 3 + 2 * n) for n, each in enumerate(again)], (
+        assert sorted(_again(followed), key=_offset) == [(name, 3 + 2 * n) for n, name in enumerate(again)], (
             event
         )
     assert _resent(told(of_hops=True, lane=1)) == [2, 4]

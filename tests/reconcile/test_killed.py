@@ -38,7 +38,7 @@ def test_killed(broker: EmbeddedBroker, tmp_path: Path, reached: str) -> None:
     finally:
         killed.kill()
         killed.wait()
-    left = {each.name for each in state.iterdir()}
+    left = {path.name for path in state.iterdir()}
     done = run_verb("reconcile", "--config", str(config), "--json", check=False, limit_s=LIMIT_S)
     document = json.loads(done.stdout)
     found = document["addresses"][world.names["a"]]
@@ -47,7 +47,7 @@ def test_killed(broker: EmbeddedBroker, tmp_path: Path, reached: str) -> None:
     assert "nights" not in left
     assert (done.returncode, document["night"], found["input"], found["accepted"]) == (1, 1, 6, 5)
     assert {name: count for name, count in found["anomalies"].items() if count} == {"LOST": 1}
-    assert [each.name for each in (state / "results").iterdir()] == ["000001"]
+    assert [path.name for path in (state / "results").iterdir()] == ["000001"]
     assert not (state / "scratch").exists()
 
 
@@ -73,11 +73,11 @@ def test_the_jvm_is_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
     assert job.returncode == 2
     *steps, error = said.splitlines()
     assert error.startswith("ringfence: Spark's JVM has ended: killed, perhaps")
-    assert not any(each.startswith("ringfence:") for each in steps)
+    assert not any(step.startswith("ringfence:") for step in steps)
     assert not (tmp_path / "state" / "nights").exists()
 
 
 def _jvm_of(job: int) -> int:
     """Its child."""
-    (jvm,) = (each for each in psutil.Process(job).children() if each.name() == "java")
+    (jvm,) = (child for child in psutil.Process(job).children() if child.name() == "java")
     return jvm.pid

@@ -21,8 +21,8 @@ def test_like_each_pair(frames: Frames) -> None:
     for world in range(WORLDS):
         places = rng.sample(range(40), 8)
         rows = [_row(rng, b"%d" % world, world * 100 + place) for place in places]
-        ids += [{**each, "night": rng.choice((1, NIGHT, NIGHT))} for each in rows[:4]]
-        inputs += [_said(rng, each, ids[-4:]) for each in rows[4:]]
+        ids += [{**row, "night": rng.choice((1, NIGHT, NIGHT))} for row in rows[:4]]
+        inputs += [_said(rng, row, ids[-4:]) for row in rows[4:]]
     rules = {"max_age_ms": 5, "largest": 9}
     told = frames.events({"input_next": WORLDS * 50, "forward_next": WORLDS * 50, "before": 9, "after": 9})
     known = originals.with_heirs(frames.ids(*ids), None)
@@ -31,11 +31,11 @@ def test_like_each_pair(frames: Frames) -> None:
 
     alone = {(row["partition"], row["offset"]) for row in found.collect()}
     expected = [
-        each
-        for each in inputs
-        if not any(_repeats(each, one, **rules) for one in ids if one["id"] == each["id"])
+        input_
+        for input_ in inputs
+        if not any(_repeats(input_, one, **rules) for one in ids if one["id"] == input_["id"])
     ]
-    assert alone == {(each["partition"], each["offset"]) for each in expected}
+    assert alone == {(item["partition"], item["offset"]) for item in expected}
     assert 100 < len(alone) < len(inputs) - 100
 
 
@@ -51,7 +51,7 @@ def _row(rng: random.Random, id_: bytes, place: int) -> dict[str, Any]:
 
 
 def _said(rng: random.Random, row: dict[str, Any], ids: list[dict[str, Any]]) -> dict[str, Any]:
-    kept = {name: each for name, each in row.items() if name != "group_digest"} | {"fate": None}
+    kept = {name: item for name, item in row.items() if name != "group_digest"} | {"fate": None}
     if rng.random() < 0.7:
         return kept
     original = rng.choice(ids)
@@ -112,9 +112,9 @@ def test_one_id_that_is_there_very_often(frames: Frames) -> None:
     assert nearest.classes(originals.offered(known, None, 1).where("named is null")).count() == 2
     plan = near._jdf.queryExecution().executedPlan().toString()
     assert not [
-        each
-        for each in plan.splitlines()
-        if "Join" in each and "rules" not in each and "Broadcast" not in each
+        line
+        for line in plan.splitlines()
+        if "Join" in line and "rules" not in line and "Broadcast" not in line
     ]
     alone = originals.without_original(near, known, None, 1).cache()
     assert alone.where("ambiguous or first is not null").isEmpty()

@@ -57,7 +57,9 @@ class Scheduler:
         last = self.nights.last
         assert last is not None
         text = self.nights.files.read(f"{results_folder(last.number)}/figures.json")
-        (found,) = (each for each in Figures.from_json(text).addresses if each.name == self.world.names[name])
+        (found,) = (
+            address for address in Figures.from_json(text).addresses if address.name == self.world.names[name]
+        )
         return found
 
 
@@ -134,7 +136,7 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
     assert scheduler.night(input=2, accepted=1, in_flight=3) == {}
     assert scheduler.address("ring")["anomalies"]["OVERRUN"] == 1
     assert scheduler.address("ring")["ring"] == {"capacity": 4, "recommended": 5, "resend_distance_p99": 5}
-    assert [(each.records, each.lag) for each in scheduler.figures("a").lanes] == [(0, 2), (2, 1)]
+    assert [(lane.records, lane.lag) for lane in scheduler.figures("a").lanes] == [(0, 2), (2, 1)]
     assert scheduler.figures("ring").lanes[1].ring_used == 1
     # The next night finds what was accepted before it began, and what came since. The same distances, over both nights.
     world.accept(waiting, partition=1)
@@ -145,22 +147,27 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
     assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1, "REORDERED": 1}
     found = scheduler.figures("ring")
     assert found.ring == Ring(4, 5, 0.999, 8, 2, 1, 2, 5, 5)
-    assert [(each.upper, each.count) for each in found.distances] == [(1, 2), (2, 2), (4, 2), (8, 2)]
+    assert [(distance.upper, distance.count) for distance in found.distances] == [
+        (1, 2),
+        (2, 2),
+        (4, 2),
+        (8, 2),
+    ]
     assert found.lanes == (
         Lane(0, 7, 4, 3, 0, 4, resends=8, resend_distance_p99=5, resend_distance_max=5),
         Lane(1, 0, 0, 0, 0, 0),
     )
     assert scheduler.figures("a").lanes[1].ring_used == 2
-    assert [(each.anomaly, each.offset, each.id) for each in scheduler.figures("a").findings] == [
+    assert [(finding.anomaly, finding.offset, finding.id) for finding in scheduler.figures("a").findings] == [
         ("DOUBLED", last.offset, "4"), ("REORDERED", waiting.offset, "1"),
     ]  # fmt: skip
 
 
 def _come(world: World, name: str, ids: str) -> None:
     """IDs come in; those with a plus are accepted."""
-    for each in ids.split():
-        record = world.arrive(name, each.strip("+").encode())
-        if each.endswith("+"):
+    for part in ids.split():
+        record = world.arrive(name, part.strip("+").encode())
+        if part.endswith("+"):
             world.accept(record)
 
 
@@ -187,12 +194,12 @@ def test_the_configuration_changes(broker: EmbeddedBroker, spark: SparkSession, 
     a, b = world.names["a"], world.names["b"]
 
     def night(*configured: str, **keys: Any) -> dict[str, Any]:
-        entries = [{"name": each, "partitions": 2, **(keys if each == a else {})} for each in configured]
+        entries = [{"name": name, "partitions": 2, **(keys if name == a else {})} for name in configured]
         settings = validate({**world.document, "addresses": entries})
         nights = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
         found: dict[str, Any] = job.judge(spark, settings, nights, job.surveyed(settings), None)["addresses"]
-        assert {each: {k: n for k, n in found[each]["anomalies"].items() if n} for each in found} == {
-            each: {} for each in configured
+        assert {name: {k: n for k, n in found[name]["anomalies"].items() if n} for name in found} == {
+            name: {} for name in configured
         }
         return found
 

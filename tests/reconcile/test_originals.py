@@ -114,7 +114,7 @@ def test_a_ring_that_was_opened_anew_is_empty(frames: Frames) -> None:
     ids = frames.ids({"id": b"a", "offset": 1})
     dropped = frames.evidence({"id": b"a", "offset": 4, "fate": None})
     event = {"input_next": 3, "forward_next": 2, "before": 9, "after": 8}
-    anew, resized = (frames.events({**event, "event": each}) for each in ("forgotten", "resized"))
+    anew, resized = (frames.events({**event, "event": name}) for name in ("forgotten", "resized"))
 
     assert offsets(_orphans(dropped, ids, frames.rules(), anew)) == [4]
     assert offsets(_orphans(dropped, ids, frames.rules(), resized)) == []
@@ -133,7 +133,7 @@ def test_what_lanes_have_handed_on(frames: Frames) -> None:
     dropped = frames.evidence(
         *(
             {
-                "id": each,
+                "id": name,
                 "partition": lane,
                 "offset": 10 * lane + n,
                 "lane": lane,
@@ -141,7 +141,7 @@ def test_what_lanes_have_handed_on(frames: Frames) -> None:
                 "fate": None,
             }
             for lane in (1, 2, 3, 4)
-            for n, each in enumerate((b"a", b"b", b"c", b"d"))
+            for n, name in enumerate((b"a", b"b", b"c", b"d"))
         )
     )
     grown = frames.events({"input_next": 3, "forward_next": 5, "before": 2, "after": 5})

@@ -57,12 +57,12 @@ def _looked_for(frames: Frames, *rows: dict[str, Any]) -> bool:
 
 def test_what_is_in_order_is_not_looked_at_by_groups(frames: Frames) -> None:
     """Dropped records, markers in the output, records without an ID and several output partitions break no order."""
-    assert not _looked_for(frames, *({"out_offset": 2 * each} for each in range(200)))
+    assert not _looked_for(frames, *({"out_offset": 2 * index} for index in range(200)))
     assert not _looked_for(frames, {"fate": None}, {"out_offset": 0}, {"fate": None}, {"out_offset": 1})
     assert not _looked_for(
         frames, {"id": None, "out_offset": 5}, {"out_offset": 6}, {"id": None, "out_offset": 7}
     )
-    apart = [{"group": b"%d" % (each % 2), "out_partition": each % 2} for each in range(10)]
+    apart = [{"group": b"%d" % (index % 2), "out_partition": index % 2} for index in range(10)]
     assert not _looked_for(frames, *apart)
     assert not _looked_for(frames, {"fate": None})
 
@@ -70,12 +70,12 @@ def test_what_is_in_order_is_not_looked_at_by_groups(frames: Frames) -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        [{"out_offset": each} for each in (0, 2, 1, 3)],
-        [{"out_offset": each} for each in (3, 0, 1, 2)],
-        [{"out_offset": each} for each in (5, 1, 7)],
-        [{"out_offset": 900}, *({"out_offset": each} for each in range(200))],
+        [{"out_offset": number} for number in (0, 2, 1, 3)],
+        [{"out_offset": number} for number in (3, 0, 1, 2)],
+        [{"out_offset": number} for number in (5, 1, 7)],
+        [{"out_offset": 900}, *({"out_offset": index} for index in range(200))],
         [{"out_offset": 1, "id": None}, {"out_offset": 0, "id": None}],
-        [{"out_partition": each} for each in (0, 0, 1, 1)],
+        [{"out_partition": number} for number in (0, 0, 1, 1)],
     ],
 )
 def test_no_broken_order_is_passed_over(frames: Frames, rows: list[dict[str, Any]]) -> None:
@@ -93,8 +93,12 @@ def test_wherever_groups_are_out_of_order_they_are_looked_at(spark: SparkSession
             one, other = rng.randrange(12), rng.randrange(12)
             outputs[one], outputs[other] = outputs[other], outputs[one]
         rows = [
-            {"out_offset": each, "group": rng.choice((b"g", b"h")), "id": rng.choice((b"%d" % each, None))}
-            for each in outputs
+            {
+                "out_offset": output,
+                "group": rng.choice((b"g", b"h")),
+                "id": rng.choice((b"%d" % output, None)),
+            }
+            for output in outputs
         ]
         found = named(order.reordered(frames.evidence(*rows), transactions=False))
 

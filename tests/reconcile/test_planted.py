@@ -67,7 +67,7 @@ def _phantom(world: World, at: str) -> None:
 
 
 def _reordered(world: World, at: str) -> None:
-    one, two, three = (world.arrive(at, b"%d" % each) for each in range(3))
+    one, two, three = (world.arrive(at, b"%d" % index) for index in range(3))
     other = world.arrive(at, b"9", b"h")
     world.accept(other, two, one, three)
 
@@ -78,7 +78,7 @@ def _forgotten(world: World, at: str) -> None:
 
 def _overrun(world: World, at: str) -> None:
     """A ring of two, and two others between."""
-    world.accept(*(world.arrive(at, each) for each in (b"1", b"2", b"3", b"1")))
+    world.accept(*(world.arrive(at, name) for name in (b"1", b"2", b"3", b"1")))
 
 
 def _told(world: World, at: str) -> None:
@@ -116,7 +116,7 @@ def _not_diverted(world: World, at: str) -> None:
 
 def _corrupted(world: World, at: str) -> None:
     """Value, headers, key, timestamp; and a null that became empty."""
-    one, two, three = (world.arrive(at, b"%d" % each, b"g%d" % each) for each in range(3))
+    one, two, three = (world.arrive(at, b"%d" % index, b"g%d" % index) for index in range(3))
     four, five = world.arrive(at, b"4", b"g4", value=None), world.arrive(at, b"5", b"g5")
     world.accept(one, value=b"other")
     world.accept(two, headers=two.headers[1:])
@@ -126,14 +126,14 @@ def _corrupted(world: World, at: str) -> None:
 
 
 def _gap(world: World, at: str) -> None:
-    records = [world.arrive(at, b"%d" % each) for each in range(3)]
+    records = [world.arrive(at, b"%d" % index) for index in range(3)]
     world.accept(*records)
     world.delete_before(world.names[at], 0, 1)
 
 
 def _gap_in_the_output(world: World, at: str) -> None:
     """What is not accepted any more may have been: it is not called lost."""
-    world.accept(*(world.arrive(at, b"%d" % each) for each in range(3)))
+    world.accept(*(world.arrive(at, b"%d" % index) for index in range(3)))
     world.delete_before(f"{world.names[at]}.accepted", 0, 1)
 
 
@@ -153,20 +153,20 @@ def _aborted(world: World, at: str) -> None:
 
 def _redriven(world: World, at: str) -> None:
     """Refused, published again, and then accepted; refused again; dropped, because a corrected copy was accepted meanwhile."""
-    refused = [world.arrive(at, b"%d" % each) for each in range(3)]
-    for each in refused:
-        world.quarantine(each)
+    refused = [world.arrive(at, b"%d" % index) for index in range(3)]
+    for item in refused:
+        world.quarantine(item)
     world.accept(world.arrive(at, b"2", value=b"corrected"))
     counted = (("trace", b"1"), ("empty", None), ("_RF_REDRIVEN", b"1"))
-    again = [world.arrive(at, b"%d" % each, headers=counted) for each in range(3)]
-    kept = tuple(each for each in again[0].headers if each[0] != "_RF_REDRIVEN")
+    again = [world.arrive(at, b"%d" % index, headers=counted) for index in range(3)]
+    kept = tuple(header for header in again[0].headers if header[0] != "_RF_REDRIVEN")
     world.accept(again[0], headers=kept)
     world.quarantine(again[1])
 
 
 def _seconds(world: World, at: str) -> None:
     """One producer sends seconds where Kafka wants milliseconds."""
-    records = [world.arrive(at, b"%d" % each) for each in range(9)]
+    records = [world.arrive(at, b"%d" % index) for index in range(9)]
     world.accept(*records, world.arrive(at, b"9", timestamp=1_795_262_400))
 
 
@@ -303,15 +303,21 @@ def test_figures(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
         2,
         0,
     ]
-    for name, each in found.items():
+    for name, address_figures in found.items():
         counts = document["addresses"][world.names[name]]
-        assert sum(moment.records for moment in each.moments) + each.strays == counts["input"]
-        assert each.strays == (name == "seconds")
-        assert each.step_ms < 3_600_000
+        assert (
+            sum(moment.records for moment in address_figures.moments) + address_figures.strays
+            == counts["input"]
+        )
+        assert address_figures.strays == (name == "seconds")
+        assert address_figures.step_ms < 3_600_000
         duplicates = counts["duplicates"]
-        assert sum(moment.duplicates for moment in each.moments) == duplicates
-        assert sum(lane.duplicates for lane in each.lanes) == duplicates
-        assert Counter(finding.anomaly for finding in each.findings) == anomalies(document, world)[name]
+        assert sum(moment.duplicates for moment in address_figures.moments) == duplicates
+        assert sum(lane.duplicates for lane in address_figures.lanes) == duplicates
+        assert (
+            Counter(finding.anomaly for finding in address_figures.findings)
+            == anomalies(document, world)[name]
+        )
     assert [(group.name, group.records) for group in found["clean"].groups_largest] == [
         ("g", 4),
         ("k", 2),

@@ -36,8 +36,8 @@ def _clean(world: World, at: str) -> None:
     world.accept(own, headers=own.headers[1:])
     world.accept(unconfirmed)
     moved, again = (world.bridge(at, 7, 7, key=b"k", partition=1, id=b"7") for _ in range(2))
-    for each in (moved, again):
-        world.forward(each, 0)
+    for item in (moved, again):
+        world.forward(item, 0)
     world.accept(moved)
     world.quarantine(world.arrive(at, headers=(("_RF_BRIDGE_DUPL_ID", b"nonsense"),)))
 
@@ -55,9 +55,9 @@ def _lost(world: World, at: str) -> None:
 
 def _lost_and_sent_again(world: World, at: str) -> None:
     """With an ID of its own, and without: what is accepted then is right."""
-    for number, each in enumerate((b"1", None)):
-        world.bridge(at, number, 0, id=each)
-        world.accept(world.bridge(at, number, 0, id=each))
+    for number, name in enumerate((b"1", None)):
+        world.bridge(at, number, 0, id=name)
+        world.accept(world.bridge(at, number, 0, id=name))
 
 
 def _lost_behind(world: World, at: str) -> None:
@@ -100,9 +100,10 @@ def _by_id(world: World, at: str) -> None:
 
 def _overrun(world: World, at: str) -> None:
     """Nothing is confirmed, and more lie above than a ring of two has IDs; what is confirmed is known for ever."""
-    world.accept(*(world.bridge(at, each) for each in (0, 1, 2, 0)))
+    world.accept(*(world.bridge(at, number) for number in (0, 1, 2, 0)))
     world.accept(
-        *(world.bridge(at, each, 3, source=OTHER) for each in (3, 4, 5, 6)), world.bridge(at, 1, source=OTHER)
+        *(world.bridge(at, number, 3, source=OTHER) for number in (3, 4, 5, 6)),
+        world.bridge(at, 1, source=OTHER),
     )
 
 
@@ -156,7 +157,7 @@ def _diverted(world: World, at: str) -> None:
 
 def _corrupted(world: World, at: str) -> None:
     """Headers of bridges are left, members that it passed are missing, changed, or forged."""
-    records = [world.bridge(at, each, passed=b"berlin", key=b"g%d" % each) for each in range(3)]
+    records = [world.bridge(at, index, passed=b"berlin", key=b"g%d" % index) for index in range(3)]
     plain = world.arrive(at, b"1", b"plain")
     world.accept(records[0], headers=records[0].headers)
     world.accept(records[1], headers=records[1].headers[:1])
@@ -172,8 +173,8 @@ def _malformed(world: World, at: str) -> None:
         (("_RF_BRIDGE_DUPL_ID", b"%b/05" % SOURCE),),
         (("_RF_BRIDGE_DUPL_ID", b"to-paris/short/0/5"),),
     ]
-    for each in hops:
-        world.accept(world.arrive(at, headers=each))
+    for hop in hops:
+        world.accept(world.arrive(at, headers=hop))
     world.arrive(at, b"1", headers=hops[0])
     world.accept(world.arrive(at, b"1"))
 
@@ -234,9 +235,7 @@ def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> 
     world, document, rows = judged
 
     found = [
-        (each["anomaly"], each["offset"], each["detail"])
-        for each in rows
-        if each["address"] == world.names[name]
+        (row["anomaly"], row["offset"], row["detail"]) for row in rows if row["address"] == world.names[name]
     ]
     assert anomalies(document, world)[name] == PLANTED[name][2], found
 
@@ -244,12 +243,12 @@ def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> 
 def test_counts(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
     """What is a duplicate by its hop is told apart from those of IDs; no ring has caught it."""
     world, document, _ = judged
-    clean, diverted = (document["addresses"][world.names[each]] for each in ("clean", "diverted"))
+    clean, diverted = (document["addresses"][world.names[name]] for name in ("clean", "diverted"))
     names = ("input", "accepted", "duplicates", "bridge_duplicates", "quarantined", "unchecked")
 
-    assert tuple(clean[each] for each in names) == (14, 7, 6, 5, 1, 4)
+    assert tuple(clean[name] for name in names) == (14, 7, 6, 5, 1, 4)
     assert clean["ring"]["resend_distance_p99"] == 1
-    assert tuple(diverted[each] for each in names[:4]) == (7, 1, 5, 2)
+    assert tuple(diverted[name] for name in names[:4]) == (7, 1, 5, 2)
 
 
 def test_two_nights(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ def _clean(world: World, at: str) -> None:
     both = world.transact(at, *[Part("g", headers=(("_AMQ_DUPL_ID", "4"),))] * 2)
     after = world.arrive(at, b"after")
     world.accept(first)
-    for each in (one, last, loose, both):
-        world.accept_parts(each)
+    for item in (one, last, loose, both):
+        world.accept_parts(item)
     world.accept(after)
     moved = world.transact(at, OURS, THEIRS, id=b"5", key=b"k", partition=1)
     world.forward(moved.record, 0)
@@ -81,7 +81,7 @@ def _lost(world: World, at: str) -> None:
 
 def _doubled(world: World, at: str) -> None:
     """One part twice; another transaction was accepted, and is in quarantine too."""
-    one, two = (world.transact(at, OURS, Part(f"h{each}"), id=b"%d" % each) for each in range(2))
+    one, two = (world.transact(at, OURS, Part(f"h{index}"), id=b"%d" % index) for index in range(2))
     world.accept_parts(one)
     world.accept_parts(one, 2)
     world.accept_parts(two)
@@ -93,7 +93,7 @@ def _swapped(world: World, at: str) -> None:
     one = world.transact(at, OURS, Part("g", "more"), id=b"1")
     world.accept_parts(one, 2)
     world.accept_parts(one, 1)
-    two, three = (world.transact(at, Part("i"), id=b"%d" % each) for each in (2, 3))
+    two, three = (world.transact(at, Part("i"), id=b"%d" % number) for number in (2, 3))
     world.accept_parts(three)
     world.accept_parts(two)
     plain, four = world.arrive(at, b"4", b"j"), world.transact(at, Part("j"), id=b"5", key=b"j")
@@ -106,8 +106,8 @@ def _other_lanes(world: World, at: str) -> None:
     plain = world.arrive(at, b"1", b"h")
     one = world.transact(at, Part("h"), id=b"2", key=b"one")
     two = world.transact(at, Part("h"), id=b"3", key=b"two")
-    for each in (one, two):
-        world.forward(each.record, 1)
+    for item in (one, two):
+        world.forward(item.record, 1)
     three = world.transact(at, Part("h"), id=b"4", key=b"three")
     world.accept_parts(one)
     world.accept_parts(two)
@@ -151,7 +151,7 @@ def _forgotten(world: World, at: str) -> None:
 
 def _overrun(world: World, at: str) -> None:
     """A ring of four, and three IDs of one transaction between, one of them another address's."""
-    ids = [Part("g", headers=(("_AMQ_DUPL_ID", each),)) for each in ("2", "3")]
+    ids = [Part("g", headers=(("_AMQ_DUPL_ID", name),)) for name in ("2", "3")]
     other = Part("h", "x", "payments", (("_AMQ_DUPL_ID", "1"),))
     world.accept(world.arrive(at, b"1"))
     world.accept_parts(world.transact(at, *ids, other, id=b"4"))
@@ -222,15 +222,15 @@ def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> 
     world, document, rows = judged
     expected = PLANTED[name][2] if name in PLANTED else OTHERS[name][1]
 
-    found = [(each["anomaly"], each["detail"]) for each in rows if each["address"] == world.names[name]]
-    assert anomalies(document, world)[name] == {each: n for each, n in expected.items() if n}, found
+    found = [(row["anomaly"], row["detail"]) for row in rows if row["address"] == world.names[name]]
+    assert anomalies(document, world)[name] == {name: n for name, n in expected.items() if n}, found
 
 
 def test_what_torn_says(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
     """Which parts came, where, and which did not; the place is that of the envelope."""
     world, _, rows = judged
-    (torn,) = [each for each in rows if each["anomaly"] == "TORN"]
-    ours, theirs = (f"{world.names[each]}.accepted" for each in ("torn", "payments"))
+    (torn,) = [row for row in rows if row["anomaly"] == "TORN"]
+    ours, theirs = (f"{world.names[name]}.accepted" for name in ("torn", "payments"))
 
     assert torn["detail"] == f"parts 1, 3 of 3 accepted, in {ours}; missing: part 2, for {theirs}"
     assert (torn["topic"], torn["offset"], torn["part_number"], torn["id"]) == (
@@ -260,7 +260,7 @@ def test_a_cut_between(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Pa
     world.forward(waits.record, 1)
     world.accept_parts(waits)
     world.commit(forward=0)
-    ahead, torn = (world.transact("a", OURS, THEIRS, Part("i"), id=b"%d" % each) for each in (2, 3))
+    ahead, torn = (world.transact("a", OURS, THEIRS, Part("i"), id=b"%d" % number) for number in (2, 3))
     world.accept_parts(ahead)
     world.accept_parts(torn, 2)
     world.flush()

@@ -37,7 +37,7 @@ class Renaming:
         settings = validate(document)
         found = job.judge(self.spark, settings, self.nights, job.surveyed(settings), None)
         address: dict[str, Any] = found["addresses"][called]
-        return address, {each: n for each, n in address["anomalies"].items() if n}
+        return address, {item: n for item, n in address["anomalies"].items() if n}
 
 
 @pytest.mark.long

@@ -39,7 +39,7 @@ def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
     ]
     hidden = frames.ids({"id": b"a"}, *between, {"id": b"a", "offset": 1, "out_offset": 1})
     shown = frames.ids(
-        {"id": b"a"}, *(each | {"out_partition": 0, "out_offset": 9 + n} for n, each in enumerate(between)),
+        {"id": b"a"}, *(value | {"out_partition": 0, "out_offset": 9 + n} for n, value in enumerate(between)),
         {"id": b"a", "offset": 1, "out_offset": 1},
     )  # fmt: skip
 

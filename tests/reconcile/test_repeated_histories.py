@@ -82,7 +82,7 @@ def test_known_verdicts(spark: SparkSession, routes: int, outputs: int, capacity
     histories = [
         _history(lane, dice, capacity, max_age, routes=routes, outputs=outputs) for lane in range(HISTORIES)
     ]
-    rows = [row for each in histories for row in each.rows]
+    rows = [row for history in histories for row in history.rows]
     ids = (
         spark.createDataFrame([tuple(row[name] for name in IDS.names) for row in rows], IDS)
         .repartition(4)
@@ -149,7 +149,7 @@ def test_a_fault_behind_an_allowed_repetition(spark: SparkSession) -> None:
 
     others = [row(b"%d" % number, number, number % 2) for number in range(30)]
     rows = [row(b"x", 0, 2, forwarded=True), *others, row(b"x", 30, 1), row(b"x", 31, 0)]
-    ids = spark.createDataFrame([tuple(each.get(name) for name in IDS.names) for each in rows], IDS)
+    ids = spark.createDataFrame([tuple(row.get(name) for name in IDS.names) for row in rows], IDS)
     got = (
         judged(ids, Frames(spark).rules(), capacity=10)
         .select("offset", "anomaly")
@@ -157,5 +157,5 @@ def test_a_fault_behind_an_allowed_repetition(spark: SparkSession) -> None:
         .collect()
     )
 
-    assert [(each["offset"], each["anomaly"]) for each in got][-1] == (31, "FORGOTTEN")
+    assert [(row["offset"], row["anomaly"]) for row in got][-1] == (31, "FORGOTTEN")
     assert len(got) == 2

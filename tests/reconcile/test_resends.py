@@ -31,13 +31,13 @@ def _evidence(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
         found |= {"whole": found["fate"], "ids": int(found.get("id") is not None)}
         if found["fate"] == ACCEPTED:
             found = {"nth": 1, "out_partition": 0, "out_offset": number} | found
-        made.append(tuple(found.get(each) for each in EVIDENCE.names))
+        made.append(tuple(found.get(name) for name in EVIDENCE.names))
     return spark.createDataFrame(made, EVIDENCE)
 
 
 def _earlier(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
     plain = {"address": 0, "id_address": 0, "part_number": 0, "lane": 0, "night": 1, "timestamp": 0}
-    return spark.createDataFrame([tuple((plain | row).get(each) for each in IDS.names) for row in rows], IDS)
+    return spark.createDataFrame([tuple((plain | row).get(name) for name in IDS.names) for row in rows], IDS)
 
 
 def _apart(
@@ -97,7 +97,7 @@ def test_what_is_too_old_is_no_question_of_size(spark: SparkSession) -> None:
     """Accepted again because of ``id_max_age``: no ring would have caught it."""
     evidence = _evidence(spark, {"id": b"a"}, {"id": b"b"}, {"id": b"a"}, {"id": b"b", "timestamp": 9_999})
 
-    assert [each[1] for each in _apart(evidence, _earlier(spark), max_age_ms=2_000)] == [2]
+    assert [item[1] for item in _apart(evidence, _earlier(spark), max_age_ms=2_000)] == [2]
 
 
 def test_what_was_caught_was_within_the_ring(spark: SparkSession) -> None:
@@ -113,7 +113,7 @@ def test_what_was_caught_was_within_the_ring(spark: SparkSession) -> None:
         _dropped(b"f", **(forwarded | {"forward_offset": 1}), offset=1),
     )  # fmt: skip
     found = {
-        capacity: [each[1] for each in _apart(evidence, _earlier(spark), forwarded={0}, capacity=capacity)]
+        capacity: [item[1] for item in _apart(evidence, _earlier(spark), forwarded={0}, capacity=capacity)]
         for capacity in (10, 1_000)
     }
 
@@ -129,7 +129,7 @@ def test_only_what_repeats_is_compared(
     evidence = _evidence(
         spark, {"id": b"a"}, _dropped(b"a"), {"id": b"b"}, {"id": b"c"}, _dropped(b"d"), _dropped(b"n")
     )
-    earlier = _earlier(spark, *({"id": each, "position": 0} for each in (b"c", b"d", b"e", b"o", b"o")))
+    earlier = _earlier(spark, *({"id": name, "position": 0} for name in (b"c", b"d", b"e", b"o", b"o")))
     seen = resend_distance.seen(evidence, {0}, {0})
     rows = resend_distance.beside(resend_distance.placed(seen, F.lit(0), [()]), earlier)
     digests = _digests(evidence, earlier)
@@ -161,7 +161,7 @@ def test_forwarded(spark: SparkSession) -> None:
         _dropped(b"f", **forwarded, offset=2, forward_offset=6),  # after g; perhaps after all: f, b, g, c
     )
 
-    assert [each[1] for each in _apart(evidence, _earlier(spark), forwarded={0})] == [4, 4]
+    assert [item[1] for item in _apart(evidence, _earlier(spark), forwarded={0})] == [4, 4]
 
 
 @pytest.mark.parametrize(("outputs", "capacity"), [(1, 1_000), (3, 1_000), (1, 30), (3, 30)])
@@ -196,13 +196,15 @@ def test_distances_are_never_too_small(spark: SparkSession, outputs: int, capaci
             written[output] += 1
 
     found = _apart(_evidence(spark, *rows), _earlier(spark), forwarded=range(2, 6), capacity=capacity)
-    measured = {lane: sorted(distance for each, distance, _ in found if each == lane) for lane in true}
+    measured = {lane: sorted(distance for number, distance, _ in found if number == lane) for lane in true}
 
     for lane, distances in true.items():
         assert len(measured[lane]) == len(distances)
         # Sorted, each at least as large: else one would be too small.
         assert all(seen >= real for seen, real in zip(measured[lane], sorted(distances), strict=True))
-        assert sum(each > capacity for each in measured[lane]) == sum(each > capacity for each in distances)
+        assert sum(number > capacity for number in measured[lane]) == sum(
+            distance > capacity for distance in distances
+        )
     assert [measured[lane] for lane in (0, 1)] == [sorted(true[lane]) for lane in (0, 1)]
     # With half of the records forwarded and one output the bound is as good as true.
     slack = sum(measured[4]) - sum(true[4])
@@ -217,28 +219,34 @@ def test_percentiles(spark: SparkSession) -> None:
         1: [7],
         2: [*range(1, 101)],
     }
-    rows = [(address, each % 3, each, 1, 1) for address, distances in seen.items() for each in distances]
+    rows = [
+        (address, distance % 3, distance, 1, 1)
+        for address, distances in seen.items()
+        for distance in distances
+    ]
     frame = resends_frame(spark, rows)
 
     for confidence in (0.999, 1.0, 0.07, 0.5, 1e-9):
         found = {row["address"]: row for row in distributions.ring(frame, confidence).collect()}
         for address, distances in seen.items():
-            expected = [_percentile(distances, each) for each in (str(confidence), "0.5", "0.99")]
+            expected = [_percentile(distances, name) for name in (str(confidence), "0.5", "0.99")]
             row = found[address]
 
             assert [row["at"], row["b"], row["c"]] == expected
             assert (row["a"], row["d"]) == (len(distances), max(distances))
     by_lane = {(row["address"], row["at"]): row for row in distributions.ring_by_lane(frame).collect()}
-    assert set(by_lane) == {(address, each % 3) for address, distances in seen.items() for each in distances}
+    assert set(by_lane) == {
+        (address, distance % 3) for address, distances in seen.items() for distance in distances
+    }
     for (address, lane), row in by_lane.items():
-        here = [each for each in seen[address] if each % 3 == lane]
+        here = [item for item in seen[address] if item % 3 == lane]
 
         assert [row["a"], row["b"], row["c"]] == [len(here), _percentile(here, "0.99"), max(here)]
 
 
 def _percentile(values: list[int], share: str) -> int:
     ordered = sorted(values)
-    return next(each for n, each in enumerate(ordered, 1) if n >= Fraction(share) * len(ordered))
+    return next(number for n, number in enumerate(ordered, 1) if n >= Fraction(share) * len(ordered))
 
 
 def resends_frame(spark: SparkSession, rows: list[tuple[int, int, int, int, int]]) -> DataFrame:
@@ -249,7 +257,7 @@ def resends_frame(spark: SparkSession, rows: list[tuple[int, int, int, int, int]
 def test_bins(spark: SparkSession) -> None:
     """Powers of two, at their edges too; ages stay as they are."""
     edges = [1, 2, 3, 4, 5, 2**29, 2**29 + 1, 2**40]
-    frame = resends_frame(spark, [(0, 0, each, 4, 2) for each in edges])
+    frame = resends_frame(spark, [(0, 0, edge, 4, 2) for edge in edges])
 
     found = distributions.bins(frame).collect()
 
@@ -294,12 +302,12 @@ def test_findings_are_small(spark: SparkSession) -> None:
     long = {"id": b"i" * 2_000, "group": b"g" * 2_000, "detail": "d" * 2_000, "anomaly": "TORN", "address": 0}
     rows = [{**long, "offset": offset} for offset in (7, 5, 6)]
     frame = spark.createDataFrame(
-        [tuple(row.get(each) for each in ANOMALIES.names) for row in rows], ANOMALIES
+        [tuple(row.get(name) for name in ANOMALIES.names) for row in rows], ANOMALIES
     )
     found = distributions.first_of(frame, 2).collect()
 
     assert [row["offset"] for row in found] == [5, 6]
-    assert {len(row[each]) for row in found for each in ("id", "group", "detail")} == {NAME_MAX + 1}
+    assert {len(row[name]) for row in found for name in ("id", "group", "detail")} == {NAME_MAX + 1}
 
 
 def test_lane_counts_as_a_literal(spark: SparkSession) -> None:

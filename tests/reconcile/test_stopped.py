@@ -39,7 +39,9 @@ class Started:
     def others(self) -> list[psutil.Process]:
         """Those that run now, beside the verb itself."""
         return [
-            each for each in psutil.process_iter(["pid"]) if each.pid != self.process.pid and self._owns(each)
+            process
+            for process in psutil.process_iter(["pid"])
+            if process.pid != self.process.pid and self._owns(process)
         ]
 
     def _owns(self, process: psutil.Process) -> bool:
@@ -54,8 +56,8 @@ class Started:
         """Whether the JVM runs, and not only what starts it."""
         try:
             return any(
-                each.name() == "java" and "org.apache.spark.deploy.SparkSubmit" in each.cmdline()
-                for each in self.others()
+                other.name() == "java" and "org.apache.spark.deploy.SparkSubmit" in other.cmdline()
+                for other in self.others()
             )
         except psutil.Error:
             return False
@@ -74,8 +76,8 @@ class Started:
         """Leave nothing behind."""
         self.process.kill()
         self.process.wait()
-        for each in self.others():
-            each.kill()
+        for other in self.others():
+            other.kill()
 
 
 @pytest.fixture
@@ -88,14 +90,14 @@ def start() -> Iterator[Callable[..., Started]]:
         return started[-1]
 
     yield begin
-    for each in started:
-        each.destroy()
+    for item in started:
+        item.destroy()
 
 
 def _without_steps(err: str) -> list[str]:
     """All lines but those of steps."""
     steps = ("asking the cluster", "Spark starts, ", "starting Spark", "keeping ", *STEPS)
-    return [each for each in err.splitlines() if not each.startswith(steps)]
+    return [line for line in err.splitlines() if not line.startswith(steps)]
 
 
 def _world(broker: EmbeddedBroker, folder: Path) -> tuple[World, Path]:

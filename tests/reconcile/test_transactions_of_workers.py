@@ -78,7 +78,7 @@ def test_clean(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> N
         kafka.send(
             bootstrap,
             "payments",
-            [Sent(None, b"k", b"plain", (("payment", b"payment-%d" % each),)) for each in range(900, 930)],
+            [Sent(None, b"k", b"plain", (("payment", b"payment-%d" % index),)) for index in range(900, 930)],
         )
         running.settled("transfers")
         running.settled("payments")
@@ -87,8 +87,8 @@ def test_clean(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> N
     document = job.judge(spark, settings, nights, job.surveyed(settings), LocalFiles(str(tmp_path / "out")))
 
     rows = spark.read.parquet(str(tmp_path / "out" / "anomalies")).collect()
-    assert [(each["anomaly"], each["detail"]) for each in rows] == []
-    transfers, payments = (document["addresses"][each] for each in ("transfers", "payments"))
+    assert [(row["anomaly"], row["detail"]) for row in rows] == []
+    transfers, payments = (document["addresses"][name] for name in ("transfers", "payments"))
     assert (document["verdict"], transfers["input"], transfers["quarantined"]) == (
         "clean",
         sum(map(len, sent)),

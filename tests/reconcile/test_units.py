@@ -17,8 +17,8 @@ def _envelope(offset: int, *parts: dict[str, Any], **itself: Any) -> list[dict[s
     return [
         {**plain, "part_number": 0, "group": b"k", "fate": None, **itself},
         *(
-            {**plain, "part_number": number, "out_offset": 10 * offset + number, **each}
-            for number, each in enumerate(parts, 1)
+            {**plain, "part_number": number, "out_offset": 10 * offset + number, **part}
+            for number, part in enumerate(parts, 1)
         ),
     ]
 
@@ -74,7 +74,7 @@ def test_many_parts_are_not_all_named(frames: Frames) -> None:
     evidence = _joined(frames, *_envelope(0, *[{}] * 30, {"fate": None}))
     rows = torn.torn(evidence, frames.rules(), ["t"]).collect()
 
-    numbers = ", ".join(str(each) for each in range(1, torn.SHOWN_MAX + 1))
+    numbers = ", ".join(str(index) for index in range(1, torn.SHOWN_MAX + 1))
     assert [row["detail"] for row in rows] == [
         f"parts {numbers} and 10 more of 31 accepted, in t; missing: part 31, for t"
     ]
@@ -140,7 +140,7 @@ def test_the_order_of_one_lane(frames: Frames) -> None:
     """Parts of a group by their numbers, whatever lane; transactions, and messages, of one lane; those of two have none."""
     swapped = _envelope(0, {"out_offset": 2}, {"out_offset": 1})
     later = _envelope(1, {"out_offset": 0}, lane=0)
-    other = [{**each, "lane": 1} for each in later]
+    other = [{**item, "lane": 1} for item in later]
     away = _envelope(1, {"out_offset": 0, "out_address": 1})
 
     def found(*rows: dict[str, Any]) -> list[tuple[str, int | None]]:

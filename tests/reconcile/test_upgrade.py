@@ -28,7 +28,7 @@ def _accepted(bootstrap: str, address: str) -> list[Got]:
 
 
 def _ids(records: Sequence[Got]) -> list[bytes]:
-    return sorted(each.id for each in records if each.id is not None)
+    return sorted(record.id for record in records if record.id is not None)
 
 
 def _ended(file: Path) -> list[tuple[int, int]]:
@@ -54,29 +54,29 @@ def test_rolling_upgrade(version: str, spark: SparkSession, tmp_path: Path) -> N
         bootstrap = broker.bootstrap_servers
         kafka.settle(bootstrap)
         config = release_cluster.configured(tmp_path, bootstrap)
-        before = {each: _accepted(bootstrap, each) for each in ("orders", "archive")}
+        before = {name: _accepted(bootstrap, name) for name in ("orders", "archive")}
         finished = kafka.committed(bootstrap, GROUP, "orders.accepted", PARTITIONS)
         processes = release_cluster.processes(config, tree)
         beside = WorkerProcess(config, "beside")
         try:
-            for each in processes:
-                each.start()
-            for each in processes:
-                each.wait_ready()
+            for process in processes:
+                process.start()
+            for process in processes:
+                process.wait_ready()
             first_log = processes[0].log()
-            release_cluster.send(bootstrap, [release_cluster.message(each) for each in NEW[:HALF]])
+            release_cluster.send(bootstrap, [release_cluster.message(number) for number in NEW[:HALF]])
             beside.start()
             beside.wait_ready()
-            for each in processes:
-                _replace(each)
+            for process in processes:
+                _replace(process)
             resent = [*range(RESENT), *NEW]
-            release_cluster.send(bootstrap, [release_cluster.message(each) for each in resent])
+            release_cluster.send(bootstrap, [release_cluster.message(item) for item in resent])
             wait_for(lambda: release_cluster.settled(config, bootstrap), processes[0].log)
-            ended = [each.stop() for each in (*reversed(processes), beside)]
+            ended = [process.stop() for process in (*reversed(processes), beside)]
         finally:
-            for each in (*processes, beside):
-                each.destroy()
-        after = {each: _accepted(bootstrap, each) for each in before}
+            for process in (*processes, beside):
+                process.destroy()
+        after = {name: _accepted(bootstrap, name) for name in before}
 
         settings = load(config)
         shown = run_verb("reconcile", "show", "--json", "--config", str(config), check=False)
@@ -87,11 +87,11 @@ def test_rolling_upgrade(version: str, spark: SparkSession, tmp_path: Path) -> N
 
     assert ended == [0] * len(ended)
     assert first_log.count("RocksDB reused") == 2 * PARTITIONS, first_log
-    new = sorted(b"m%d" % each for each in NEW)
+    new = sorted(b"m%d" % number for number in NEW)
     assert _ids(after["orders"]) == sorted([*_ids(before["orders"]), *new])
     assert len(after["archive"]) == len(before["archive"]) + len(new) + 1  # and the phantom
     due = [
-        (each.partition, each.offset) for each in after["orders"] if each.offset >= finished[each.partition]
+        (item.partition, item.offset) for item in after["orders"] if item.offset >= finished[item.partition]
     ]
     assert _ended(tmp_path / "consumer.handled") == sorted(due)
     assert "PHANTOM" in shown.stdout

@@ -46,7 +46,7 @@ def main() -> int:
     with simulated():
         gc.disable()
         if asked.schedule:
-            return max(_show(WORLDS[each](first)) for each in worlds)
+            return max(_show(WORLDS[world](first)) for world in worlds)
         print(f"seeds from {first} on", flush=True)
         failure = _try(first, worlds, asked.jobs, limit, asked.count, cpu=asked.cpu)
         if failure is None:
@@ -66,8 +66,8 @@ def _try(
     def spent() -> float:
         return tally.seconds if cpu else time.monotonic() - began
 
-    for each in tallies(first, worlds, jobs, count, lambda: limit is None or spent() < limit):
-        tally.add(each)
+    for item in tallies(first, worlds, jobs, count, lambda: limit is None or spent() < limit):
+        tally.add(item)
         if (found := tally.failure) is not None:
             print(
                 f"seed {found.seed} of {found.world} fails, number {found.number}, after {found.seconds:.2f} s: {found.said}\n"

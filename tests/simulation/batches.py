@@ -59,7 +59,7 @@ class Tally:
     @property
     def seconds(self) -> float:
         """Of CPU, of all cores."""
-        return sum(each.seconds for each in self.costs.values())
+        return sum(cost.seconds for cost in self.costs.values())
 
     def spend(self, kind: str, count: int, seconds: float) -> None:
         """So many schedules of this kind have cost that."""
@@ -93,7 +93,9 @@ def tally_of(first: int, count: int, worlds: Sequence[str]) -> Tally:
             tally.count += 1
             tally.virtual += result.seconds
             tally.steps += result.steps
-            tally.kinds.update(each.kind.value for each in plan.happenings if each.kind is not Kind.SEND)
+            tally.kinds.update(
+                happening.kind.value for happening in plan.happenings if happening.kind is not Kind.SEND
+            )
             if result.faults:
                 tally.failure = Failure(world, seed, tally.count, tally.seconds, result.faults[0])
                 return tally
@@ -145,5 +147,5 @@ def tallies(
                 return
             yield children.popleft().tally()
     finally:
-        for each in children:
-            each.tally()
+        for child in children:
+            child.tally()

@@ -103,11 +103,11 @@ class SimulatedCluster:
 
     def describe(self, names: Sequence[str]) -> dict[str, TopicDescription]:
         """Those that there are."""
-        return {each: self.topics[each].description for each in names if each in self.topics}
+        return {name: self.topics[name].description for name in names if name in self.topics}
 
     def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
         """Of topics that must exist."""
-        return {each: self.topic(each).topic_id for each in names}
+        return {name: self.topic(name).topic_id for name in names}
 
     def ends(self, topic: str, partition: int) -> tuple[int, int, int]:
         """Log start, last stable offset, high watermark."""

@@ -189,7 +189,7 @@ class SimulatedConsumer:
             raise IllegalStateError(f"{place} is not assigned")
         self._seeks[place] += 1
         self.rewound_by[place] = next(
-            (each._doing for each in self._lanes.lanes if each.opening.partition == place.partition), None
+            (lane._doing for lane in self._lanes.lanes if lane.opening.partition == place.partition), None
         )
         self._empty.pop(place, None)
         if self._rewound.get(place) == offset and self._at_work(place):

@@ -47,7 +47,7 @@ class Envelope(NamedTuple):
 
     def __str__(self) -> str:
         parts = ", ".join(
-            f"{Message(each.id, each.group)}{' elsewhere' * each.elsewhere}" for each in self.parts
+            f"{Message(part.id, part.group)}{' elsewhere' * part.elsewhere}" for part in self.parts
         )
         return f"{Message(self.id, self.group)}[{parts}]"
 
@@ -70,15 +70,17 @@ def envelope_schedule(seed: int) -> Schedule:
     """That of lanes with this seed, and other messages."""
     plan, dice = schedule(seed), random.Random(f"envelopes {seed}")
     happenings = [
-        dataclasses.replace(each, messages=tuple(_perhaps(dice, message) for message in each.messages))
-        for each in plan.happenings
-        if each.kind not in BEYOND
+        dataclasses.replace(
+            happening, messages=tuple(_perhaps(dice, message) for message in happening.messages)
+        )
+        for happening in plan.happenings
+        if happening.kind not in BEYOND
     ]
     if dice.random() < BRIDGED_SHARE:
         brought = list(_bridge(dice, plan.partitions))
         places = sorted(dice.randint(0, len(happenings)) for _ in brought)
-        for number, (place, each) in enumerate(zip(places, brought, strict=True)):
-            happenings.insert(place + number, each)
+        for number, (place, item) in enumerate(zip(places, brought, strict=True)):
+            happenings.insert(place + number, item)
     return dataclasses.replace(plan, happenings=tuple(happenings), envelopes=True)
 
 
@@ -93,10 +95,10 @@ def record(what: "Message | Envelope | Bridged", number: bytes) -> tuple[bytes |
     if isinstance(what, Envelope):
         parts = [
             Part(
-                b"%b of %b" % (number, each.group or b"none"), each.group, OTHER if each.elsewhere else None,
-                [] if each.id is None else [(DUPLICATE_ID_HEADER, each.id)],
+                b"%b of %b" % (number, part.group or b"none"), part.group, OTHER if part.elsewhere else None,
+                [] if part.id is None else [(DUPLICATE_ID_HEADER, part.id)],
             )
-            for each in what.parts
+            for part in what.parts
         ]  # fmt: skip
         value, made = envelope(parts, what.id)
         return what.group, value, list(made)

@@ -106,7 +106,7 @@ class Group:
 
     def _go_without(self, number: int) -> None:
         if self.rebalancing and number == self._round:
-            for name in [name for name, each in self.members.items() if each.reply is None]:
+            for name in [name for name, member in self.members.items() if member.reply is None]:
                 del self.members[name]
             self._complete()
 
@@ -114,15 +114,15 @@ class Group:
         if not self.generation and self._now() < FIRST_S:
             self._after(FIRST_S, self._complete)
             return
-        if not self.rebalancing or any(each.reply is None for each in self.members.values()):
+        if not self.rebalancing or any(member.reply is None for member in self.members.values()):
             return
         self.rebalancing = False
         self.generation += 1
         self.assigned = self._assignment()
-        for each in self.members.values():
-            reply, each.reply, each.heard_at = each.reply, None, self._now()
+        for member in self.members.values():
+            reply, member.reply, member.heard_at = member.reply, None, self._now()
             if reply is not None:
-                reply(Joined(each.name, self.generation, self.assigned[each.name], dict(self.committed)))
+                reply(Joined(member.name, self.generation, self.assigned[member.name], dict(self.committed)))
 
     def _assignment(self) -> dict[str, frozenset[Place]]:
         """Half of the time lanes stay with who had them, else they are dealt out anew."""

@@ -60,10 +60,14 @@ class Happenings:
     @property
     def under_way(self) -> bool:
         """Whether something that happens is not over, or has not struck yet."""
-        networks = [each.network for each in self._world.processes]
+        networks = [process.network for process in self._world.processes]
         return bool(self._away) or any(
-            each.refuse or each.lose_answers or each.slow_requests or any(each.late.values()) or each.waiting
-            for each in networks
+            network.refuse
+            or network.lose_answers
+            or network.slow_requests
+            or any(network.late.values())
+            or network.waiting
+            for network in networks
         )
 
     def send(self, what: Happening) -> None:
@@ -137,7 +141,7 @@ class Happenings:
     def _belate(self, what: Happening, process: Process) -> None:
         dice, names = self._world.loops.dice, IMPLICIT if self._world.cluster.implicit else {}
         for _ in range(what.count):
-            request, until = (names.get(each, each) for each in (what.request, what.until))
+            request, until = (names.get(name, name) for name in (what.request, what.until))
             process.network.belate(
                 request, TOLD_S * dice.random(), what.seconds, until, dice.choice((0, 1, 1, 2))
             )

@@ -33,7 +33,7 @@ ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})
 
 def faults(world: LaneWorld) -> list[str]:
     """A line each; none if all is well."""
-    violations = [said for each in world.processes for said in each.rights.violations]
+    violations = [said for process in world.processes for said in process.rights.violations]
     return [
         *violations,
         *([] if world.recreated else world.cluster.went_back),
@@ -51,7 +51,7 @@ def _leaked(world: LaneWorld) -> Iterable[str]:
         opened = (
             []
             if process.lanes is None
-            else [each for each in process.lanes.lanes if each._opened is not None]
+            else [lane for lane in process.lanes.lanes if lane._opened is not None]
         )
         if len(process.producers) > len(opened):
             yield f"LEAKED: {process.name} has {len(opened)} lanes open, and {len(process.producers)} producers"
@@ -67,7 +67,7 @@ def _gone(world: LaneWorld, found: Finding) -> bool:
     """Whether an input was deleted before it was processed, and somebody has said so: the one loss that nobody can prevent."""
     topic, number, offset = found.places[0]
     return offset in world.eaten[number] and any(
-        each.names(topic, number, offset) for process in world.processes for each in process.gaps
+        gap.names(topic, number, offset) for process in world.processes for gap in process.gaps
     )
 
 
@@ -113,15 +113,15 @@ def _told_apart(world: LaneWorld) -> History:
         )
 
     outputs = [*told.accepted, *told.diverted, *told.quarantined]
-    shown = {each.token for each in outputs}
+    shown = {output.token for output in outputs}
     # Of the topic that is gone nobody had to process all: what shows nowhere is left out.
-    inputs = [moved(each) for each in told.inputs if each.token in generations or each.token in shown]
+    inputs = [moved(input_) for input_ in told.inputs if input_.token in generations or input_.token in shown]
     return replace(
         told,
         inputs=inputs,
-        accepted=[sourced(each) for each in told.accepted],
-        diverted=[sourced(each) for each in told.diverted],
-        quarantined=[sourced(each) for each in told.quarantined],
+        accepted=[sourced(item) for item in told.accepted],
+        diverted=[sourced(item) for item in told.diverted],
+        quarantined=[sourced(item) for item in told.quarantined],
     )
 
 
@@ -139,9 +139,9 @@ def _behind(world: LaneWorld, name: str, value: bytes | None, far: int) -> bytes
 
 def _records(world: LaneWorld, topic: str) -> list[Record]:
     return [
-        record(topic, log.partition, each)
+        record(topic, log.partition, item)
         for log in world.cluster.topics[topic].logs
-        for each in log.committed()
+        for item in log.committed()
     ]
 
 
@@ -152,10 +152,10 @@ def record(topic: str, partition: int, each: Stored) -> Record:
 
 def _anomalies(world: LaneWorld) -> Iterable[str]:
     allowed = ALLOWED | {Anomaly.FORGOTTEN} if world.forgetful else ALLOWED
-    for each in checker.check(history(world)):
-        gone = each.anomaly in {Anomaly.LOST, Anomaly.WRONG_VERDICT} and _gone(world, each)
-        if each.anomaly not in allowed and not gone:
-            yield str(each)
+    for finding in checker.check(history(world)):
+        gone = finding.anomaly in {Anomaly.LOST, Anomaly.WRONG_VERDICT} and _gone(world, finding)
+        if finding.anomaly not in allowed and not gone:
+            yield str(finding)
 
 
 def _states(world: LaneWorld) -> Iterable[str]:
@@ -164,7 +164,9 @@ def _states(world: LaneWorld) -> Iterable[str]:
         records = log.committed()
         yield from _interleaved(log, records)
         metas = [
-            codec.decode_meta(each.value) for each in records if each.key == codec.META_KEY and each.value
+            codec.decode_meta(record.value)
+            for record in records
+            if record.key == codec.META_KEY and record.value
         ]
         if world.forgetful:
             continue
@@ -178,7 +180,7 @@ def _states(world: LaneWorld) -> Iterable[str]:
 
 def _interleaved(log: Log, records: Iterable[Stored]) -> Iterable[str]:
     """Whoever has written after another one does so for good: two owners never take turns."""
-    owners = [each.part.by for each in records if each.part is not None]
+    owners = [record.part.by for record in records if record.part is not None]
     turns = [owner for number, owner in enumerate(owners) if not number or owners[number - 1] != owner]
     if len(turns) != len(set(turns)):
         yield f"{log.topic}/{log.partition}: {len(set(turns))} owners take {len(turns)} turns"
@@ -196,9 +198,9 @@ def _went_back(log: Log, metas: list[Meta]) -> Iterable[str]:
 def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> Iterable[str]:
     """What came over bridges, as its changelog has it and as its lane knows it."""
     hops = {
-        each.key: each.value
-        for each in records
-        if each.key is not None and each.value is not None and each.key[:1] == codec.KIND_HOPS
+        record.key: record.value
+        for record in records
+        if record.key is not None and record.value is not None and record.key[:1] == codec.KIND_HOPS
     }
     remembered, written = (
         _remembered(table.hops),
@@ -218,9 +220,9 @@ def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stor
     (lane,) = world.owners(number)
     table, told = lane.opening.table, f"{CHANGELOG}/{number}"
     slots: dict[bytes, Slot] = {}
-    for each in records:
-        if each.key is not None and each.value is not None and each.key[:1] == codec.KIND_RING:
-            slots[each.key] = codec.decode_ring(each.key, each.value)
+    for record in records:
+        if record.key is not None and record.value is not None and record.key[:1] == codec.KIND_RING:
+            slots[record.key] = codec.decode_ring(record.key, record.value)
     live = {
         slot.sequence: slot
         for slot in slots.values()

@@ -62,14 +62,16 @@ class LaneHappenings(Happenings):
         """Whether it could be."""
         world = self._world
         places = [Place(ADDRESS, number) for number in range(world.plan.partitions)]
-        if world.recreated or any(world.cluster.group.committed.get(each, 0) < BEGINNING for each in places):
+        if world.recreated or any(
+            world.cluster.group.committed.get(place, 0) < BEGINNING for place in places
+        ):
             return False
-        for each in places:
+        for place in places:
             world.kept += [
-                Record(*each, found.offset, found.key, found.value, found.headers, found.timestamp)
-                for found in world.cluster.log(*each).committed()
+                Record(*place, found.offset, found.key, found.value, found.headers, found.timestamp)
+                for found in world.cluster.log(*place).committed()
             ]
-            del world.cluster.group.committed[each]  # as Kafka does with those of deleted topics
+            del world.cluster.group.committed[place]  # as Kafka does with those of deleted topics
         world.recreated += 1
         world.old_ends = [log.end for log in world.cluster.topics[ADDRESS].logs]
         world.cluster.create(ADDRESS, world.plan.partitions)
@@ -80,7 +82,12 @@ class LaneHappenings(Happenings):
         world.cluster.group.rebalance()
 
         def arrived(_network: Network, _request: str) -> None:
-            lanes = [lane for each in world.processes if each.lanes is not None for lane in each.lanes.lanes]
+            lanes = [
+                lane
+                for process in world.processes
+                if process.lanes is not None
+                for lane in process.lanes.lanes
+            ]
             if not world.cluster.group.rebalancing or any(lane.state not in STANDING for lane in lanes):
                 return
             world.cluster.watchers.remove(arrived)
@@ -112,16 +119,16 @@ class LaneHappenings(Happenings):
     def _lose_tail(self, partition: int) -> None:
         world = self._world
         owned = [
-            (lane, each.consumer)
-            for each in world.processes
-            if each.lanes is not None and each.consumer is not None
-            for lane in each.lanes.lanes
+            (lane, process.consumer)
+            for process in world.processes
+            if process.lanes is not None and process.consumer is not None
+            for lane in process.lanes.lanes
             if lane.opening.partition == partition
         ]
         lanes = [lane for lane, _ in owned]
         transactions = world.cluster.transactions.known
-        if any(self._has_fetched(*each) for each in owned) or not all(
-            each.at_rest for each in transactions.values()
+        if any(self._has_fetched(*item) for item in owned) or not all(
+            transaction.at_rest for transaction in transactions.values()
         ):
             return
         known = [lane.next for lane in lanes] + [world.cluster.committed(ADDRESS, partition) or 0]
@@ -141,9 +148,9 @@ class LaneHappenings(Happenings):
     def _opens(self, network: Network) -> bool:
         return any(
             lane.state is LaneState.OPENING or lane.state is LaneState.RETRYING
-            for each in self._world.processes
-            if each.network is network and each.lanes is not None
-            for lane in each.lanes.lanes
+            for process in self._world.processes
+            if process.network is network and process.lanes is not None
+            for lane in process.lanes.lanes
         )
 
     def _eat(self, partition: int) -> None:
@@ -165,14 +172,16 @@ class LaneHappenings(Happenings):
         log = self._world.cluster.log(ADDRESS, partition)
         gone = log.read(log.start, offset)
         self._world.kept += [
-            Record(ADDRESS, partition, each.offset, each.key, each.value, each.headers, each.timestamp)
-            for each in gone.records
+            Record(
+                ADDRESS, partition, record.offset, record.key, record.value, record.headers, record.timestamp
+            )
+            for record in gone.records
         ]
         log.delete_below(gone.end)
 
     def send(self, what: Happening) -> None:
         """Messages come into the input."""
-        records = [self._record(each, self.now_ms) for each in what.messages]
+        records = [self._record(message, self.now_ms) for message in what.messages]
         if what.transaction:
             self._world.cluster.produce_in_transaction(
                 ADDRESS, what.partition, records, what.seconds, commit=what.transaction == "committed"
@@ -196,7 +205,7 @@ class LaneHappenings(Happenings):
             for group in map(b"h%d".__mod__, range(99))
             if zlib.crc32(group) % world.plan.partitions == partition
         )
-        known = [message for each in world.plan.happenings for message in each.messages]
+        known = [message for happening in world.plan.happenings for message in happening.messages]
         again = world.loops.dice.sample(known, min(AGAIN, len(known)))
         messages = (Message(b"last", home), *again)
         return Happening(0, 0, Kind.SEND, partition=partition, messages=messages)

@@ -64,7 +64,7 @@ def _schedule(seed: int, faults: int | None) -> Schedule:
         _fault(dice, partitions, processes) for _ in range(min(count, 2) if taken_over else count)
     ]
     faults_drawn += [_awakening(dice)] if taken_over else []
-    happenings += [each for each in faults_drawn if each.kind not in excluded]
+    happenings += [fault for fault in faults_drawn if fault.kind not in excluded]
     dice.shuffle(happenings)
     capacity, divert = dice.choice((3, 8, 8, 8)), dice.random() < 0.5
     if faults is None:
@@ -95,7 +95,8 @@ def _small(seed: int, dice: random.Random) -> Schedule:
         happenings += [_fault(dice, partitions, 2) for _ in range(dice.randint(1, 2))]
         dice.shuffle(happenings)
     shortened = tuple(
-        dataclasses.replace(each, within=min(each.within, SMALL_WITHIN_S)) for each in happenings
+        dataclasses.replace(happening, within=min(happening.within, SMALL_WITHIN_S))
+        for happening in happenings
     )
     return Schedule(seed, partitions, 2, capacity, divert, shortened, small=True)
 
@@ -133,8 +134,10 @@ def _with_extra(
     extra = dice.choice(EXTRAS)
     if extra == "calm":
         return [
-            each if each.kind is Kind.SEND else _fault(dice, partitions, processes, kind=dice.choice(CALM))
-            for each in happenings
+            happening
+            if happening.kind is Kind.SEND
+            else _fault(dice, partitions, processes, kind=dice.choice(CALM))
+            for happening in happenings
         ]
     return _with_row(dice, happenings, Kind(extra), partitions, processes) if extra else happenings
 
@@ -159,7 +162,7 @@ def _with_row(
         eaten = dataclasses.replace(row[0], steps=dice.choice((0, 0, 3, 10)))
         row = [_sending(dice, partitions, partition=partition), eaten]
     if kind in {Kind.REPLACED, Kind.EATEN}:
-        happenings = [each for each in happenings if each.kind not in _ONCE]
+        happenings = [happening for happening in happenings if happening.kind not in _ONCE]
     place = dice.randint(0, len(happenings))
     return [*happenings[:place], *row, *happenings[place:]]
 

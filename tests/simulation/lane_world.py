@@ -75,7 +75,7 @@ class LaneWorld(World):
         for process in self.processes:
             process.rights.decided = self._decided
             process.watches = not plan.small
-        if any(each.kind in {Kind.RECREATED, Kind.REPLACED} for each in plan.happenings):
+        if any(happening.kind in {Kind.RECREATED, Kind.REPLACED} for happening in plan.happenings):
             for number in range(plan.partitions):
                 aborted = [(0, None, None, ())] * BEGINNING
                 self.cluster.produce_in_transaction(ADDRESS, number, aborted, 0.0, commit=False)
@@ -83,14 +83,14 @@ class LaneWorld(World):
     def _decided(self, partition: int) -> float:
         """The head of a lane, also where markers are still to be written. Any, once a changelog was lost."""
         transactions = self.cluster.transactions
-        for each in () if self.forgetful else reversed(self.cluster.log(CHANGELOG, partition).records):
+        for record in () if self.forgetful else reversed(self.cluster.log(CHANGELOG, partition).records):
             if (
-                each.key == codec.META_KEY
-                and each.value
-                and each.part is not None
-                and transactions.committed(each.part)
+                record.key == codec.META_KEY
+                and record.value
+                and record.part is not None
+                and transactions.committed(record.part)
             ):
-                return codec.decode_meta(each.value).head
+                return codec.decode_meta(record.value).head
         return math.inf if self.forgetful else 0
 
     # -- whether it has settled --------------------------------------------------------------------------------
@@ -100,9 +100,11 @@ class LaneWorld(World):
         generation = self.cluster.group.generation
         return [
             lane
-            for each in self.processes
-            if each.lanes is not None and each.consumer is not None and each.consumer.generation == generation
-            for lane in each.lanes.lanes
+            for process in self.processes
+            if process.lanes is not None
+            and process.consumer is not None
+            and process.consumer.generation == generation
+            for lane in process.lanes.lanes
             if lane.opening.partition == partition and lane.state is LaneState.OPEN
         ]
 
@@ -146,30 +148,30 @@ class LaneWorld(World):
         for log in self.cluster.topics[topic].logs:
             if log.stable < log.end:
                 told.append(f"{topic}/{log.partition} is stable up to {log.stable} of {log.end}")
-            last = next((each.offset for each in reversed(log.committed())), None)
+            last = next((item.offset for item in reversed(log.committed())), None)
             done = self._processed(topic, log.partition)
             if last is not None and done <= last:
                 told.append(f"{topic}/{log.partition} is committed up to {done}, {last} is there")
-        names = [each.name for each in self.cluster.transactions.known.values() if not each.at_rest]
-        told += [f"a transaction of {each} is open" for each in names]
+        names = [value.name for value in self.cluster.transactions.known.values() if not value.at_rest]
+        told += [f"a transaction of {name} is open" for name in names]
         return told
 
     def unsettled(self) -> str:
         """What is missing."""
         told = [*self._unprocessed(ADDRESS), *self._unprocessed(FORWARD)]
-        for each in self.processes:
-            lanes = [] if each.lanes is None else each.lanes.lanes
+        for process in self.processes:
+            lanes = [] if process.lanes is None else process.lanes.lanes
             states = ", ".join(f"{lane.name} {lane.state.value} {lane.reason}".strip() for lane in lanes)
-            told.append(f"{each.name}: {states or 'no lanes'}")
+            told.append(f"{process.name}: {states or 'no lanes'}")
         return "; ".join(told)
 
 
 def newest_meta(world: LaneWorld, partition: int) -> Meta | None:
     """What the changelog of a lane says last."""
     metas = (
-        each
-        for each in reversed(world.cluster.log(CHANGELOG, partition).committed())
-        if each.key == codec.META_KEY
+        item
+        for item in reversed(world.cluster.log(CHANGELOG, partition).committed())
+        if item.key == codec.META_KEY
     )
     found = next(metas, None)
     return None if found is None or found.value is None else codec.decode_meta(found.value)

@@ -161,21 +161,21 @@ class Log:
         end = max(begin, min(end, self.stable))
         low = bisect_left(self.records, begin, key=_OFFSET)
         found = []
-        for each in itertools.islice(self.records, low, None):
-            if each.offset >= end:
+        for item in itertools.islice(self.records, low, None):
+            if item.offset >= end:
                 break
-            if each.part is None or each.part.fate is Fate.COMMITTED:
-                found.append(each)
+            if item.part is None or item.part.fate is Fate.COMMITTED:
+                found.append(item)
         return Fetched(found, end)
 
     def processed_up_to(self, offset: int | None) -> bool:
         """Whether nothing stands here from this offset on, but for markers and what was aborted."""
         if self._open:
             return False
-        for each in reversed(self.records):
-            if each.offset < (offset or 0):
+        for record in reversed(self.records):
+            if record.offset < (offset or 0):
                 break
-            if each.part is None or each.part.fate is Fate.COMMITTED:
+            if record.part is None or record.part.fate is Fate.COMMITTED:
                 return False
         return True
 
@@ -201,10 +201,12 @@ class Log:
         """As the cleaner may at any time: of each key the last committed record, below the last stable offset; tombstones are kept."""
         stable = self.stable
         last = {
-            each.key: each.offset
-            for each in self.records
-            if each.offset < stable and (each.part is None or each.part.fate is Fate.COMMITTED)
+            record.key: record.offset
+            for record in self.records
+            if record.offset < stable and (record.part is None or record.part.fate is Fate.COMMITTED)
         }
         self.records = [
-            each for each in self.records if each.offset >= stable or last.get(each.key) == each.offset
+            record
+            for record in self.records
+            if record.offset >= stable or last.get(record.key) == record.offset
         ]

@@ -101,7 +101,7 @@ def main() -> None:
             rows.append(row)
             print(row, flush=True)
     seeds: dict[tuple[str, int], list[str]] = {}
-    for row in sorted((each for each in rows if each.found), key=lambda each: each.seed):
+    for row in sorted((row for row in rows if row.found), key=lambda each: each.seed):
         seeds.setdefault((row.world, row.seed), []).append(row.mutant.name)
     print()
     for world in LOGICAL:

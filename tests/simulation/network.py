@@ -111,8 +111,8 @@ class Network:
     def release(self) -> None:
         """What was held arrives now."""
         held, self.held = self.held or [], None
-        for each in held:
-            self._loops.after(self._way(), self._arrive, *each)
+        for item in held:
+            self._loops.after(self._way(), self._arrive, *item)
 
     async def join(self, apply: Callable[..., None], *args: Any) -> Joined:
         """A request that is answered when others have made theirs: its last argument is what answers it."""

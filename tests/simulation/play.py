@@ -34,8 +34,8 @@ class Play:
             AssertionError: it does not settle, or spins.
         """
         world = self._world
-        for each in world.processes:
-            each.start()
+        for item in world.processes:
+            item.start()
         for what in world.plan.happenings:
             process = self._await(what)
             if world.trace is not None:
@@ -68,7 +68,7 @@ class Play:
         def arrived(network: Network, request: str) -> None:
             nonlocal struck
             if request == what.at:
-                struck = next(each for each in world.processes if each.network is network)
+                struck = next(process for process in world.processes if process.network is network)
                 world.cluster.watchers.remove(arrived)
                 loops.due = loops.steps
 
@@ -82,19 +82,19 @@ class Play:
     def _heal(self) -> None:
         world = self._world
         world.note("everything heals")
-        for each in world.processes:
-            network = each.network
+        for process in world.processes:
+            network = process.network
             network.cut, network.lose_answers, network.slow_requests, network.refuse = False, 0, 0, 0
             network.lose_heartbeats = 0
             network.late.clear()
             network.bring()
             if network.held is not None:
                 network.release()
-            if each.loop is not None:
-                if each.loop.paused:
-                    each.woke_at = world.loops.now
-                each.loop.resume()
-            each.start()
+            if process.loop is not None:
+                if process.loop.paused:
+                    process.woke_at = world.loops.now
+                process.loop.resume()
+            process.start()
         world.cluster.markers_late_until = 0.0
         world.cluster.watchers.clear()
         world.cluster.refused.clear()

@@ -101,7 +101,7 @@ class SimulatedProducer:
     async def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], _group_id: str) -> None:
         self._require_in_transaction()
         await self._sent.commit_offsets(
-            {(tp.topic, tp.partition): each.offset for tp, each in offsets.items()}
+            {(tp.topic, tp.partition): offset.offset for tp, offset in offsets.items()}
         )
 
     async def commit_transaction(self) -> None:

@@ -61,15 +61,15 @@ class SimulatedQuestions:
         self, partitions: Collection[tuple[str, int]]
     ) -> dict[tuple[str, int], int | None]:
         return await self._network.call(
-            lambda: {each: self._cluster.committed(*each) for each in sorted(partitions)}
+            lambda: {partition: self._cluster.committed(*partition) for partition in sorted(partitions)}
         )
 
     def _ends(self, partitions: Collection[tuple[str, int]], which: int) -> dict[tuple[str, int], int]:
         """Of those that are there."""
         found: dict[tuple[str, int], int] = {}
-        for each in sorted(partitions):
+        for partition in sorted(partitions):
             with contextlib.suppress(KafkaError):
-                found[each] = self._cluster.ends(*each)[which]
+                found[partition] = self._cluster.ends(*partition)[which]
         return found
 
     async def committed(self, topic: str, partition: int) -> int | None:
@@ -132,7 +132,7 @@ async def newest(
     found = {}
     for (topic, partition), (start, end) in ends.items():
         fetched = await process.network.call(process.cluster.fetch, topic, partition, start, end)
-        values = [each.value for each in fetched.records if each.key == key and each.value]
+        values = [record.value for record in fetched.records if record.key == key and record.value]
         if values:
             found[topic, partition] = values[-1]
     return found

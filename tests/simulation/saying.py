@@ -43,11 +43,9 @@ def gap(line: str) -> Gap | None:
 
 def in_vain(gaps: Iterable[Gap], topic: str, partition: int, eaten: set[int]) -> Iterable[str]:
     """A line for each GAP that was said, and nothing was gone that anybody needed."""
-    for each in gaps:
-        if (each.topic, each.partition) == (topic, partition) and eaten.isdisjoint(
-            range(each.first, each.end)
-        ):
-            yield f"GAP in vain: {each} was said, and retention has deleted nothing of it that was needed"
+    for gap in gaps:
+        if (gap.topic, gap.partition) == (topic, partition) and eaten.isdisjoint(range(gap.first, gap.end)):
+            yield f"GAP in vain: {gap} was said, and retention has deleted nothing of it that was needed"
 
 
 class Ear:

@@ -117,7 +117,7 @@ class Happening:
             "messages": " ".join(map(str, self.messages)) or None,
         }
         at = f", or at {self.at}" if self.at else ""
-        shown = ", ".join(f"{name}={each}" for name, each in told.items() if each is not None)
+        shown = ", ".join(f"{name}={item}" for name, item in told.items() if item is not None)
         return f"after {self.steps:3d} callbacks or {self.within:.2f} s{at}: {self.kind.value} ({shown})"
 
 
@@ -148,7 +148,7 @@ class Schedule:
     @property
     def calm(self) -> bool:
         """Whether nothing is refused, lost, late or away in it."""
-        return all(each.kind in CALM or each.kind is Kind.SEND for each in self.happenings)
+        return all(happening.kind in CALM or happening.kind is Kind.SEND for happening in self.happenings)
 
     @property
     def way(self) -> str:

@@ -135,8 +135,8 @@ class Sender:
     def stop(self) -> None:
         """What is on its way stays so."""
         told, self._told = self._told, {}
-        for each in told:
-            each.cancel()
+        for future in told:
+            future.cancel()
 
     # -- in the cluster ----------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Sender:
         for topic, _ in places:
             if topic in self._cluster.refused:
                 raise TopicAuthorizationFailedError(topic)
-        self._coordinator.add_partitions(who, [self._cluster.log(*each) for each in places])
+        self._coordinator.add_partitions(who, [self._cluster.log(*place) for place in places])
 
     # -- one thing after the other -----------------------------------------------------------------------------
 
@@ -294,8 +294,8 @@ class Sender:
     def _drop(self, error: BaseException) -> None:
         """All that waits. Nothing is known of what was added: aiokafka does not end that."""
         ending = None if self.failed is not None or self._end is None else self._end[1]
-        for each in [each for each in self._told if each is not ending]:
-            self._tell(each, None, error)
+        for future in [future for future in self._told if future is not ending]:
+            self._tell(future, None, error)
         self._batches.clear()
         self._on_its_way.clear()
         self._to_add.clear()

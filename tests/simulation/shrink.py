@@ -40,8 +40,8 @@ def kind_of(result: Result) -> str:
 
 
 def _one_shorter(plan: Schedule, fails: Callable[[Schedule], Schedule | None]) -> Schedule | None:
-    for each in _shorter(plan):
-        found = fails(each)
+    for schedule in _shorter(plan):
+        found = fails(schedule)
         if found is not None:
             return found
     return None
@@ -52,11 +52,11 @@ def _shorter(plan: Schedule) -> Iterator[Schedule]:
     happenings = plan.happenings
     for number in reversed(range(len(happenings))):
         yield replace(plan, happenings=(*happenings[:number], *happenings[number + 1 :]))
-    for number, each in enumerate(happenings):
-        for left_out in range(len(each.messages) if len(each.messages) > 1 else 0):
-            messages = (*each.messages[:left_out], *each.messages[left_out + 1 :])
-            less = replace(each, messages=messages)
+    for number, happening in enumerate(happenings):
+        for left_out in range(len(happening.messages) if len(happening.messages) > 1 else 0):
+            messages = (*happening.messages[:left_out], *happening.messages[left_out + 1 :])
+            less = replace(happening, messages=messages)
             yield replace(plan, happenings=(*happenings[:number], less, *happenings[number + 1 :]))
-    used = max((each.process for each in happenings), default=0) + 1
+    used = max((happening.process for happening in happenings), default=0) + 1
     if plan.processes > max(used, 1):
         yield replace(plan, processes=plan.processes - 1)

@@ -91,7 +91,7 @@ class MemoryStore:
 
     def slot_values(self, capacity: int, first: int) -> Iterator[bytes]:
         prefix, turn = codec.ring_key(capacity, 0)[:5], codec.ring_key(capacity, first)
-        found = sorted(each for each in self._files.slots.items() if each[0].startswith(prefix))
+        found = sorted(item for item in self._files.slots.items() if item[0].startswith(prefix))
         for whole in (True, False):
             yield from (value for key, value in found if (key >= turn) is whole)
 
@@ -100,18 +100,16 @@ class MemoryStore:
         return iter([value for key, value in self._files.slots.items() if not key.startswith(own)])
 
     def slots_of_run(self, capacity: int, first_sequence: int, count: int) -> list[Slot]:
-        keys = {codec.ring_key(capacity, first_sequence + each) for each in range(min(count, capacity))}
+        keys = {codec.ring_key(capacity, first_sequence + index) for index in range(min(count, capacity))}
         return [
-            codec.decode_ring(each, self._files.slots[each])
-            for each in sorted(keys)
-            if each in self._files.slots
+            codec.decode_ring(key, self._files.slots[key]) for key in sorted(keys) if key in self._files.slots
         ]
 
     def chunks_rising(self) -> Iterator[bytes] | None:
         found = sorted(self._files.chunks)
-        if len({chunks.capacity_of(each) for each in found}) > 1:
+        if len({chunks.capacity_of(data) for data in found}) > 1:
             return None
-        return iter([self._files.chunks[each] for each in found])
+        return iter([self._files.chunks[data] for data in found])
 
     def chunk_at(self, key: bytes) -> bytes:
         return self._files.chunks[key]
@@ -121,7 +119,7 @@ class MemoryStore:
 
     def slots_of(self, ring_keys: Sequence[bytes]) -> list[Slot | None]:
         known = self._files.slots
-        return [codec.decode_ring(each, known[each]) if each in known else None for each in ring_keys]
+        return [codec.decode_ring(key, known[key]) if key in known else None for key in ring_keys]
 
     def chunk_slots(self, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
         wanted = set(sequences)
@@ -141,7 +139,7 @@ class MemoryStore:
         return self._chunk_keys
 
     def sequences(self, ids: Sequence[bytes]) -> list[int | None]:
-        return [self._files.index.get(each) for each in ids]
+        return [self._files.index.get(id_) for id_ in ids]
 
     def write(self, epoch: int, state: StoredState | None, fill: "Callable[[Any], None]") -> None:
         """All or nothing.

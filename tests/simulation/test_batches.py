@@ -16,8 +16,8 @@ FIRST = 1_000
 
 def _tally(jobs: int, count: int = SEEDS) -> Tally:
     tally = Tally()
-    for each in tallies(FIRST, ["lanes"], jobs, count, lambda: tally.failure is None):
-        tally.add(each)
+    for item in tallies(FIRST, ["lanes"], jobs, count, lambda: tally.failure is None):
+        tally.add(item)
     return tally
 
 
@@ -28,8 +28,8 @@ def test_as_many_as_asked_for() -> None:
 
     assert (one.count, one.failure) == (SEEDS, None)
     assert (one.steps, one.virtual, one.kinds) == (two.steps, two.virtual, two.kinds)
-    assert {name: each.schedules for name, each in one.costs.items()} == {
-        name: each.schedules for name, each in two.costs.items()
+    assert {name: cost.schedules for name, cost in one.costs.items()} == {
+        name: cost.schedules for name, cost in two.costs.items()
     }
 
 

@@ -39,7 +39,7 @@ class _Simulated:
         return await self._questions.committed(self.topic, 0)
 
     async def values(self) -> list[bytes]:
-        return [each.value or b"" for each in self._cluster.log(self.topic, 0).committed()]
+        return [item.value or b"" for item in self._cluster.log(self.topic, 0).committed()]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

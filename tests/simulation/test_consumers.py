@@ -29,8 +29,8 @@ def test_without_faults(runner: Runner) -> None:
     """Nothing happens but messages: it settles soon."""
     found = [runner.run(consumer_schedule(seed, faults=0)) for seed in range(15)]
 
-    assert [each.faults for each in found] == [[]] * 15
-    assert max(each.seconds for each in found) < 100
+    assert [result.faults for result in found] == [[]] * 15
+    assert max(result.seconds for result in found) < 100
 
 
 def test_records_with_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
         partition = dice.randrange(2)
         outcomes = ("ok", *(dice.choice(("reject", "hopeless", "ok")) for _ in range(3)))
         messages = tuple(
-            Task(b"g%d" % number, 0.0 if number else 6.0, each) for number, each in enumerate(outcomes)
+            Task(b"g%d" % number, 0.0 if number else 6.0, outcome) for number, outcome in enumerate(outcomes)
         )
         happenings = (
             Happening(0, 0.0, Kind.STOP, process=1, seconds=dice.uniform(1.0, 3.0)),
@@ -189,9 +189,9 @@ def test_made_short(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease that is taken at once is found early, and what is left of the schedule still shows it."""
     monkeypatch.setattr(LeaseWatch, "look", lambda *_: 0.0)
     plan = next(
-        each
-        for each in map(consumer_schedule, range(WORLDS_MAX))
-        if not each.small and kind_of(runner.run(each)) == "EARLY"
+        schedule
+        for schedule in map(consumer_schedule, range(WORLDS_MAX))
+        if not schedule.small and kind_of(runner.run(schedule)) == "EARLY"
     )
     short = shrunk(plan, runner)
 

@@ -18,7 +18,7 @@ WORLDS_MAX = 100
 
 
 def _sent(plan: Schedule) -> Sequence[Any]:
-    return [message for each in plan.happenings for message in each.messages]
+    return [message for happening in plan.happenings for message in happening.messages]
 
 
 def test_both_addresses_get_their_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,21 +36,21 @@ def test_both_addresses_get_their_parts(runner: Runner, monkeypatch: pytest.Monk
     assert [runner.run(plan).faults for plan in plans] == [[] for _ in plans]
     found = {
         topic: [
-            dict(each.headers)
+            dict(item.headers)
             for world in worlds
             for log in world.cluster.topics[topic].logs
-            for each in log.committed()
+            for item in log.committed()
         ]
         for topic in (ADDRESS, ACCEPTED, OTHERS_ACCEPTED, DUPLICATES, QUARANTINE)
     }
     sent = [message for plan in plans for message in _sent(plan)]
 
-    assert any(isinstance(each, Envelope) for each in sent)
-    assert any(isinstance(each, Bridged) for each in sent)
-    assert all(wire_names.HEADER_PART in each for each in found[OTHERS_ACCEPTED])
+    assert any(isinstance(item, Envelope) for item in sent)
+    assert any(isinstance(item, Bridged) for item in sent)
+    assert all(wire_names.HEADER_PART in item for item in found[OTHERS_ACCEPTED])
     for topic in (ACCEPTED, OTHERS_ACCEPTED):
-        assert any((each.get(wire_names.HEADER_PART) or b"").endswith(b"/2") for each in found[topic])
-    assert any(wire_names.HEADER_HOP in each for each in found[DUPLICATES])
+        assert any((item.get(wire_names.HEADER_PART) or b"").endswith(b"/2") for item in found[topic])
+    assert any(wire_names.HEADER_HOP in item for item in found[DUPLICATES])
     assert found[QUARANTINE] == []
 
 
@@ -60,7 +60,7 @@ def test_what_is_torn_is_named(runner: Runner, monkeypatch: pytest.MonkeyPatch) 
 
     def torn(self: Any, *args: Any, **options: Any) -> Any:
         batches = emit(self, *args, **options)
-        return [each for each in batches if each.topic != OTHERS_ACCEPTED]
+        return [batch for batch in batches if batch.topic != OTHERS_ACCEPTED]
 
     monkeypatch.setattr(Emitter, "emit", torn)
     found = (kind_of(runner.run(envelope_schedule(seed))) for seed in range(WORLDS_MAX))

@@ -72,7 +72,7 @@ class _Simulated:
     async def values(self) -> list[bytes]:
         while self._log.stable < self._log.end:  # noqa: ASYNC110 - of a cluster, which tells nobody
             await asyncio.sleep(0.02)
-        return [each.value or b"" for each in self._log.committed()]
+        return [item.value or b"" for item in self._log.committed()]
 
     async def committed(self) -> int | None:
         return self._cluster.committed(TOPIC, 0)

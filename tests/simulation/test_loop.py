@@ -31,8 +31,8 @@ def _loops(seed: int = 1) -> Loops:
 
 def _start(loops: Loops, *works: Coroutine[Any, Any, Any]) -> ProcessLoop:
     loop = loops.new(_Process(loops))
-    for each in works:
-        loop.create_task(each)
+    for work in works:
+        loop.create_task(work)
     return loop
 
 

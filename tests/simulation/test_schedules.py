@@ -37,8 +37,8 @@ def test_fresh_seeds() -> None:
     """As many as there is time for; those that fail say how to run them again."""
     first, deadline, tally = secrets.randbelow(2**40), time.monotonic() + FRESH_S, Tally()
     print(f"seeds from {first} on")
-    for each in tallies(first, list(WORLDS), 1, None, lambda: time.monotonic() < deadline):
-        tally.add(each)
+    for item in tallies(first, list(WORLDS), 1, None, lambda: time.monotonic() < deadline):
+        tally.add(item)
         assert (found := tally.failure) is None, (
             f"python -m tests.simulation --seed {found.seed} --world {found.world} --count 1: {found.said}"
         )
@@ -61,8 +61,8 @@ def test_without_faults(runner: Runner) -> None:
     """Nothing happens but messages: it settles in a few virtual seconds."""
     found = [runner.run(schedule(seed, faults=0)) for seed in range(20)]
 
-    assert [each.faults for each in found] == [[]] * 20
-    assert max(each.seconds for each in found) < 30
+    assert [result.faults for result in found] == [[]] * 20
+    assert max(result.seconds for result in found) < 30
 
 
 def test_finds_a_bug_and_makes_it_short(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,15 +74,15 @@ def test_finds_a_bug_and_makes_it_short(runner: Runner, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Opening, "_next", mistaken)
     plan = next(
-        each
-        for each in map(schedule, range(100_000))
-        if not each.small
-        and any(happening.kind is Kind.OFFSETS for happening in each.happenings)
-        and runner.run(each).faults
+        item
+        for item in map(schedule, range(100_000))
+        if not item.small
+        and any(happening.kind is Kind.OFFSETS for happening in item.happenings)
+        and runner.run(item).faults
     )
     short = shrunk(plan, runner)
     result = runner.run(short, watched=True)
 
     assert len(short.happenings) < len(plan.happenings)
     assert kind_of(result) == kind_of(runner.run(plan))
-    assert Kind.OFFSETS in {each.kind for each in short.happenings}
+    assert Kind.OFFSETS in {happening.kind for happening in short.happenings}

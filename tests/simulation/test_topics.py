@@ -23,8 +23,8 @@ class _Host(Process):
     """Has all that a script makes."""
 
     def notice(self, topics: Any) -> None:
-        for each in list(self.readers):
-            each.notice(topics)
+        for reader in list(self.readers):
+            reader.notice(topics)
 
     def __init__(self, *base: Any) -> None:
         super().__init__(*base)

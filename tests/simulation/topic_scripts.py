@@ -60,7 +60,7 @@ class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self.calls.append(("assigned", len(assigned)))
-        self.assigned = {each.partition for each in assigned}
+        self.assigned = {item.partition for item in assigned}
 
 
 async def _until(condition: Callable[[], bool]) -> None:
@@ -131,7 +131,7 @@ async def _read(side: Side, offset: int) -> list[bytes]:
         async with asyncio.timeout(LIMIT_S):
             while await reader.position(tp) < end:
                 brought = await reader.getmany(tp, timeout_ms=100)
-                found += [each.value for each in brought.get(tp, [])]
+                found += [item.value for item in brought.get(tp, [])]
         return found
     finally:
         await reader.stop()
@@ -162,7 +162,7 @@ async def compaction_keeps_the_last(side: Side) -> list[Any]:
     await side.abort(b"other", b"4")
     await side.compact(2)
     start, _ = await side.bounds()
-    return [start, sorted(each for each in await _read(side, start) if each.isdigit())]
+    return [start, sorted(data for data in await _read(side, start) if data.isdigit())]
 
 
 Script = Callable[[Side], Awaitable[list[Any]]]

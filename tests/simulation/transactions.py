@@ -185,8 +185,8 @@ class Coordinator:
     @property
     def at_rest(self) -> bool:
         """Whether none is open, and none decided that does not show yet."""
-        for each in self.known.values():  # noqa: SIM110 - asked often, and this is what costs least
-            if not each.at_rest:
+        for value in self.known.values():  # noqa: SIM110 - asked often, and this is what costs least
+            if not value.at_rest:
                 return False
         return True
 
@@ -195,11 +195,11 @@ class Coordinator:
         if part.fate is not Fate.OPEN or part.owner is None:
             return part.fate is Fate.COMMITTED
         found = self.known[part.owner[0]]
-        opened = (each.producers.get(found.name) for each in found.logs)
+        opened = (log.producers.get(found.name) for log in found.logs)
         return (
             found.state is State.ENDING
             and found.committed
-            and any(each is not None and each.part is part for each in opened)
+            and any(item is not None and item.part is part for item in opened)
         )
 
     # -- by itself ---------------------------------------------------------------------------------------------
@@ -242,8 +242,8 @@ class Coordinator:
         if found.group:
             markers.append(partial(self._end_offsets, found.name, commit))
         found.missing = len(markers)
-        for each in markers:
-            self._after(self._marker_delay(), self._mark, found, each)
+        for marker in markers:
+            self._after(self._marker_delay(), self._mark, found, marker)
         if not markers:
             found.state = State.ENDED
 
@@ -279,9 +279,9 @@ def _append(
 ) -> int:
     """As a partition does: what it has already it does not write again."""
     if known.epoch == who.epoch:
-        for each in known.batches:
-            if (each.sequence, each.records) == (sequence, len(records)):
-                return each.base
+        for batch in known.batches:
+            if (batch.sequence, batch.records) == (sequence, len(records)):
+                return batch.base
     elif who.epoch < known.epoch:
         raise ProducerFenced(who.name)
     else:

@@ -39,21 +39,21 @@ class World:
         """Have everything written down, for who reads it."""
         trace: list[str] = []
         self.trace = trace
-        for each in self.processes:
-            each.network.trace = trace
+        for process in self.processes:
+            process.network.trace = trace
         return trace
 
     def close(self) -> None:
         """Unwind all that ran in it, and take it apart: what is left is in no cycle with anything."""
         self.loops.bury()
-        for each in (
+        for process in (
             *self.processes,
             self.cluster.transactions,
             self.cluster.group,
             self.cluster,
             self.loops,
         ):
-            vars(each).clear()
+            vars(process).clear()
 
     @property
     def signature(self) -> int:
@@ -68,8 +68,8 @@ class World:
 
     def _notice(self) -> None:
         topics, self._noticing = self._noticing, set()
-        for each in self.processes:
-            each.notice(topics)
+        for process in self.processes:
+            process.notice(topics)
 
     def note(self, text: str) -> None:
         """For who reads the trace."""
@@ -96,7 +96,7 @@ class World:
         group = self.cluster.group
         if group.rebalancing or len(group.members) != len(self.processes):
             return False
-        for each in self.processes:  # noqa: SIM110 - asked often, and this is what costs least
-            if each.generation != group.generation:
+        for process in self.processes:  # noqa: SIM110 - asked often, and this is what costs least
+            if process.generation != group.generation:
                 return False
         return True

@@ -18,8 +18,8 @@ def assigned(
     given = KeepingAssignor("t", dict).assign(CLUSTER, members)
     return (
         {
-            name: [number for _, numbers in each.assignment for number in numbers]
-            for name, each in given.items()
+            name: [number for _, numbers in item.assignment for number in numbers]
+            for name, item in given.items()
         },
-        {name: each.user_data for name, each in given.items()},
+        {name: item.user_data for name, item in given.items()},
     )

@@ -119,10 +119,12 @@ class BridgedRun:
         outcome = path.decide(batch, records, table, {})
         judged = zip(outcome.records, outcome.checked.verdicts, strict=True)
         large = [
-            each for each, verdict in judged if verdict is not Verdict.DUPLICATE and _is_large(each.headers)
+            record
+            for record, verdict in judged
+            if verdict is not Verdict.DUPLICATE and _is_large(record.headers)
         ]
         if large:
-            outcome = path.decide(batch, records, table, {each.offset: "too large" for each in large})
+            outcome = path.decide(batch, records, table, {record.offset: "too large" for record in large})
         if self.dice.random() < 0.2:  # a crash: nothing of it ever was
             return
         written = self._written(lane, outcome)
@@ -136,11 +138,11 @@ class BridgedRun:
             return BatchBuilder(_BYTES_MAX, 0, is_transactional=1)
 
         found = []
-        for each in self._emitters[lane].emit(outcome, builder):
-            records = MemoryRecords(bytes(each.builder._build()))
+        for item in self._emitters[lane].emit(outcome, builder):
+            records = MemoryRecords(bytes(item.builder._build()))
             while (batch := records.next_batch()) is not None:
                 found += [
-                    ((each.topic, each.partition), Given(0, r.key, list(r.headers), r.value, r.timestamp))
+                    ((item.topic, item.partition), Given(0, r.key, list(r.headers), r.value, r.timestamp))
                     for r in batch
                 ]
         return found

@@ -91,7 +91,7 @@ def prepare(
 
 def numbers(got: Iterable[Got]) -> list[int]:
     """The values of :func:`messages`."""
-    return [int(each.value or b"") for each in got]
+    return [int(item.value or b"") for item in got]
 
 
 def table(heading: str, keys: Mapping[str, Any]) -> str:
@@ -101,7 +101,7 @@ def table(heading: str, keys: Mapping[str, Any]) -> str:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
     return json.dumps(value)
 
 
@@ -159,15 +159,15 @@ async def in_this_process(*configs: Path, first: int = 0) -> AsyncIterator[list[
     """The bridges of these configurations, where a test can act at their fail points; they end in order. ``first``: their first number."""
     found = [
         Bridge(plan, f"instance-{number}")
-        for number, each in enumerate(configs, first)
-        for plan in plans(load(each))
+        for number, config in enumerate(configs, first)
+        for plan in plans(load(config))
     ]
-    tasks = [asyncio.create_task(each.run()) for each in found]
+    tasks = [asyncio.create_task(bridge.run()) for bridge in found]
     try:
         yield found
     finally:
-        for each in found:
-            each.stop()
+        for bridge in found:
+            bridge.stop()
         await asyncio.gather(*tasks)
 
 
@@ -181,7 +181,7 @@ def quick(config: Path) -> Iterator[list[Bridge]]:
         async with in_this_process(config) as those:
             found[:] = those
             while not over.is_set():
-                if all(each.state.ready for each in those):
+                if all(bridge.state.ready for bridge in those):
                     ready.set()
                 await asyncio.sleep(0.02)
 
@@ -189,7 +189,8 @@ def quick(config: Path) -> Iterator[list[Bridge]]:
         ended = pool.submit(asyncio.run, run())
         try:
             wait_for(
-                lambda: ready.is_set() or ended.done(), lambda: str([each.state.reasons for each in found])
+                lambda: ready.is_set() or ended.done(),
+                lambda: str([bridge.state.reasons for bridge in found]),
             )
             if ready.is_set():
                 yield found
@@ -202,12 +203,12 @@ def messages(count: int, groups: int = 10, first: int = 0) -> list[Sent]:
     """Numbered, of some groups."""
     return [
         Sent(
-            id=b"id-%d" % each,
-            key=b"g%d" % (each % groups),
-            value=b"%d" % each,
-            timestamp=1_700_000_000_000 + each,
+            id=b"id-%d" % index,
+            key=b"g%d" % (index % groups),
+            value=b"%d" % index,
+            timestamp=1_700_000_000_000 + index,
         )
-        for each in range(first, first + count)
+        for index in range(first, first + count)
     ]
 
 
@@ -225,9 +226,9 @@ def wait_values(bootstrap: str, topic: str, values: int, partitions: int, limit_
 
     def enough() -> bool:
         got[:] = kafka.read_all(bootstrap, topic, partitions)
-        return len({each.value for each in got}) >= values
+        return len({item.value for item in got}) >= values
 
-    wait_for(enough, lambda: f"{len({each.value for each in got})} of {values} in {topic}", limit_s)
+    wait_for(enough, lambda: f"{len({item.value for item in got})} of {values} in {topic}", limit_s)
     return got
 
 
@@ -255,13 +256,13 @@ def passed(got: list[Got]) -> list[Got]:
     known: set[tuple[int, hop.Hop]] = set()
     floors: dict[tuple[int, hop.Source], int] = {}
     found = []
-    for each in sorted(got, key=lambda record: (record.partition, record.offset)):
-        step = hop_of(each)
-        confirmed = hop.decode_offset(dict(each.headers)[CONFIRMED])
-        assert confirmed is not None, each
-        way = (each.partition, step.source)
-        if step.offset >= floors.get(way, 0) and (each.partition, step) not in known:
-            found.append(each)
-        known.add((each.partition, step))
+    for item in sorted(got, key=lambda record: (record.partition, record.offset)):
+        step = hop_of(item)
+        confirmed = hop.decode_offset(dict(item.headers)[CONFIRMED])
+        assert confirmed is not None, item
+        way = (item.partition, step.source)
+        if step.offset >= floors.get(way, 0) and (item.partition, step) not in known:
+            found.append(item)
+        known.add((item.partition, step))
         floors[way] = max(floors.get(way, 0), confirmed)
     return found

@@ -28,7 +28,7 @@ class Pages:
 
     async def groups(self) -> dict[str, dict[str, Any]]:
         """The rows, by group."""
-        return {each["group"]: each for each in (await self.get("/groups"))[1]["groups"]}
+        return {item["group"]: item for item in (await self.get("/groups"))[1]["groups"]}
 
 
 @asynccontextmanager

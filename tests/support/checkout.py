@@ -29,13 +29,13 @@ def documents() -> list[str]:
             ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
             cwd=ROOT, capture_output=True, text=True, check=True,
         )  # fmt: skip
-        return [each for each in listed.stdout.splitlines() if (ROOT / each).exists()]
-    paths = (each.relative_to(ROOT) for each in ROOT.rglob("*.md"))
-    return sorted(str(each) for each in paths if not any(map(_is_left_over, each.parts)))
+        return [line for line in listed.stdout.splitlines() if (ROOT / line).exists()]
+    paths = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
+    return sorted(str(path) for path in paths if not any(map(_is_left_over, path.parts)))
 
 
 def _is_left_over(name: str) -> bool:
-    return any(Path(name).match(each) for each in _LEFTOVERS)
+    return any(Path(name).match(leftover) for leftover in _LEFTOVERS)
 
 
 def clone(folder: Path, umask: int = -1) -> Path:

@@ -100,11 +100,11 @@ async def tab(folder: Path) -> AsyncIterator[Tab]:
         port = told.read_text().splitlines()[0]
         async with aiohttp.ClientSession() as session:
             async with session.get(f"http://127.0.0.1:{port}/json") as answer:
-                pages = [each for each in await answer.json() if each["type"] == "page"]
+                pages = [item for item in await answer.json() if item["type"] == "page"]
             async with session.ws_connect(pages[0]["webSocketDebuggerUrl"], max_msg_size=0) as socket:
                 shown = Tab(socket)
-                for each in ("Page", "Runtime", "Log"):
-                    await shown.call(f"{each}.enable")
+                for name in ("Page", "Runtime", "Log"):
+                    await shown.call(f"{name}.enable")
                 yield shown
     finally:
         process.terminate()

@@ -53,7 +53,7 @@ class ConsumerProcess(RingfenceProcess):
     @property
     def held(self) -> set[int]:
         """The partitions that it holds; none while it does not answer."""
-        return {int(each) for each in self.health()[1].get("partitions", {})}
+        return {int(item) for item in self.health()[1].get("partitions", {})}
 
 
 def noted(file: Path) -> list[str]:
@@ -65,25 +65,27 @@ def noted(file: Path) -> list[str]:
 def consumers(*processes: ConsumerProcess, later: Sequence[ConsumerProcess] = ()) -> Iterator[None]:
     """Started here, ready together, and gone at the end; so is what is started ``later``."""
     try:
-        for each in processes:
-            each.start()
+        for process in processes:
+            process.start()
         wait_shared(*processes)
         yield
     finally:
-        for each in (*processes, *later):
-            each.destroy()
+        for process in (*processes, *later):
+            process.destroy()
 
 
 def wait_shared(*processes: ConsumerProcess, partitions: int = 0, limit_s: float = 90) -> None:
     """Until all are ready; with a number, until they hold so many partitions, each one some."""
 
     def state() -> str:
-        return "\n".join(f"{each.name} {each.health()}\n{each.log()[-3_000:]}" for each in processes)
+        return "\n".join(
+            f"{process.name} {process.health()}\n{process.log()[-3_000:]}" for process in processes
+        )
 
     def shared() -> bool:
-        assert all(each.running for each in processes), state()
-        held = [each.held for each in processes]
-        return all(each.health()[0] == 200 for each in processes) and (
+        assert all(process.running for process in processes), state()
+        held = [process.held for process in processes]
+        return all(process.health()[0] == 200 for process in processes) and (
             not partitions or (all(held) and sum(map(len, held)) == partitions)
         )
 
@@ -107,14 +109,14 @@ class Written(NamedTuple):
 def progress_written(bootstrap: str, app_id: str, group: str, topic: str) -> list[Written]:
     """All committed progress records of a consumer group at a topic that compaction left."""
     found = []
-    for each in kafka.read_all(bootstrap, f"{app_id}-progress", PROGRESS_PARTITIONS):
-        if each.key is not None and each.value is not None:
-            whose, where, partition = progress_record.decode_key(each.key)
+    for item in kafka.read_all(bootstrap, f"{app_id}-progress", PROGRESS_PARTITIONS):
+        if item.key is not None and item.value is not None:
+            whose, where, partition = progress_record.decode_key(item.key)
             if (whose, where) == (group, topic):
-                found.append(Written(partition, progress_record.decode(each.value)))
+                found.append(Written(partition, progress_record.decode(item.value)))
     return found
 
 
 def latest_written(bootstrap: str, app_id: str, group: str, topic: str) -> dict[int, Written]:
     """The last of them, by partition."""
-    return {each.partition: each for each in progress_written(bootstrap, app_id, group, topic)}
+    return {item.partition: item for item in progress_written(bootstrap, app_id, group, topic)}

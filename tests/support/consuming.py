@@ -73,14 +73,14 @@ class Recorder:
 
     def attempts(self, offset: int) -> list[int]:
         """The attempts of one message, in order."""
-        return [attempt for _, each, attempt in self.begun if each == offset]
+        return [attempt for _, number, attempt in self.begun if number == offset]
 
     def by_group(self) -> dict[bytes | None, list[int]]:
         """What returned, in order, by group."""
-        groups = {(each.partition, each.offset): each.group for each in self.messages}
+        groups = {(message.partition, message.offset): message.group for message in self.messages}
         found: dict[bytes | None, list[int]] = defaultdict(list)
-        for each in self.done:
-            found[groups[each]].append(each[1])
+        for item in self.done:
+            found[groups[item]].append(item[1])
         return dict(found)
 
 
@@ -97,7 +97,7 @@ class Running:
 
         def held() -> bool:
             self.check()
-            kept = [each for each in self.consumer.partitions.values() if not each.draining]
+            kept = [partition for partition in self.consumer.partitions.values() if not partition.draining]
             return self.consumer.ready and (partitions is None or len(kept) == partitions)
 
         await until(
@@ -182,7 +182,7 @@ class Bench:
         key = progress_record.encode_key(self.group, self.accepted, partition)
         topic = f"{self.name}-app-progress"
         got = await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, PARTITIONS)
-        latest = {each.key: each.value for each in got}
+        latest = {item.key: item.value for item in got}
 
         def find(number: int) -> bytes | None:
             return latest.get(record_parts.key_of(key, number))
@@ -236,12 +236,12 @@ async def consuming(
     try:
         yield made
     finally:
-        await asyncio.gather(*(each.end() for each in made.running))
+        await asyncio.gather(*(running.end() for running in made.running))
 
 
 def numbered(group: bytes | None, count: int) -> list[Sent]:
     """So many messages of a group."""
-    return [Sent(None, group, b"%d" % each) for each in range(count)]
+    return [Sent(None, group, b"%d" % index) for index in range(count)]
 
 
 def interleaved(groups: int, each: int) -> list[Sent]:

@@ -64,8 +64,10 @@ class RunningDemo:
     @property
     def left_behind(self) -> list[str]:
         """Processes and folders that are still there: none should be."""
-        processes = [str(each) for each in self._seen if each.is_running() and each.status() != "zombie"]
-        return processes + [str(each) for each in self._temporary.iterdir()]
+        processes = [
+            str(process) for process in self._seen if process.is_running() and process.status() != "zombie"
+        ]
+        return processes + [str(path) for path in self._temporary.iterdir()]
 
     @property
     def started(self) -> int:
@@ -74,6 +76,6 @@ class RunningDemo:
 
     def kill(self) -> None:
         """Leave nothing behind, whatever the test found."""
-        for each in (*self._seen, self._process):
-            if each.is_running():
-                each.kill()
+        for process in (*self._seen, self._process):
+            if process.is_running():
+                process.kill()

@@ -64,10 +64,10 @@ def kubernetes_fault(manifest: dict[str, Any]) -> str:
 def manifests() -> dict[str, dict[str, Any]]:
     """Those of ops/kubernetes, by kind and name."""
     return {
-        f"{each['kind']}/{each['metadata']['name']}": each
+        f"{document['kind']}/{document['metadata']['name']}": document
         for path in sorted(KUBERNETES.glob("*.yaml"))
         if path.name != "kustomization.yaml"
-        for each in documents(path)
+        for document in documents(path)
     }
 
 

@@ -21,7 +21,9 @@ Part = dict[str, Any]
 def part(address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str) -> Part:
     """One part; the header ``ID`` is the duplicate ID's."""
     named = {"address": address} if address is not None else {}
-    listed = [{"name": name.replace("ID", "_AMQ_DUPL_ID"), "value": each} for name, each in headers.items()]
+    listed = [
+        {"name": name.replace("ID", "_AMQ_DUPL_ID"), "value": header} for name, header in headers.items()
+    ]
     return {**named, "key": key, "value": value, "headers": listed}
 
 
@@ -46,8 +48,8 @@ def enveloped(
 def scatter(bootstrap: str, topic: str, records: Iterable[Sent]) -> None:
     """Send as librdkafka does where nobody says which partition: null keys go anywhere."""
     producer = Producer({"bootstrap.servers": bootstrap, "sticky.partitioning.linger.ms": 0})
-    for each in records:
-        kafka.produce(producer, topic, each, -1)
+    for record in records:
+        kafka.produce(producer, topic, record, -1)
         assert producer.flush(WAIT_S) == 0
 
 
@@ -79,15 +81,15 @@ class Addresses:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
 
         def through(topic: str) -> bool:
-            places = [TopicPartition(topic, each) for each in range(topics[topic])]
-            ends = [consumer.get_watermark_offsets(each, WAIT_S)[1] for each in places]
-            done = [max(0, each.offset) for each in consumer.committed(places, WAIT_S)]
+            places = [TopicPartition(topic, index) for index in range(topics[topic])]
+            ends = [consumer.get_watermark_offsets(place, WAIT_S)[1] for place in places]
+            done = [max(0, topic_partition.offset) for topic_partition in consumer.committed(places, WAIT_S)]
             if done == ends:
                 return True
             # Markers at the end are nobody's.
             if topic not in seen or seen[topic][0] != ends:
                 seen[topic] = ends, kafka.data_ends(self.bootstrap, topic, topics[topic])
-            return all(each >= end for each, end in zip(done, seen[topic][1], strict=True))
+            return all(number >= end for number, end in zip(done, seen[topic][1], strict=True))
 
         try:
             # In this order: what is forwarded comes of what is in the input.
@@ -112,12 +114,12 @@ class Addresses:
 
     def histories(self) -> list[History]:
         """All that there is to judge."""
-        return attributed([self._history(each) for each in self.partitions])
+        return attributed([self._history(partition) for partition in self.partitions])
 
     def findings(self) -> list[Finding]:
         """What is wrong with all of them."""
         histories = self.histories()
-        return [*(finding for each in histories for finding in check(each)), *apart(histories)]
+        return [*(finding for history in histories for finding in check(history)), *apart(histories)]
 
     def _history(self, name: str) -> History:
         count = self.partitions[name]
@@ -130,13 +132,13 @@ class Addresses:
             quarantined=_records(f"{name}.quarantine", self.read(name, "quarantine")),
             divert=name in self.divert, id_of=own.id_of, group_of=own.group_of,
             others={
-                each: self.targets.get(each, Target(f"{each}.accepted")) for each in self.others.get(name, [])
+                other: self.targets.get(other, Target(f"{other}.accepted")) for other in self.others.get(name, [])
             },
         )  # fmt: skip
 
 
 def _records(topic: str, got: Sequence[Got]) -> list[Record]:
     return [
-        Record(topic, each.partition, each.offset, each.key, each.value, tuple(each.headers), each.timestamp)
-        for each in got
+        Record(topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp)
+        for item in got
     ]

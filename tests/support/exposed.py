@@ -18,14 +18,14 @@ def expressions() -> list[str]:
 
     def inside(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
-            for key, each in value.items():
+            for key, item in value.items():
                 if key in {"expr", "definition"}:
-                    yield each
+                    yield item
                 else:
-                    yield from inside(each)
+                    yield from inside(item)
         elif isinstance(value, list):
-            for each in value:
-                yield from inside(each)
+            for entry in value:
+                yield from inside(entry)
 
     return list(inside(json.loads(DASHBOARD.read_text("utf-8"))))
 
@@ -38,9 +38,9 @@ def filled(query: str) -> str:
 def named() -> set[str]:
     """Metrics that are asked for."""
     rules = "\n".join(
-        each
-        for each in RULES.read_text("utf-8").splitlines()
-        if "ringfence." not in each and "- name:" not in each
+        line
+        for line in RULES.read_text("utf-8").splitlines()
+        if "ringfence." not in line and "- name:" not in line
     )
     return set(_NAME.findall("\n".join([rules, *expressions()])))
 

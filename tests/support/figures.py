@@ -56,13 +56,13 @@ def address(name: str, chance: random.Random, *, scale: float = 1.0, faulty: boo
     """One address over a day."""
     moments = [_moment(at, chance, scale) for at in range(96)]
     records, duplicates, accepted = (
-        sum(getattr(each, key) for each in moments) for key in ("records", "duplicates", "accepted")
+        sum(getattr(moment, key) for moment in moments) for key in ("records", "duplicates", "accepted")
     )
     distances = _distances(duplicates)
     anomalies = dict.fromkeys(ANOMALIES, 0) | ({"LOST": 2, "CROSS-LANE": 3, "OVERRUN": 41} if faulty else {})
     findings = [
-        finding(each, at, chance, name)
-        for each, count in anomalies.items()
+        finding(item, at, chance, name)
+        for item, count in anomalies.items()
         for at in range(count)
     ]  # fmt: skip
     return AddressFigures(
@@ -95,14 +95,14 @@ def _moment(at: int, chance: random.Random, scale: float) -> Moment:
 def _distances(total: int) -> list[Bin]:
     """Most come soon; a few very late."""
     weights = [math.exp(-((at - 3.5) ** 2) / 10) + 0.0012 * (at > 8) for at in range(17)]
-    return [Bin(2.0**at, round(total * each / sum(weights))) for at, each in enumerate(weights)]
+    return [Bin(2.0**at, round(total * weight / sum(weights))) for at, weight in enumerate(weights)]
 
 
 def _groups(records: int) -> list[GroupBin]:
     """Many small ones, a few large ones."""
     weights = [1.24**at for at in range(16)]
-    shares = [round(records * each / sum(weights)) for each in weights]
-    return [GroupBin(2**at, math.ceil(each / (0.75 * 2**at)), each) for at, each in enumerate(shares)]
+    shares = [round(records * weight / sum(weights)) for weight in weights]
+    return [GroupBin(2**at, math.ceil(share / (0.75 * 2**at)), share) for at, share in enumerate(shares)]
 
 
 def finding(anomaly: str, at: int, chance: random.Random, topic: str = "orders") -> Finding:

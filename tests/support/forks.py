@@ -163,8 +163,8 @@ def _serve(connection: socket.socket) -> None:
                 sys.exit(0)
             pid = os.fork()
             if not pid:
-                for each in (connection, woken, wake, selector):
-                    each.close()
+                for item in (connection, woken, wake, selector):
+                    item.close()
                 _become(files, *json.loads(request))
                 return
             connection.send(json.dumps([pid, None]).encode())
@@ -194,8 +194,8 @@ def _become(files: Sequence[int], arguments: list[str], environment: dict[str, s
 
 
 def _main() -> NoReturn:
-    for each in LOADED:
-        importlib.import_module(each)
+    for item in LOADED:
+        importlib.import_module(item)
     if threads := len(list(Path("/proc/self/task").iterdir())) - 1:
         raise RuntimeError(f"loading has begun {threads} threads, which forks would lack")
     gc.freeze()

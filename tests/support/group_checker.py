@@ -118,11 +118,11 @@ def judge(
     findings = [*_tokens(ordered, disturbances), *_early(ordered, disturbances)]
     risen = _risen(ordered)
     for run in ordered:
-        mine = [each for each in disturbances if each.pid == run.pid]
+        mine = [disturbance for disturbance in disturbances if disturbance.pid == run.pid]
         since = risen.get((run.partition, run.fence), -math.inf)
-        if any(each.time <= run.begin < each.until and since < each.time for each in mine):
+        if any(item.time <= run.begin < item.until and since < item.time for item in mine):
             continue
-        ended = next((each.time for each in mine if run.begin < each.time <= (run.end or math.inf)), None)
+        ended = next((item.time for item in mine if run.begin < item.time <= (run.end or math.inf)), None)
         groups.setdefault(run.label, []).append(run if ended is None else replace(run, end=None))
     for label, group in groups.items():
         if label not in expected:
@@ -132,7 +132,7 @@ def judge(
         findings += _overlaps(label, group, disturbances)
     findings += [
         Finding(Anomaly.REDONE, run.label, f"{run} begins after it was written at {shot.time}")
-        for run in (each for group in groups.values() for each in group)
+        for run in (run for group in groups.values() for run in group)
         for shot in snapshots
         if shot.time < run.begin and shot.finished(run)
     ]
@@ -156,26 +156,28 @@ def _sequence(
     due = 0
     latest: dict[int, Run] = {}
     for run in group:
-        earlier = [latest[each] for each in range(run.sequence, max(due, run.sequence + 1)) if each in latest]
+        earlier = [
+            latest[index] for index in range(run.sequence, max(due, run.sequence + 1)) if index in latest
+        ]
         late = run.sequence < due and run.sequence not in latest
         if late or run.sequence > due:
             yield Finding(Anomaly.REORDERED, label, f"{due} was due: {run}")
-        elif not all(_disturbed(each, run, disturbances) for each in earlier):
+        elif not all(_disturbed(item, run, disturbances) for item in earlier):
             yield Finding(Anomaly.REPEATED, label, f"{due} was due: {run} after {earlier[0]}")
         latest[run.sequence] = run
         if not late:
             due = run.sequence + (run.end is not None)
-    missing = [each for each in range(size) if each not in latest or latest[each].end is None]
+    missing = [index for index in range(size) if index not in latest or latest[index].end is None]
     if missing or due != size:
         yield Finding(Anomaly.LOST, label, f"it ended at {due} of {size}; without an end: {missing}")
 
 
 def _disturbed(earlier: Run, later: Run, disturbances: Sequence[Disturbance]) -> bool:
     return any(
-        each.pid == earlier.pid
-        and earlier.begin < each.time < later.begin
-        and (earlier.end is None or earlier.end > each.time - each.unwritten)
-        for each in disturbances
+        disturbance.pid == earlier.pid
+        and earlier.begin < disturbance.time < later.begin
+        and (earlier.end is None or earlier.end > disturbance.time - disturbance.unwritten)
+        for disturbance in disturbances
     )
 
 
@@ -194,9 +196,12 @@ def _tokens(runs: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterabl
     """A token is one holder's, and never falls."""
     highest: dict[int, Run] = {}
     """The first with the highest token, by partition."""
-    for run in (each for each in runs if each.fence):
+    for run in (run for run in runs if run.fence):
         before = highest.setdefault(run.partition, run)
-        ignorant = any(each.pid == run.pid and each.time <= run.begin < each.until for each in disturbances)
+        ignorant = any(
+            disturbance.pid == run.pid and disturbance.time <= run.begin < disturbance.until
+            for disturbance in disturbances
+        )
         if run.fence > before.fence:
             highest[run.partition] = run
         elif (run.fence < before.fence and not ignorant) or (
@@ -206,21 +211,34 @@ def _tokens(runs: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterabl
 
 
 def _early(runs: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterable[Finding]:
-    for each in disturbances:
+    for disturbance in disturbances:
         held = {
             run.partition
             for run in runs
-            if run.pid == each.pid and run.begin < each.time < (math.inf if run.end is None else run.end)
+            if run.pid == disturbance.pid
+            and run.begin < disturbance.time < (math.inf if run.end is None else run.end)
         }
         for run in runs:
-            if run.pid != each.pid and run.partition in held and 0 < run.begin - each.time < each.lease:
-                yield Finding(Anomaly.EARLY, run.label, f"{run} {run.begin - each.time:.3f} s after {each}")
+            if (
+                run.pid != disturbance.pid
+                and run.partition in held
+                and 0 < run.begin - disturbance.time < disturbance.lease
+            ):
+                yield Finding(
+                    Anomaly.EARLY,
+                    run.label,
+                    f"{run} {run.begin - disturbance.time:.3f} s after {disturbance}",
+                )
 
 
 def _death(run: Run, disturbances: Sequence[Disturbance]) -> float:
     """When a run that never ended was over."""
     return min(
-        (each.time for each in disturbances if each.pid == run.pid and run.begin < each.time),
+        (
+            disturbance.time
+            for disturbance in disturbances
+            if disturbance.pid == run.pid and run.begin < disturbance.time
+        ),
         default=math.inf,
     )
 
@@ -228,6 +246,6 @@ def _death(run: Run, disturbances: Sequence[Disturbance]) -> float:
 def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """The runs of each group."""
     found: dict[str, list[Run]] = defaultdict(list)
-    for each in runs:
-        found[each.label].append(each)
+    for run in runs:
+        found[run.label].append(run)
     return found

@@ -76,16 +76,16 @@ class System:
 
     def ended(self) -> int:
         """How many messages came to an end until now."""
-        return len({(each.partition, each.offset) for each in self.runs() if each.end})
+        return len({(run.partition, run.offset) for run in self.runs() if run.end})
 
     def wait_long_at_work(self, process: ConsumerProcess) -> None:
         """Until one of its handlers has run for so long that this is written."""
         self.wait(
             lambda: any(
-                each.pid == process.pid
-                and each.end is None
-                and each.begin < time.monotonic() - UNWRITTEN_S - 0.5
-                for each in self.runs()
+                run.pid == process.pid
+                and run.end is None
+                and run.begin < time.monotonic() - UNWRITTEN_S - 0.5
+                for run in self.runs()
             )
         )
 
@@ -93,7 +93,7 @@ class System:
         """Until everything is committed."""
         self.wait(
             lambda: (
-                [max(0, each) for each in self._committed()]
+                [max(0, number) for number in self._committed()]
                 == kafka.end_offsets(self.bootstrap, self.topic, self.partitions)
             )
         )
@@ -110,7 +110,7 @@ class System:
         """Freeze it at a moment at which a handler runs, and each that does has for less than this; returns when."""
         while True:
             frozen = process.freeze()
-            running = [each.begin for each in self.runs() if each.pid == process.pid and each.end is None]
+            running = [run.begin for run in self.runs() if run.pid == process.pid and run.end is None]
             if running and min(running) > frozen - within_s:
                 return frozen
             process.thaw()
@@ -119,13 +119,13 @@ class System:
     def written(self, partition: int) -> list[Progress]:
         """All that was written of a partition and compaction left."""
         written = progress_written(self.bootstrap, self.name, self.group, self.topic)
-        return [each.progress for each in written if each.partition == partition]
+        return [item.progress for item in written if item.partition == partition]
 
     def _committed(self) -> list[int]:
         return kafka.committed(self.bootstrap, self.group, self.topic, self.partitions)
 
     def _state(self) -> str:
-        logs = (f"{each.name} {each.health()}\n{each.log()[-4_000:]}" for each in self.processes)
+        logs = (f"{process.name} {process.health()}\n{process.log()[-4_000:]}" for process in self.processes)
         return f"{len(self.runs())} runs, committed {self._committed()}\n" + "\n".join(logs)
 
 
@@ -133,9 +133,11 @@ def assert_rising(system: System) -> None:
     """No record takes back what an earlier one says, nobody writes after a successor has, and tokens rise with holders."""
     for partition in range(system.partitions):
         written = system.written(partition)
-        nexts, tokens = [each.next for each in written], [each.token for each in written]
-        holders = [each.holder for each in written]
-        changes = [each for index, each in enumerate(holders) if index == 0 or holders[index - 1] != each]
+        nexts, tokens = [progress.next for progress in written], [progress.token for progress in written]
+        holders = [progress.holder for progress in written]
+        changes = [
+            holder for index, holder in enumerate(holders) if index == 0 or holders[index - 1] != holder
+        ]
         assert nexts == sorted(nexts)
         assert tokens == sorted(tokens)
         assert len(changes) == len(set(changes)) == len(set(tokens))

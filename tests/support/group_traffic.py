@@ -90,7 +90,7 @@ def _size(shape: Shape, opened_before: int, generator: random.Random) -> int:
 
 def sizes(messages: Iterable[GroupMessage]) -> dict[str, int]:
     """How many messages each group has."""
-    return dict(Counter(each.label for each in messages))
+    return dict(Counter(message.label for message in messages))
 
 
 def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage], padding: int = 0) -> None:
@@ -113,7 +113,7 @@ def accept_in_transactions(
         part = messages[begin : begin + size]
         if number % 3 == 0:
             producer.begin_transaction()
-            _accept(producer, address, [each._replace(label=f"aborted-{each.label}") for each in part])
+            _accept(producer, address, [item._replace(label=f"aborted-{item.label}") for item in part])
             producer.flush(kafka.WAIT_S)
             producer.abort_transaction(kafka.WAIT_S)
         producer.begin_transaction()
@@ -138,13 +138,13 @@ class Flow(threading.Thread):
         """Send, and wait until all that was sent is there."""
         producer = _producer(self._servers)
         begin = time.monotonic()
-        for each in self._messages:
+        for message in self._messages:
             while len(self.sent) > (time.monotonic() - begin) * self._rate and not self._halt.wait(0.01):
                 producer.poll(0)
             if self._halt.is_set():
                 break
-            _accept(producer, self._address, [each])
-            self.sent.append(each)
+            _accept(producer, self._address, [message])
+            self.sent.append(message)
         assert producer.flush(120) == 0
 
     def finish(self) -> dict[str, int]:
@@ -172,13 +172,13 @@ def _producer(bootstrap: str, options: dict[str, str] | None = None) -> Producer
 
 
 def _accept(producer: Producer, address: str, messages: Sequence[GroupMessage], padding: bytes = b"") -> None:
-    for each in messages:
+    for message in messages:
         headers: list[tuple[str, str | bytes | None]] = [
-            ("_AMQ_DUPL_ID", f"id-{each.label}-{each.sequence}".encode()),
-            ("_RF_SOURCE", f"{address}/0/{each.sequence}".encode()),
+            ("_AMQ_DUPL_ID", f"id-{message.label}-{message.sequence}".encode()),
+            ("_RF_SOURCE", f"{address}/0/{message.sequence}".encode()),
         ]
         if padding:
             headers.append(("padding", padding))
-        group = each.label.encode() if each.grouped else None
-        producer.produce(f"{address}.accepted", each.value, group, headers=headers)
+        group = message.label.encode() if message.grouped else None
+        producer.produce(f"{address}.accepted", message.value, group, headers=headers)
         producer.poll(0)

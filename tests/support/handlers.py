@@ -37,8 +37,8 @@ def record_in_thread(message: Message) -> None:
 
 async def describe(message: Message) -> None:
     """Note everything that a handler is given."""
-    names = [*(each for each in Message.__slots__ if each != "held"), "fence", "fenced"]
-    _append(json.dumps({each: _shown(getattr(message, each)) for each in names}))
+    names = [*(slot for slot in Message.__slots__ if slot != "held"), "fence", "fenced"]
+    _append(json.dumps({name: _shown(getattr(message, name)) for name in names}))
 
 
 def describe_in_thread(message: Message) -> None:
@@ -52,7 +52,7 @@ def _seconds(message: Message) -> float:
 
 def _shown(value: Any) -> Any:
     if isinstance(value, list):
-        return [[name, _shown(each)] for name, each in value]
+        return [[name, _shown(item)] for name, item in value]
     if isinstance(value, PartNumber):
         return str(value)
     return value.decode() if isinstance(value, bytes) else value

@@ -40,13 +40,13 @@ def accept(*records: Record, partition: int = 0) -> list[Record]:
     """What a faultless lane writes for these inputs, with gaps for transaction markers."""
     offsets = count(0, 2)
     return [
-        each._replace(
+        record._replace(
             topic="orders.accepted",
             partition=partition,
             offset=next(offsets),
-            headers=(*each.headers, source(each)),
+            headers=(*record.headers, source(record)),
         )
-        for each in records
+        for record in records
     ]
 
 
@@ -65,7 +65,7 @@ def quarantine(record: Record, reason: bytes | None = b"too large") -> Record:
 
 def attempts(*records: Record, outcome: Outcome = Outcome.OK) -> list[Send]:
     """The producer's side of these inputs."""
-    return [Send(each.token or b"", None, each.key, outcome) for each in records]
+    return [Send(record.token or b"", None, record.key, outcome) for record in records]
 
 
 def story(inputs: list[Record], accepted: list[Record], **more: Any) -> History:

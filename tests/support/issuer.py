@@ -47,15 +47,15 @@ class Issuer(ThreadingHTTPServer):
     def knows(self, header: str) -> bool:
         """Whether it has ID and secret, each in the form of a URL's (RFC 6749, 2.3.1), and not as they are."""
         given = base64.b64decode(header.removeprefix("Basic ")).decode().split(":")
-        safe = all(re.fullmatch(r"[\w.~*+%-]*", each, re.ASCII) for each in given)
-        return safe and [urllib.parse.unquote_plus(each) for each in given] == self._login
+        safe = all(re.fullmatch(r"[\w.~*+%-]*", name, re.ASCII) for name in given)
+        return safe and [urllib.parse.unquote_plus(name) for name in given] == self._login
 
     def token(self) -> str:
         """A new one."""
         now = int(time.time())
         head = {"alg": "RS256", "typ": "JWT", "kid": _KEY}
         claims = {"sub": self.client, "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + LIFE_S}
-        text = ".".join(_base64(json.dumps(each).encode()) for each in (head, claims))
+        text = ".".join(_base64(json.dumps(item).encode()) for item in (head, claims))
         return f"{text}.{_base64(self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
     def _public(self) -> dict[str, str]:

@@ -58,8 +58,8 @@ def unique(prefix: str) -> str:
 
 def at_home(partition: int, partitions: int) -> bytes:
     """A group that a Java producer sends to this partition."""
-    names = (b"g%d" % each for each in itertools.count())
-    return next(each for each in names if home(each, partitions) == partition)
+    names = (b"g%d" % number for number in itertools.count())
+    return next(name for name in names if home(name, partitions) == partition)
 
 
 def home(group: bytes, partitions: int) -> int:
@@ -142,8 +142,8 @@ def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
 def send(bootstrap: str, topic: str, records: Iterable[Sent], partition: int = 0, **options: Any) -> None:
     """Send to one partition, in order, and wait until all are there."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **options})
-    for each in records:
-        produce(producer, topic, each, partition)
+    for record in records:
+        produce(producer, topic, record, partition)
     left = producer.flush(WAIT_S)
     assert left == 0, f"{left} records were not acknowledged within {WAIT_S:g} s"
 
@@ -155,8 +155,8 @@ def send_in_transaction(
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("test-transaction")})
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()
-    for each in records:
-        produce(producer, topic, each, partition)
+    for record in records:
+        produce(producer, topic, record, partition)
     left = producer.flush(WAIT_S)
     assert left == 0, f"{left} records were not acknowledged within {WAIT_S:g} s"
     if commit:
@@ -206,7 +206,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
     deadline = time.monotonic() + SETTLE_S
     consumer = reader(bootstrap, wait_ms=20)  # the end is asked for, not waited for
     try:
-        consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
+        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
         got: list[Got] = []
         waiting = set(range(partitions))
         while waiting and time.monotonic() < deadline:
@@ -232,12 +232,12 @@ def _got(message: Any) -> Got:
 def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> list[int]:
     """The group's committed offsets; -1001 = none. Asked again while the coordinator is not there yet."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    wanted = [TopicPartition(topic, each) for each in range(partitions)]
+    wanted = [TopicPartition(topic, index) for index in range(partitions)]
     deadline = time.monotonic() + WAIT_S
     try:
         while True:
             try:
-                return [each.offset for each in consumer.committed(wanted, WAIT_S)]
+                return [topic_partition.offset for topic_partition in consumer.committed(wanted, WAIT_S)]
             except KafkaException:
                 if time.monotonic() > deadline:
                     raise
@@ -262,8 +262,8 @@ def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
         while True:
             try:
                 return [
-                    consumer.get_watermark_offsets(TopicPartition(topic, each), WAIT_S)[1]
-                    for each in range(partitions)
+                    consumer.get_watermark_offsets(TopicPartition(topic, index), WAIT_S)[1]
+                    for index in range(partitions)
                 ]
             except KafkaException:
                 if time.monotonic() > deadline:
@@ -276,8 +276,8 @@ def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
 def data_ends(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
     """Offset after the last committed record of each partition; markers behind it do not count."""
     ends = [0] * partitions
-    for each in read_all(bootstrap, topic, partitions):
-        ends[each.partition] = each.offset + 1
+    for item in read_all(bootstrap, topic, partitions):
+        ends[item.partition] = item.offset + 1
     return ends
 
 

@@ -31,7 +31,7 @@ class Standing(NamedTuple):
 
 def standings(bootstrap: str, *groups: str) -> list[Standing]:
     """What ``kafka-consumer-groups.sh --describe`` says of these groups."""
-    named = [word for each in groups for word in ("--group", each)]
+    named = [word for group in groups for word in ("--group", group)]
     done = subprocess.run(
         [
             str(java.find()), "-XX:TieredStopAtLevel=1", "-cp", jars.class_path(bundle=JARS),

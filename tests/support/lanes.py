@@ -152,7 +152,7 @@ class Bench:
                     records += (await consumer.getmany(tp, timeout_ms=200)).get(tp, [])
         finally:
             await consumer.stop()
-        due = [each for each in records if each.offset < end]
+        due = [record for record in records if record.offset < end]
         # As a worker's consumer brings them, wherever the core reads them.
         return FetchedBatch(topic, partition, begin, end, raw_records(due) or due, seek)
 
@@ -176,7 +176,7 @@ class Bench:
 
     def accepted_ids(self) -> list[bytes | None]:
         """IDs of what was accepted, in order."""
-        return [each.id for each in self.output()]
+        return [item.id for item in self.output()]
 
     def committed(self) -> int:
         """The group's committed input offset."""
@@ -235,4 +235,4 @@ async def until(
 
 def ids(first: int, last: int) -> list[kafka.Sent]:
     """Records with the IDs ``first`` to ``last - 1``."""
-    return [kafka.Sent(b"%d" % each, b"group") for each in range(first, last)]
+    return [kafka.Sent(b"%d" % index, b"group") for index in range(first, last)]

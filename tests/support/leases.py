@@ -148,10 +148,10 @@ class Journal:
     @property
     def ended(self) -> set[tuple[int, int]]:
         """Partition and offset of what came to its end."""
-        return {(each.partition, each.offset) for each in self.runs if each.end is not None}
+        return {(run.partition, run.offset) for run in self.runs if run.end is not None}
 
 
 def values(label: str, size: int) -> list[Sent]:
     """The messages of one group."""
-    made = [GroupMessage(label, each, last=each == size - 1) for each in range(size)]
-    return [Sent(None, label.encode(), each.value) for each in made]
+    made = [GroupMessage(label, index, last=index == size - 1) for index in range(size)]
+    return [Sent(None, label.encode(), item.value) for item in made]

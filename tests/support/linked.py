@@ -29,8 +29,8 @@ class LinkedBroker:
 
     def heal(self) -> None:
         """Open all links."""
-        for each in self.links:
-            each.open()
+        for link in self.links:
+            link.open()
 
 
 @contextlib.contextmanager

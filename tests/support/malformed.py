@@ -38,9 +38,9 @@ def batch(
 ) -> Any:
     """The builder of one record batch; all records have the key ``g``."""
     builder = _DefaultRecordBatchBuilderPy(2, compression, int(transactional), producer, -1, -1, BYTES_MAX)
-    for offset, each in enumerate(records):
-        timestamp = each.timestamp or int(time.time() * 1000)
-        assert builder.append(offset, timestamp, b"g", each.value, list(each.headers))
+    for offset, record in enumerate(records):
+        timestamp = record.timestamp or int(time.time() * 1000)
+        assert builder.append(offset, timestamp, b"g", record.value, list(record.headers))
     return builder
 
 

@@ -150,7 +150,7 @@ class Model:
             self._write("quarantine", record, record.key, ("_RF_REASON", b"too large"))
             return
         known_id, ring = self.history.id_of(record), self._rings[lane]
-        original = next((origin for each, origin in ring if each == known_id), None)
+        original = next((origin for data, origin in ring if data == known_id), None)
         if original is not None and self.forgetful and self.forgotten is None and self.dice.random() < 0.5:
             self.forgotten, original = record, None
         if original is not None:
@@ -169,7 +169,7 @@ class Model:
     def _write(self, name: str, record: Record, key: bytes | None, *ours: tuple[str, bytes | None]) -> None:
         count = self.plan.accepted_partitions
         partition = self.dice.randrange(count) if key is None else zlib.crc32(key) % count
-        headers = [each for each in record.headers if each[0] != "_RF_SOURCE"]
+        headers = [header for header in record.headers if header[0] != "_RF_SOURCE"]
         headers += [("_RF_SOURCE", str(record.place).encode()), *ours]
         output = self._append(
             record._replace(topic=f"{TOPIC}.{name}", partition=partition, key=key, headers=tuple(headers))

@@ -23,9 +23,9 @@ class Old(NamedTuple):
 def old(records: Sequence[Old], magic: Literal[0, 1], codec: int = 0) -> bytes:
     """Their bytes; with a codec within one message, numbered as a broker did: by its last offset, in format 1 from 0 inside."""
     builder = LegacyRecordBatchBuilder(magic=magic, compression_type=codec, batch_size=_BYTES_MAX)
-    for number, each in enumerate(records):
-        offset = number if codec and magic else each.offset
-        assert builder.append(offset, each.timestamp, each.key, each.value) is not None
+    for number, record in enumerate(records):
+        offset = number if codec and magic else record.offset
+        assert builder.append(offset, record.timestamp, record.key, record.value) is not None
     data = bytearray(builder.build())
     if codec:
         struct.pack_into(">q", data, 0, records[-1].offset)

@@ -73,13 +73,13 @@ def read(*addresses: AddressFigures, verdict: str = "clean", servers: str = "kaf
 
 def drawings(html: str) -> list[ET.Element]:
     """Return the images of a page, parsed."""
-    return [ET.fromstring(base64.b64decode(each)) for each in IMAGE.findall(html)]  # noqa: S314 - our own
+    return [ET.fromstring(base64.b64decode(found)) for found in IMAGE.findall(html)]  # noqa: S314 - our own
 
 
 def parts(drawing: ET.Element, name: str, tag: str) -> list[ET.Element]:
     """Return the paths or texts below the elements with this ID."""
-    named = [each for each in drawing.iter() if each.get("id") == name]
-    return [each for group in named for each in group.iter() if each.tag.endswith(f"}}{tag}")]
+    named = [element for element in drawing.iter() if element.get("id") == name]
+    return [element for group in named for element in group.iter() if element.tag.endswith(f"}}{tag}")]
 
 
 def found(topic: str = "orders", **changed: Any) -> Finding:

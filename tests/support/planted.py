@@ -70,11 +70,11 @@ class World:
         self.bootstrap = bootstrap
         self.partitions = partitions
         self.app_id = kafka.unique("planted")
-        self.names = {each: f"{self.app_id}-{each}" for each in addresses}
+        self.names = {address: f"{self.app_id}-{address}" for address in addresses}
         """By what the test calls it: the address."""
         entries = [
-            {"name": self.names[each], "partitions": partitions, **self._keys(keys)}
-            for each, keys in addresses.items()
+            {"name": self.names[name], "partitions": partitions, **self._keys(keys)}
+            for name, keys in addresses.items()
         ]
         self.document = {
             "kafka": {"bootstrap_servers": bootstrap},
@@ -131,7 +131,7 @@ class World:
             "_RF_BRIDGE_IDS": ids,
             "_RF_HOPS": passed,
         }
-        hop = tuple((each, value) for each, value in told.items() if value is not None)
+        hop = tuple((name, value) for name, value in told.items() if value is not None)
         return self.arrive(name, headers=(("trace", b"1"), *more, *hop), **kept)
 
     def transact(
@@ -146,12 +146,12 @@ class World:
         """An envelope comes in; ``more``: headers."""
         written = [
             {
-                "key": each.key,
-                "value": each.value,
-                "headers": [{"name": header, "value": value} for header, value in each.headers],
-                **({} if each.address is None else {"address": self.names.get(each.address, each.address)}),
+                "key": part.key,
+                "value": part.value,
+                "headers": [{"name": header, "value": value} for header, value in part.headers],
+                **({} if part.address is None else {"address": self.names.get(part.address, part.address)}),
             }
-            for each in parts
+            for part in parts
         ]
         value = json.dumps({"parts": written}).encode()
         headers: Headers = (("_RF_TX", b"json/1"), *more)
@@ -180,7 +180,7 @@ class World:
         """Of an address; others are named as the test calls them. ``feeder``: the address whose accepted topic is its input."""
         found = dict(keys)
         if "transaction_addresses" in keys:
-            found["transaction_addresses"] = [self.names[each] for each in keys["transaction_addresses"]]
+            found["transaction_addresses"] = [self.names[key] for key in keys["transaction_addresses"]]
         if "feeder" in keys:
             topic = f"{self.names[found.pop('feeder')]}.accepted"
             found |= {"input_topic": topic, "accepted_topic": f"{topic}.accepted"}
@@ -188,10 +188,10 @@ class World:
 
     def accept(self, *records: In, partition: int = 0, **changes: Any) -> None:
         """As a worker writes it, but for the changes."""
-        for each in records:
-            left = tuple(header for header in each.headers if not header[0].startswith("_RF_BRIDGE_"))
+        for record in records:
+            left = tuple(header for header in record.headers if not header[0].startswith("_RF_BRIDGE_"))
             kept = {"headers": left, **changes}
-            self._out(f"{each.address}.accepted", partition, self._written(each, (), kept))
+            self._out(f"{record.address}.accepted", partition, self._written(record, (), kept))
 
     def divert(self, record: In, original: In | None) -> None:
         """A duplicate, to its topic."""
@@ -233,7 +233,7 @@ class World:
     def abort(self, topic: str, count: int, partition: int = 0) -> None:
         """A transaction that comes to nothing, with its marker."""
         self.flush()
-        records = [Sent(b"aborted-%d" % each, b"g") for each in range(count)]
+        records = [Sent(b"aborted-%d" % index, b"g") for index in range(count)]
         kafka.send_in_transaction(self.bootstrap, topic, records, commit=False, partition=partition)
         self._next[topic, partition] += count + 1
         wait_for(  # it is acknowledged before its marker is written
@@ -251,10 +251,12 @@ class World:
             address = self.names[name]
             topic = f"{self.app_id}-{address}-forward"
             came = self.settings.configured(address).input_topic
-            offsets = [TopicPartition(came, each, self._next[came, each]) for each in range(self.partitions)]
+            offsets = [
+                TopicPartition(came, index, self._next[came, index]) for index in range(self.partitions)
+            ]
             offsets += [
-                TopicPartition(topic, each, self._next[topic, each] if forward is None else forward)
-                for each in range(self.partitions)
+                TopicPartition(topic, index, self._next[topic, index] if forward is None else forward)
+                for index in range(self.partitions)
             ]
             consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
             consumer.commit(offsets=offsets, asynchronous=False)
@@ -278,8 +280,8 @@ class World:
             entries: Any = self.document[section]
             lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in entries.items())]
         addresses: Any = self.document["addresses"]
-        for each in addresses:
-            lines += ["[[addresses]]", *(f"{key} = {json.dumps(value)}" for key, value in each.items())]
+        for address in addresses:
+            lines += ["[[addresses]]", *(f"{key} = {json.dumps(value)}" for key, value in address.items())]
         path = folder / "planted.toml"
         path.write_text("\n".join(lines) + "\n")
         return path
@@ -304,6 +306,6 @@ class World:
 def anomalies(document: dict[str, Any], world: World) -> dict[str, dict[str, int]]:
     """What was found, zeros left out, by what the test calls the addresses."""
     return {
-        each: {kind: n for kind, n in document["addresses"][name]["anomalies"].items() if n}
-        for each, name in world.names.items()
+        item: {kind: n for kind, n in document["addresses"][name]["anomalies"].items() if n}
+        for item, name in world.names.items()
     }

@@ -38,8 +38,8 @@ def stored(
     base = records[0].offset
     transactional = int(bool(more_attributes & TRANSACTIONAL))
     builder = DefaultRecordBatchBuilder(2, codec, transactional, producer_id, 0, 0, 2**30)
-    for each in records:
-        builder.append(each.offset - base, each.timestamp, each.key, each.value, list(each.headers))
+    for record in records:
+        builder.append(record.offset - base, record.timestamp, record.key, record.value, list(record.headers))
     batch = bytearray(builder.build())
     struct.pack_into(">q", batch, 0, base)
     (attributes,) = struct.unpack_from(">h", batch, 21)
@@ -86,7 +86,7 @@ def as_stored(record: Any) -> Stored:
 
 def raw_records(records: Iterable[Any]) -> RawRecords | None:
     """Consumed records as the core has them; None = there is no core, or it does not read these."""
-    those = [as_stored(each) for each in records]
+    those = [as_stored(record) for record in records]
     found = native_records.parse(stored(those), 0, [], lambda _codec, _data: None) if those else None
     return None if found is None else found[0]
 

@@ -87,7 +87,9 @@ def home(record: Sent) -> int:
 def send(bootstrap: str, records: Sequence[Sent]) -> None:
     """Each to its home, in order."""
     for partition in range(PARTITIONS):
-        kafka.send(bootstrap, "orders", [each for each in records if home(each) == partition], partition)
+        kafka.send(
+            bootstrap, "orders", [record for record in records if home(record) == partition], partition
+        )
 
 
 def unpacked(version: str, folder: Path) -> None:
@@ -100,9 +102,9 @@ def settled(config: Path, bootstrap: str, tree: Path = ROOT) -> bool:
     """Whether lanes, bridge and consumer have processed everything."""
     status = run_verb("bridge", "status", "--config", str(config), "--json", check=False, tree=tree)
     bridges: dict[str, Any] = json.loads(status.stdout)["bridges"]
-    lags = [each["lag"] for bridge in bridges.values() for each in bridge["partitions"]]
+    lags = [item["lag"] for bridge in bridges.values() for item in bridge["partitions"]]
     topics = [(APP, "orders"), (APP, "archive"), (GROUP, "orders.accepted")]
-    return all(each == 0 for each in lags) and all(
+    return all(lag == 0 for lag in lags) and all(
         kafka.consumed(bootstrap, group, topic, PARTITIONS) for group, topic in topics
     )
 
@@ -114,8 +116,8 @@ def processes(config: Path, tree: Path = ROOT) -> list[RingfenceProcess]:
         RingfenceProcess(config, "bridge", ["bridge"]),
         ConsumerProcess(config, "consumer", "orders", GROUP),
     ]
-    for each in found:
-        each.tree = tree
+    for ringfence_process in found:
+        ringfence_process.tree = tree
     return found
 
 
@@ -123,10 +125,10 @@ def _work(config: Path, bootstrap: str, tree: Path) -> None:
     """Process messages, resends, a misplaced message and a transaction."""
     running = processes(config, tree)
     try:
-        for each in running:
-            each.start()
-        for each in running:
-            each.wait_ready()
+        for ringfence_process in running:
+            ringfence_process.start()
+        for ringfence_process in running:
+            ringfence_process.wait_ready()
         whole = envelopes.envelope(
             envelopes.part(key="g0", value="part", ID="t1"),
             envelopes.part("archive", key="a", value="for the archive", ID="t2"),
@@ -137,10 +139,12 @@ def _work(config: Path, bootstrap: str, tree: Path) -> None:
         misplaced = Sent(b"misplaced", b"g1", b"forwarded")
         kafka.send(bootstrap, "orders", [misplaced], 1 - home(misplaced))
         wait_for(lambda: settled(config, bootstrap, tree), running[0].log)
-        assert [each.stop() for each in reversed(running)] == [0, 0, 0], [each.log() for each in running]
+        assert [ringfence_process.stop() for ringfence_process in reversed(running)] == [0, 0, 0], [
+            ringfence_process.log() for ringfence_process in running
+        ]
     finally:
-        for each in running:
-            each.destroy()
+        for ringfence_process in running:
+            ringfence_process.destroy()
 
 
 def _run(config: Path, tree: Path) -> int:
@@ -170,8 +174,8 @@ def _main(version: str) -> None:
             assert _run(config, tree) == 1
         target = releases.FOLDER / version / ARCHIVE
         with tarfile.open(target, mode="w:xz") as packed:
-            for each in ("broker/data", "data"):
-                packed.add(folder / each, each)
+            for item in ("broker/data", "data"):
+                packed.add(folder / item, item)
         print(f"{target.name}: {target.stat().st_size} bytes")
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.worker import ROOT
 
 FOLDER: Final = ROOT / "tests" / "fixtures" / "releases"
-VERSIONS: Final = sorted(each.name for each in FOLDER.iterdir() if each.is_dir())
+VERSIONS: Final = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 
 
 def commit(version: str) -> str:

@@ -42,4 +42,4 @@ class Running:
 
     def partitions(self, address: str) -> int:
         """As configured."""
-        return int(next(each["partitions"] for each in self.addresses if each["name"] == address))
+        return int(next(item["partitions"] for item in self.addresses if item["name"] == address))

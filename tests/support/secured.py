@@ -94,7 +94,7 @@ class Access:
     def configure(self, folder: Path, app_id: str, addresses: Iterable[Mapping[str, Any]]) -> Path:
         """Write a configuration file."""
         tables = [("[kafka]", self.section), ("[app]", {"id": app_id, "data_dir": str(folder / "data")})]
-        tables += [("[[addresses]]", dict(each)) for each in addresses]
+        tables += [("[[addresses]]", dict(address)) for address in addresses]
         lines: list[str] = []
         for heading, table in tables:
             lines += [heading, *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
@@ -111,13 +111,13 @@ class Certificates:
         self._authority = trustme.CA()
         self.authority = self._write("ca.pem", self._authority.cert_pem.bytes())
         server = self._authority.issue_cert(HOST)
-        chain = b"".join(each.bytes() for each in server.cert_chain_pems)
+        chain = b"".join(pem.bytes() for pem in server.cert_chain_pems)
         # Kafka reads private keys as PKCS#8 only.
         key = load_pem_private_key(server.private_key_pem.bytes(), password=None)
         pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         self.server = self._write("server.pem", pkcs8 + chain)
         client = self._authority.issue_cert("client.test", common_name=USER)
-        self.client = self._write("client.pem", b"".join(each.bytes() for each in client.cert_chain_pems))
+        self.client = self._write("client.pem", b"".join(pem.bytes() for pem in client.cert_chain_pems))
         self.client_key = self._write("client.key", client.private_key_pem.bytes())
 
     def expired(self) -> dict[str, str]:
@@ -126,7 +126,7 @@ class Certificates:
         issued = self._authority.issue_cert(
             "client.test", common_name=USER, not_before=begun, not_after=LONG_AGO
         )
-        chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
+        chain = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
         key = self._write("client-expired.key", issued.private_key_pem.bytes())
         return {"ssl_certfile": str(self._write("client-expired.pem", chain)), "ssl_keyfile": str(key)}
 

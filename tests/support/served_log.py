@@ -18,7 +18,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]])
 
     async def read(*arguments: Any) -> int:
         *_, start, high_watermark, consume, take = arguments
-        found = [each for each in records() if start <= each.offset < high_watermark]
+        found = [record for record in records() if start <= record.offset < high_watermark]
         third = len(found) // 3
         for number, part in enumerate((found[:third], found[third : 2 * third], found[2 * third :])):
             if part:
@@ -30,5 +30,5 @@ def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]])
 
 def raw(records: Sequence[Any]) -> Sequence[Any]:
     """As the core reads them, where there is one."""
-    found = raw_records(Stored(each.offset, key=each.key, value=each.value) for each in records)
+    found = raw_records(Stored(record.offset, key=record.key, value=record.value) for record in records)
     return records if found is None else RawRecords(found.core)

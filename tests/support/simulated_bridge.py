@@ -125,7 +125,9 @@ class Instance:
 
     async def end(self) -> None:
         """What is out may still arrive."""
-        self.system.late += [each for each in self.producer.outstanding if not each.answer.done()]
+        self.system.late += [
+            outstanding for outstanding in self.producer.outstanding if not outstanding.answer.done()
+        ]
         await self.life.discard()
 
     def commit(self) -> None:
@@ -137,7 +139,7 @@ class Instance:
     def done(self) -> bool:
         """Whether all is confirmed."""
         places = self.flow.window.places
-        return all(each.confirmed == len(self.system.source[number]) for number, each in places.items())
+        return all(place.confirmed == len(self.system.source[number]) for number, place in places.items())
 
 
 class System:
@@ -148,7 +150,7 @@ class System:
         self.chance = chance
         self.partitions = chance.randint(1, 3)
         window, user_ids = chance.choice([2, 3, 6, 12, 40]), chance.choice(["check", "ignore"])
-        self.plans = [_plan(window, user_ids, each) for each in partitioners]
+        self.plans = [_plan(window, user_ids, partitioner) for partitioner in partitioners]
         self.plan = self.plans[0]
         self.target = Target(self.partitions, 1_000, compacted=False, quarantine_bytes_max=1_000)
         self.source = [_source(chance, chance.randint(0, 40)) for _ in range(chance.randint(1, 3))]
@@ -161,7 +163,7 @@ class System:
     def arrive(self, batch: Outstanding) -> bool:
         """Append a batch; False: the target does not take it."""
         poisoned = batch.topic == self.plan.target_topic and any(
-            each["value"] == b"poison" for each in batch.builder.records
+            record["value"] == b"poison" for record in batch.builder.records
         )
         taken = not (poisoned and self.refuses)
         if taken:
@@ -224,8 +226,8 @@ async def run(system: System) -> System:
             system.refuses = False
         else:
             await _step(chance.choice(instances), chance)
-    for each in instances:
-        await each.end()
+    for instance in instances:
+        await instance.end()
     await finish(system)
     for batch in system.late:
         system.arrive(batch)
@@ -237,7 +239,9 @@ async def _step(instance: Instance, chance: random.Random) -> None:
     if act < 0.35:
         await instance.read(chance.randint(1, 6))
     elif act < 0.75:
-        waiting = [each for each in instance.producer.outstanding if not each.answer.done()]
+        waiting = [
+            outstanding for outstanding in instance.producer.outstanding if not outstanding.answer.done()
+        ]
         if waiting:
             instance.system.answer(chance.choice(waiting))
     elif act < 0.9:
@@ -252,12 +256,12 @@ async def serve(instance: Instance, topics: Sequence[str]) -> None:
     """Nothing happens to what goes to these topics but refusals; what goes to others stays on its way."""
     await instance.read(6)
     await asyncio.sleep(0)
-    for each in instance.producer.outstanding:
-        if each.topic in topics and not each.answer.done():
-            if instance.system.arrive(each):
-                each.answer.set_result(None)
+    for outstanding in instance.producer.outstanding:
+        if outstanding.topic in topics and not outstanding.answer.done():
+            if instance.system.arrive(outstanding):
+                outstanding.answer.set_result(None)
             else:
-                each.answer.set_exception(MessageSizeTooLargeError("too large"))
+                outstanding.answer.set_exception(MessageSizeTooLargeError("too large"))
     for _ in range(3):
         await asyncio.sleep(0)
     await instance.settle()

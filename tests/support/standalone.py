@@ -98,8 +98,8 @@ class Standalone:
 
     def end(self) -> None:
         """All of it."""
-        for each in (*self._workers, self._master):
-            each.kill()
+        for worker in (*self._workers, self._master):
+            worker.kill()
 
 
 @contextlib.contextmanager

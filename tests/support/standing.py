@@ -35,7 +35,7 @@ def with_lanes(**changes: Any) -> Status:
     changes = {"waiting": changes.get("lag", 0)} | changes
     address = STATUS.addresses[0]
     return replace(
-        STATUS, addresses=[replace(address, lanes=[replace(each, **changes) for each in address.lanes])]
+        STATUS, addresses=[replace(address, lanes=[replace(lane, **changes) for lane in address.lanes])]
     )
 
 

@@ -17,7 +17,7 @@ def token() -> tuple[str, float]:
     now = time.time()
     claims = {"sub": os.environ[SUBJECT_VARIABLE], "iat": now - ISSUED_AGO_S, "exp": now + LIFE_S}
     parts = (
-        base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
-        for each in ({"alg": "none"}, claims)
+        base64.urlsafe_b64encode(json.dumps(item).encode()).decode().rstrip("=")
+        for item in ({"alg": "none"}, claims)
     )
     return ".".join([*parts, ""]), now + LIFE_S

@@ -15,4 +15,4 @@ class Fetched(NamedTuple):
 
 def of(group: bytes | None, *offsets: int) -> list[Fetched]:
     """Messages of one group."""
-    return [Fetched(each, group) for each in offsets]
+    return [Fetched(offset, group) for offset in offsets]

@@ -130,7 +130,7 @@ class RingfenceProcess:
     def turned_away(self) -> bool:
         """Whether it has ended by itself, because nobody let it in: whoever runs it starts it again."""
         code = None if self._process is None else self._process.poll()
-        return code is not None and code > 0 and any(each in self.log() for each in NOT_LET_IN)
+        return code is not None and code > 0 and any(name in self.log() for name in NOT_LET_IN)
 
     def wait_end(self) -> int:
         """Wait for it to end by itself; returns the exit code."""
@@ -183,15 +183,17 @@ def run_verb(
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
-        process = forks.start(arguments, environment, [each.fileno() for each in (given, out, err)], tree)
+        process = forks.start(
+            arguments, environment, [buffered_random.fileno() for buffered_random in (given, out, err)], tree
+        )
         try:
             code = process.wait(limit_s)
         finally:
             process.kill()
         said = []
-        for each in (out, err):
-            each.seek(0)
-            said.append(each.read().decode())
+        for buffered_random in (out, err):
+            buffered_random.seek(0)
+            said.append(buffered_random.read().decode())
     done = subprocess.CompletedProcess([sys.executable, "-m", "app", *arguments], code, *said)
     if check:
         done.check_returncode()

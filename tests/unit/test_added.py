@@ -33,7 +33,7 @@ class Sender:
         self.manager: Any = self.producer._txn_manager
         self.accumulator: Any = self.producer._message_accumulator
         cluster = ClusterMetadata()
-        topics = [(0, each.topic, [(0, 0, NODE, [NODE], [NODE])]) for each in (LOG, OUT)]
+        topics = [(0, item.topic, [(0, 0, NODE, [NODE], [NODE])]) for item in (LOG, OUT)]
         cluster.update_metadata(MetadataResponse_v0([(NODE, "localhost", 1)], topics))
         self.accumulator._cluster = cluster
         self.fails: Exception | None = None
@@ -79,9 +79,9 @@ async def test_refused_in_part() -> None:
     after = sender.sent()
 
     assert (before, after) == ([], [])
-    for each in both:
+    for future in both:
         with pytest.raises(TopicAuthorizationFailedError):
-            await asyncio.wait_for(each, 1)
+            await asyncio.wait_for(future, 1)
 
 
 async def test_added_one_by_one() -> None:

@@ -87,10 +87,10 @@ def test_steps(span: int) -> None:
     """However long the night was, and wherever it begins within a step, the moments are few; no shorter step would do."""
     for first in (1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_000 // DAY_MS * DAY_MS):
         step, last = step_ms(first, first + span), first + span
-        shorter = [each for each in STEPS_MS if each < step]
+        shorter = [number for number in STEPS_MS if number < step]
 
         assert last // step - first // step < MOMENTS_MAX
-        assert all(last // each - first // each >= MOMENTS_MAX for each in shorter)
+        assert all(last // number - first // number >= MOMENTS_MAX for number in shorter)
 
 
 def test_strays() -> None:
@@ -205,7 +205,7 @@ def test_figures() -> None:
     assert address.lanes == [Lane(0, 9, 6, 2, 5, 4), Lane(1, 0, 0, 0, 0, 0, 8, 5, 6)]
     assert address.moments == [Moment(10, 8, 5, 3), Moment(20, 1, 1, 0)]
     assert address.strays == 2
-    assert [each.name for each in address.groups_largest] == [r"\xfe"]
+    assert [group.name for group in address.groups_largest] == [r"\xfe"]
     assert made.subtitle == "2026-11-21 02:00 UTC, since run 1"
     assert made.advice == ["a: 99.9 % of resends need id_cache_size = 5, it has 4"]
     assert Figures.from_json(made.to_json()).to_json() == made.to_json()

@@ -69,8 +69,8 @@ def test_topics_grow_asks(
         return Work(Growth(4, 8), {"orders": 4}, {}, [])
 
     async def obstacles(*_: object, **__: object) -> AsyncIterator[str]:
-        for each in list[str]():
-            yield each
+        for name in list[str]():
+            yield name
 
     async def carry_out(*_: object) -> None:
         grown.append("orders")

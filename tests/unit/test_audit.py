@@ -65,7 +65,7 @@ class _Cluster:
         return self._names
 
     def describe(self, names: list[str]) -> dict[str, TopicFacts]:
-        return {each: TopicFacts("id", 1) for each in names if each in self._names}
+        return {name: TopicFacts("id", 1) for name in names if name in self._names}
 
     def log_starts(self, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
         return dict.fromkeys(places, 0)
@@ -114,7 +114,7 @@ def test_no_duration(text: str) -> None:
 
 def test_durations() -> None:
     """Seconds, minutes, hours, days."""
-    assert [extent.seconds_of(each) for each in ("90s", "30m", "24h", "7d")] == [
+    assert [extent.seconds_of(name) for name in ("90s", "30m", "24h", "7d")] == [
         90,
         1800,
         86_400,
@@ -126,8 +126,8 @@ def test_hashes() -> None:
     """murmur2 is aiokafka's, an implementation that is not ours, and the Java client's test vector; crc32 is the CRC-32."""
     keys = [b"", b"\x00", b"\xff" * 7, *(bytes(range(number, 2 * number)) for number in range(100))]
 
-    assert [partitioner.murmur2(each) for each in keys] == [
-        murmur2_of_aiokafka(each) & 0xFFFFFFFF for each in keys
+    assert [partitioner.murmur2(key) for key in keys] == [
+        murmur2_of_aiokafka(key) & 0xFFFFFFFF for key in keys
     ]
     assert partitioner.murmur2(b"foobar") == -790332482 & 0xFFFFFFFF
     assert partitioner.HASHES["crc32"](b"123456789") == 0xCBF43926
@@ -136,7 +136,7 @@ def test_hashes() -> None:
 def test_explained() -> None:
     """Shares count records, not keys; with one partition, or without keys, nothing is told."""
     keys = [b"k%d" % number for number in range(50)]
-    sample = [Placed(each, partitioner.HASHES["crc32"](each) % 7, 3) for each in keys]
+    sample = [Placed(key, partitioner.HASHES["crc32"](key) % 7, 3) for key in keys]
     sample.append(Placed(b"other", (partitioner.HASHES["crc32"](b"other") + 1) % 7, 50))
     shares = partitioner.explained(sample, 7)
 
@@ -221,10 +221,15 @@ def test_timestamps_far_off() -> None:
 def test_snippets_load() -> None:
     """What is ready to be pasted is a configuration, and says what was found."""
     named = made(settings=AddressDefaults(duplicate_id_from="value"), configured="shop", partitioners=None)
-    loaded = [validate(tomllib.loads(advice.toml(each))).addresses[0] for each in (made(), named)]
+    loaded = [validate(tomllib.loads(advice.toml(audit))).addresses[0] for audit in (made(), named)]
 
-    assert [(each.name, each.input_topic) for each in loaded] == [("orders",) * 2, ("shop", "orders")]
-    assert [(each.id_cache_size, each.partitioner) for each in loaded] == [(9, "crc32"), (9, "murmur2")]
+    assert [(address_settings.name, address_settings.input_topic) for address_settings in loaded] == [
+        ("orders",) * 2,
+        ("shop", "orders"),
+    ]
+    assert [
+        (address_settings.id_cache_size, address_settings.partitioner) for address_settings in loaded
+    ] == [(9, "crc32"), (9, "murmur2")]
     assert loaded[1].duplicate_id_from == "value"
 
 
@@ -236,7 +241,7 @@ def test_a_header_that_looks_like_a_group() -> None:
         sampled_keys=0,
     )
     asked = replace(unkeyed, settings=AddressDefaults(group_header="JMSXGroupID"))
-    without, named = (advice.toml(each) for each in (unkeyed, asked))
+    without, named = (advice.toml(audit) for audit in (unkeyed, asked))
 
     assert "# JMSXGroupID looks like a group: run again with --group-header JMSXGroupID\n" in without
     assert validate(tomllib.loads(without)).addresses[0].group_header == ""
@@ -255,8 +260,8 @@ def test_refusals() -> None:
         KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._AUTHENTICATION,
     )  # fmt: skip
 
-    assert all(refused(KafkaError(each)) for each in told)
-    assert not any(refused(KafkaError(each)) for each in away)
+    assert all(refused(KafkaError(number)) for number in told)
+    assert not any(refused(KafkaError(number)) for number in away)
 
 
 def test_the_page_of_an_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,13 +56,13 @@ async def _all(buffers: Buffers, fetched: Fetched) -> tuple[list[Any], int]:
         most = max(most, 0 if held is None else held.bytes)
         found += [
             (
-                each.offset,
-                each.key,
-                bytes((each.value or b"")[:8]),
-                len(each.value or b""),
-                tuple(each.headers),
+                record.offset,
+                record.key,
+                bytes((record.value or b"")[:8]),
+                len(record.value or b""),
+                tuple(record.headers),
             )
-            for each in records
+            for record in records
         ]
         if held is not None:
             held.free()
@@ -101,7 +101,7 @@ async def test_from_within(codec: str, begin: int, read: bool) -> None:
     data = _large(80, 40_000, CODECS[codec]) + _large(2, 8, 0, first=80)
     found, _ = await _all(buffers, Fetched(data, begin=begin))
 
-    assert [each[0] for each in found] == list(range(begin, 82))
+    assert [item[0] for item in found] == list(range(begin, 82))
 
 
 async def test_dropped_and_fetched_again(read: bool) -> None:
@@ -112,7 +112,7 @@ async def test_dropped_and_fetched_again(read: bool) -> None:
     fetched, found = Fetched(data), []
     while fetched.position < 60:
         records, held = await buffers.read(fetched, TP)
-        found += [each.offset for each in records]
+        found += [record.offset for record in records]
         assert held is not None
         held.free()
         buffers.settle()
@@ -134,7 +134,7 @@ async def test_aborted_and_control(read: bool) -> None:
     fetched = Fetched(data, aborted=[(7, 0)])
     found, _ = await _all(buffers, fetched)
 
-    assert [each[0] for each in found] == list(range(21, 41))
+    assert [item[0] for item in found] == list(range(21, 41))
     assert fetched.position == 42
 
 
@@ -145,7 +145,7 @@ async def test_a_million_tiny_records(read: bool) -> None:
     buffers.assign([TP])
     found, most = await _all(buffers, Fetched(data))
 
-    assert [each[0] for each in found] == list(range(100_000))
+    assert [item[0] for item in found] == list(range(100_000))
     assert most <= 2 * buffers.batch_bytes_max(TP)
 
 
@@ -156,7 +156,7 @@ async def test_a_record_that_is_larger_than_a_part(read: bool) -> None:
     buffers.assign([TP])
     found, _ = await _all(buffers, Fetched(stored(records, 4)))
 
-    assert [(each[0], each[3]) for each in found] == [(0, 5), (1, 5 * MIB), (2, 5)]
+    assert [(item[0], item[3]) for item in found] == [(0, 5), (1, 5 * MIB), (2, 5)]
 
 
 async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.Mo
     found: dict[int, Any] = {}
     while TP in fetched._records:
         batch, held = await buffers.read(fetched, TP)
-        found |= {each.offset: (each.key, each.value, list(each.headers)) for each in batch}
+        found |= {record.offset: (record.key, record.value, list(record.headers)) for record in batch}
         if held is not None:
             held.free()
 
@@ -207,7 +207,7 @@ async def test_a_name_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     found = list(records)
 
-    assert [each.offset for each in found] == list(range(12))
+    assert [item.offset for item in found] == list(range(12))
     assert set(records.malformed) == {7, 8}
     assert found[7].headers == (("a", b"1"), ("\\xe9", b"2"))
 
@@ -223,7 +223,7 @@ def test_count_and_bytes_must_agree(more: bytes, monkeypatch: pytest.MonkeyPatch
     parted = records.next_batch()
     found: list[int] = []
     with pytest.raises(CorruptRecordException):
-        found.extend(each.offset for each in parted)
+        found.extend(item.offset for item in parted)
 
     assert found == list(range(len(found)))
     assert 15 <= len(found) <= 20
@@ -288,7 +288,7 @@ async def test_a_changelog_in_parts(codec: str, monkeypatch: pytest.MonkeyPatch)
     found: list[int] = []
     while (records := native_changelog.take(fetched, TP)) is not None:
         assert len(records) <= 3
-        found += [each.offset for each in records]
+        found += [record.offset for record in records]
 
     assert found == list(range(63))
     assert fetched._records == {}
@@ -323,7 +323,7 @@ async def test_what_the_core_leaves_in_the_middle(take: str, monkeypatch: pytest
             if TP in fetched._records and not fetched._records[TP].has_more():
                 del fetched._records[TP]
         objects += 0 if isinstance(records, RawRecords) else len(records)
-        found += [each.offset for each in records]
+        found += [record.offset for record in records]
         buffers.settle()
 
     assert found == list(range(60))
@@ -366,7 +366,7 @@ def test_a_part_is_a_batch() -> None:
     first, count = parts.next(1, 2)
     found = list(PartedRecords(uncompressed(whole[:BATCH_HEADER_BYTES], first, count)).next_batch())
 
-    assert [(each.offset, each.timestamp) for each in found] == [(100, Stored(0).timestamp)]
+    assert [(item.offset, item.timestamp) for item in found] == [(100, Stored(0).timestamp)]
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)

@@ -25,7 +25,9 @@ def _run(
 
 def _outcome(*rounds: tuple[Run, ...]) -> Outcome:
     expected = {RINGFENCE: 95, FORWARDED: 95, COPY: 100}
-    return Outcome(Plan(100), Plan(10), expected, [{run.contender: run for run in each} for each in rounds])
+    return Outcome(
+        Plan(100), Plan(10), expected, [{run.contender: run for run in round_} for round_ in rounds]
+    )
 
 
 @pytest.mark.parametrize(

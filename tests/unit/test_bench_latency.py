@@ -11,7 +11,7 @@ from bench.traffic import Plan
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1), (0.5, 51), (0.99, 100), (0.999, 100), (1.0, 100)])
 def test_quantile(share: float, expected: float) -> None:
     """At least that share of the values lies at it or below."""
-    assert quantile([float(each) for each in range(1, 101)], share) == expected
+    assert quantile([float(index) for index in range(1, 101)], share) == expected
 
 
 def test_quantile_of_nothing() -> None:

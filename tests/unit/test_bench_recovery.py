@@ -31,7 +31,7 @@ def test_only_its_own_lines_count() -> None:
         "2026-01-02 10:00:01,500 WARNING ringfence.worker: not ready: waiting for a-0\n"
     )
 
-    assert [each.text for each in found] == ["ready: 2 lanes open", "not ready: waiting for a-0"]
+    assert [item.text for item in found] == ["ready: 2 lanes open", "not ready: waiting for a-0"]
     assert found[1].moment - found[0].moment == pytest.approx(1.25)
 
 
@@ -116,9 +116,9 @@ def _survivor() -> list[Event]:
 
 
 def _all_seen() -> list[Seen]:
-    before = [_seen(each, produced=-1.0, seen=1.0) for each in range(4)]
+    before = [_seen(index, produced=-1.0, seen=1.0) for index in range(4)]
     backlog = [_seen(0, produced=0.5, seen=5.5), _seen(1, produced=0.5, seen=6.5)]
-    return [*before, *backlog, *(_seen(each, produced=6.5, seen=7.0 + each) for each in range(4))]
+    return [*before, *backlog, *(_seen(index, produced=6.5, seen=7.0 + index) for index in range(4))]
 
 
 def test_judgement() -> None:
@@ -134,7 +134,7 @@ def test_judgement() -> None:
 @pytest.mark.parametrize("missing", range(4))
 def test_no_judgement_before_all_lanes_deliver(missing: int) -> None:
     """Also the survivor's own lanes have to be back: their silence is measured, too."""
-    seen = [each for each in _all_seen() if each.partition != missing]
+    seen = [item for item in _all_seen() if item.partition != missing]
 
     assert judge(End(signal.SIGKILL, AT, frozenset({0, 1}), {}), _survivor(), seen) is None
 

@@ -5,7 +5,7 @@ from bench import rings
 
 def test_ids_of_a_large_ring() -> None:
     """Different ones, as long as a UUID's text."""
-    found = {rings.identity(each) for each in range(1_000)} | {rings.identity(10**9)}
+    found = {rings.identity(index) for index in range(1_000)} | {rings.identity(10**9)}
 
     assert len(found) == 1_001
-    assert {len(each) for each in found} == {36}
+    assert {len(data) for data in found} == {36}

@@ -13,13 +13,13 @@ def _distances(plan: Plan) -> list[int]:
     accepted: dict[int, list[Message]] = defaultdict(list)
     places: dict[bytes, int] = {}
     distances = []
-    for each in generate(plan):
-        lane = accepted[each.partition]
-        if each.id in places:
-            distances.append(len(lane) - places[each.id])
+    for item in generate(plan):
+        lane = accepted[item.partition]
+        if item.id in places:
+            distances.append(len(lane) - places[item.id])
         else:
-            places[each.id] = len(lane)
-            lane.append(each)
+            places[item.id] = len(lane)
+            lane.append(item)
     return distances
 
 
@@ -47,15 +47,15 @@ def test_the_share_of_resends_is_as_planned() -> None:
 def test_a_resend_is_the_original_again() -> None:
     """ID, key, value and partition are the same."""
     originals: dict[bytes, Message] = {}
-    for each in generate(PLAN):
-        assert originals.setdefault(each.id, each) == each
+    for item in generate(PLAN):
+        assert originals.setdefault(item.id, item) == item
 
 
 def test_messages_go_to_their_home() -> None:
     """Nothing needs forwarding: the partition is the one that Ringfence computes from the key."""
     home = Partitioner(PLAN.partitions)
 
-    assert all(home[each.key] == each.partition for each in generate(PLAN))
+    assert all(home[item.key] == item.partition for item in generate(PLAN))
 
 
 def test_with_the_other_partitioner_most_messages_are_not_at_home() -> None:
@@ -63,8 +63,8 @@ def test_with_the_other_partitioner_most_messages_are_not_at_home() -> None:
     plan = Plan(messages=20_000)
     home = Partitioner(plan.partitions, "crc32")
     messages = list(generate(plan))
-    away = sum(home[each.key] != each.partition for each in messages)
-    lanes = Counter(home[key] for key, _ in {(each.key, each.id) for each in messages})
+    away = sum(home[message.key] != message.partition for message in messages)
+    lanes = Counter(home[key] for key, _ in {(message.key, message.id) for message in messages})
 
     assert 0.7 < away / plan.messages < 0.8
     assert max(lanes.values()) < plan.forwarded_ring

@@ -165,7 +165,7 @@ def test_note_fits() -> None:
     """Kafka refuses commits whose text is too long: an error is cut, whatever it holds."""
     text = encode(
         OffsetMetadata(
-            "T" * 22, error="é\n" * 5_000, map=Map(1, tuple("m" * 50 + str(each) for each in range(40)))
+            "T" * 22, error="é\n" * 5_000, map=Map(1, tuple("m" * 50 + str(index) for index in range(40)))
         )
     )
 

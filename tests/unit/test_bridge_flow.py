@@ -34,7 +34,7 @@ class _Loader:
         self._stops = stops
 
     def load(self, cycle: Cycle, read: dict[Any, list[Any]], malformed: object) -> CycleBatches:
-        self.read += [[each.offset for each in records] for records in read.values()]
+        self.read += [[record.offset for record in records] for records in read.values()]
         load, cycle.pending = CycleBatches(cycle), 0
         for place, end in cycle.ends.items():
             if self._stops is not None and self._stops < end:
@@ -56,14 +56,14 @@ async def _not_asked() -> Target:
 
 
 async def _send(flow: Flow, loader: _Loader, reached: int) -> None:
-    found = Read({0: [_Record(each) for each in range(reached)]}, {0: reached})
+    found = Read({0: [_Record(index) for index in range(reached)]}, {0: reached})
     await flow.send(
         cast("ProducerSession", None), cast("BatchBuilder", loader), flow.wanted(), found, _not_asked
     )
 
 
 def _at_ends(flow: Flow) -> list[bool]:
-    return [flow.is_at_end(each) for each in flow.window.places.values()]
+    return [flow.is_at_end(place) for place in flow.window.places.values()]
 
 
 async def test_drain_stops_at_the_end() -> None:

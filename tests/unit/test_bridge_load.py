@@ -48,8 +48,8 @@ class Builder:
 
     def size(self) -> int:
         return sum(
-            len(each["value"] or b"") + sum(len(value or b"") for _, value in each["headers"])
-            for each in self.records
+            len(record["value"] or b"") + sum(len(value or b"") for _, value in record["headers"])
+            for record in self.records
         )
 
 
@@ -87,7 +87,7 @@ def _load(
 
 
 def _headers(load: CycleBatches) -> list[dict[str, bytes]]:
-    return [dict(each["headers"]) for batch in load.batches for each in batch.builder.records]
+    return [dict(record["headers"]) for batch in load.batches for record in batch.builder.records]
 
 
 @pytest.mark.parametrize("trace", [False, True])
@@ -97,11 +97,11 @@ def test_hop_and_confirmed(trace: bool) -> None:
 
     assert _headers(load) == [
         {
-            "_RF_BRIDGE_DUPL_ID": f"b/{TOPIC_ID}/2/{each}".encode(),
+            "_RF_BRIDGE_DUPL_ID": f"b/{TOPIC_ID}/2/{number}".encode(),
             "_RF_BRIDGE_CONFIRMED": b"10",
             **({"_RF_HOPS": f"*{TOPIC_ID}".encode()} if trace else {}),
         }
-        for each in (12, 14)
+        for number in (12, 14)
     ]
     assert (load.cycle.pending, sum(load.cycle.records.values())) == (1, 2)
 
@@ -140,24 +140,26 @@ def test_home_by_the_targets_rules() -> None:
     )
     home = Partitioner(4, "crc32")
 
-    assert {each.partition for each in load.batches} == {home[b"g1"], home[b"e"]}
+    assert {batch.partition for batch in load.batches} == {home[b"g1"], home[b"e"]}
 
 
 def test_order() -> None:
     """Batches of one partition stand in order, also over full ones."""
-    load = _load(_plan(), [Record(each, b"g", b"%d" % each) for each in range(10, 20)])
+    load = _load(_plan(), [Record(index, b"g", b"%d" % index) for index in range(10, 20)])
 
-    assert [each["value"] for batch in load.batches for each in batch.builder.records] == [
-        b"%d" % each for each in range(10, 20)
+    assert [record["value"] for batch in load.batches for record in batch.builder.records] == [
+        b"%d" % index for index in range(10, 20)
     ]
-    assert [each.count for each in load.batches] == [3, 3, 3, 1]
+    assert [batch.count for batch in load.batches] == [3, 3, 3, 1]
 
 
 def test_without_timestamps() -> None:
     """-1 is none: aiokafka would give such records, where they begin a batch, the timestamp of the first that has one."""
-    load = _load(_plan(), [Record(each, timestamp=time) for each, time in enumerate((-1, -1, 7, -1, 9), 12)])
+    load = _load(
+        _plan(), [Record(number, timestamp=time) for number, time in enumerate((-1, -1, 7, -1, 9), 12)]
+    )
 
-    assert [[each["timestamp"] for each in batch.builder.records] for batch in load.batches] == [
+    assert [[record["timestamp"] for record in batch.builder.records] for batch in load.batches] == [
         [-1, -1],
         [7, -1, 9],
     ]
@@ -166,23 +168,23 @@ def test_without_timestamps() -> None:
 def test_smaller_batches() -> None:
     """Where the target refused one, they are no larger than is asked for."""
     partition = Partitioner(4)[b"g"]
-    load = _load(_plan(), [Record(each) for each in range(10, 15)], records_max={partition: 2})
+    load = _load(_plan(), [Record(index) for index in range(10, 15)], records_max={partition: 2})
 
-    assert [(each.first[1], each.count) for each in load.batches] == [(10, 2), (12, 2), (14, 1)]
+    assert [(batch.first[1], batch.count) for batch in load.batches] == [(10, 2), (12, 2), (14, 1)]
 
 
 def test_quarantine() -> None:
     """What is too large, refused or malformed goes there with the reason, and counts as under way; the rest flows."""
     records = [Record(12), Record(13, value=b"x" * 480), Record(14), Record(15)]
     load = _load(_plan(), records, refused={14: "no"}, malformed={(2, 15): "bad"})
-    kept = [each for each in load.batches if each.topic == "b.quarantine"]
+    kept = [batch for batch in load.batches if batch.topic == "b.quarantine"]
 
-    assert [dict(each.builder.records[0]["headers"])["_RF_SOURCE"] for each in kept] == [
+    assert [dict(batch.builder.records[0]["headers"])["_RF_SOURCE"] for batch in kept] == [
         b"s/2/13",
         b"s/2/14",
         b"s/2/15",
     ]
-    assert {dict(each.builder.records[0]["headers"])["_RF_BRIDGE_APP"] for each in kept} == {
+    assert {dict(batch.builder.records[0]["headers"])["_RF_BRIDGE_APP"] for batch in kept} == {
         b"ringfence"
     }  # other sources' bridges may have this name
     assert load.quarantined == {2: 3}
@@ -222,7 +224,7 @@ def test_no_quarantine() -> None:
     assert {place: error.offset for place, error in load.stopped.items()} == {first: 11}
     assert "create it at the target, or let t take it" in str(load.stopped[first])
     assert load.cycle.records == {first: 1, second: 2}
-    assert sorted(each["_RF_BRIDGE_DUPL_ID"].decode()[25:] for each in _headers(load)) == [
+    assert sorted(header["_RF_BRIDGE_DUPL_ID"].decode()[25:] for header in _headers(load)) == [
         "1/10",
         "2/10",
         "2/11",
@@ -246,14 +248,14 @@ def test_refused_by_the_quarantine() -> None:
 
     assert error.offset == 13
     assert "(no) and b.quarantine does not take it (nor here)" in str(error)
-    assert [each.topic for each in load.batches] == ["t"]
+    assert [batch.topic for batch in load.batches] == ["t"]
 
 
 def test_share() -> None:
     """Each record goes to exactly one member, also those without a group."""
     members = [
         {"name": "berlin"},
-        *({"name": each, "bootstrap_servers": f"{each}:1"} for each in MEMBERS[1:]),
+        *({"name": member, "bootstrap_servers": f"{member}:1"} for member in MEMBERS[1:]),
     ]
     connection = {
         "name": "eu",
@@ -262,17 +264,17 @@ def test_share() -> None:
         "load_balancing": "strict",
         "members": members,
     }
-    records = [Record(each, None if each % 3 == 0 else b"g%d" % each) for each in range(10, 70)]
+    records = [Record(index, None if index % 3 == 0 else b"g%d" % index) for index in range(10, 70)]
     found = {}
     for plan in plans(validate({"cluster_connections": [connection]})):
         assert plan.share is not None
         load = _load(plan, records)
-        hops = [each["_RF_BRIDGE_DUPL_ID"] for each in _headers(load)]
-        found[plan.share.member] = {int(each.rpartition(b"/")[2]) for each in hops}
+        hops = [header["_RF_BRIDGE_DUPL_ID"] for header in _headers(load)]
+        found[plan.share.member] = {int(hop.rpartition(b"/")[2]) for hop in hops}
 
-    assert sorted(each for those in found.values() for each in those) == list(range(10, 70))
+    assert sorted(number for value in found.values() for number in value) == list(range(10, 70))
     assert all(found.values())
-    assert all(each in found[owner(MEMBERS, b"g%d" % each)] for each in range(10, 70) if each % 3)
+    assert all(index in found[owner(MEMBERS, b"g%d" % index)] for index in range(10, 70) if index % 3)
 
 
 def test_timestamps_that_are_no_nearer() -> None:
@@ -305,8 +307,8 @@ def test_refused_for_their_time() -> None:
     loader = BatchBuilder(plan, target, Builder, {}, refused)
     load = loader.load(window.begin({2: 17}), {window.places[2]: records}, {})
 
-    assert [each.first[1] for each in load.batches if each.quarantine] == [13, 14]
-    assert sum(each.count for each in load.batches if not each.quarantine) == 3
+    assert [batch.first[1] for batch in load.batches if batch.quarantine] == [13, 14]
+    assert sum(batch.count for batch in load.batches if not batch.quarantine) == 3
     assert "its timestamp is 1000000000 ms" in load.reasons[0]
 
 
@@ -334,10 +336,10 @@ def test_codes_that_concern_one_record() -> None:
 )  # fmt: skip
 def test_keys_that_move_homes(key: str, before: dict[str, Any], after: dict[str, Any]) -> None:
     """What is sent again after one of them was changed may come to another partition: operators are told to end the bridge in order before."""
-    headers = [(("_AMQ_DUPL_ID", b"id-%d" % each), ("h", b"h-%d" % each)) for each in range(30)]
+    headers = [(("_AMQ_DUPL_ID", b"id-%d" % index), ("h", b"h-%d" % index)) for index in range(30)]
     records = [
-        Record(10 + number, None, b"%d" % number, each[: 1 + number % 2])
-        for number, each in enumerate(headers)
+        Record(10 + number, None, b"%d" % number, header[: 1 + number % 2])
+        for number, header in enumerate(headers)
     ]
 
     def homes(made: dict[str, Any]) -> dict[Any, int]:

@@ -101,15 +101,15 @@ def test_stand_in_for_a_lost_member() -> None:
     source, topic = "eu.berlin.%s.orders", "A" * 22
     stands = {"berlin": _at(100), "paris": _at(40, still="")}
     memory = HopMemory(20_000)
-    own, lost = (Route(Source(source % each, topic, 0), 0) for each in TWO)
+    own, lost = (Route(Source(source % name, topic, 0), 0) for name in TWO)
     memory.apply(memory.check([Arrival(own, 101, 100)]))
     waiting = range(40, 100)
 
     assert decide(TWO, stands, {0: 0}) == Run(ONE)
-    assert not any(memory.check([Arrival(lost, each, 40) for each in waiting]).known)
-    back = {each: _at(40, None, "") for each in TWO}
+    assert not any(memory.check([Arrival(lost, number, 40) for number in waiting]).known)
+    back = {name: _at(40, None, "") for name in TWO}
     assert decide(("berlin",), back, {0: 0}) == Adopt(Map(1, ("berlin",)), {0: 40})
-    assert all(memory.check([Arrival(own, each, 40) for each in waiting]).known)
+    assert all(memory.check([Arrival(own, number, 40) for number in waiting]).known)
 
 
 def test_died_at_one_offset() -> None:
@@ -123,7 +123,7 @@ def test_died_at_one_offset() -> None:
 def test_source_recreated_and_members_changed() -> None:
     """Offsets of a topic that was deleted say nothing of the new one, which all begin at its start."""
     old = Committed(1_000, encode(OffsetMetadata("T" * 22, 1, map=ONE, still=AT_REST)))
-    found = {each: {0: stand(old, "U" * 22, 3)} for each in TWO}
+    found = {name: {0: stand(old, "U" * 22, 3)} for name in TWO}
 
     assert decide(THREE, found, {0: 3}) == Adopt(Map(2, THREE), {0: 3})
     assert stand(old, "T" * 22, 3) == MemberPosition(1_000, ONE, AT_REST)
@@ -142,12 +142,12 @@ def test_partition_that_one_has_not_begun() -> None:
 
 def test_each_group_has_one_owner() -> None:
     """The same for every bridge, and spread evenly."""
-    groups = [b"g%d" % each for each in range(3_000)]
+    groups = [b"g%d" % index for index in range(3_000)]
     found = Owner(THREE)
-    counts = Counter(found[each] for each in groups)
+    counts = Counter(found[group] for group in groups)
 
-    assert all(found[each] == owner(reversed(THREE), each) for each in groups)
-    assert all(900 < counts[each] < 1_100 for each in THREE)
+    assert all(found[group] == owner(reversed(THREE), group) for group in groups)
+    assert all(900 < counts[name] < 1_100 for name in THREE)
 
 
 def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,11 +156,11 @@ def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 2 * 10 * (group_cache.KEY_BYTES + 1_000))
     monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())
     homes, found = Partitioner(4), Owner(THREE)
-    groups = [b"%1000d" % each for each in range(45)]
+    groups = [b"%1000d" % index for index in range(45)]
     sizes = []
-    for each in groups:
-        assert found[each] == owner(THREE, each)
-        homes[each]
+    for group in groups:
+        assert found[group] == owner(THREE, group)
+        homes[group]
         sizes.append((len(found), len(homes)))
 
     assert max(sizes) == (10, 10)
@@ -168,6 +168,6 @@ def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_member_moves_its_share_alone() -> None:
     """Who was another's before the third came is still, unless it is the third's."""
-    groups = [b"g%d" % each for each in range(3_000)]
+    groups = [b"g%d" % index for index in range(3_000)]
 
-    assert all(owner(THREE, each) in {owner(TWO, each), "rome"} for each in groups)
+    assert all(owner(THREE, group) in {owner(TWO, group), "rome"} for group in groups)

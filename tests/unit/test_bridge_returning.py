@@ -48,7 +48,7 @@ class Circle:
 
     def __init__(self, *ways: str, sees: bool = True, **keys: Any) -> None:
         """``ways``: from where to where, two letters each; ``sees``: the target tells the IDs of its topics."""
-        self.lanes = {each: Lane() for each in ACCEPTED}
+        self.lanes = {name: Lane() for name in ACCEPTED}
         self.accepted: Counter[str] = Counter()
         self.loads: list[CycleBatches] = []
         self._ends: Counter[str] = Counter()
@@ -65,14 +65,14 @@ class Circle:
                 assert self.accepted[where] < 50
                 for way, plan in self.ways.items():
                     if way[0] == where:
-                        todo += [(way[1], *each) for each in self._over(plan, way, out)]
+                        todo += [(way[1], *item) for item in self._over(plan, way, out)]
 
     def _judge(self, where: str, key: bytes, value: bytes, headers: Any) -> list[Any]:
         lane = self.lanes[where]
         self._ends[where] += 1
         out = lane.decide(Given(self._ends[where], key, list(headers)))
         lane.table.apply(out)
-        return [each for each in emitted(lane, out) if each.topic == "transfers.accepted"]
+        return [item for item in emitted(lane, out) if item.topic == "transfers.accepted"]
 
     def _over(self, plan: Plan, way: str, out: Any) -> list[tuple[Any, ...]]:
         offset = self.accepted[way[0]]
@@ -84,15 +84,15 @@ class Circle:
         load = loader.load(window.begin({0: offset + 1}), {window.places[0]: [record]}, {})
         self.loads.append(load)
         return [
-            (each["key"], each["value"], each["headers"])
+            (record["key"], record["value"], record["headers"])
             for batch in load.batches
-            for each in batch.builder.records
+            for record in batch.builder.records
         ]
 
     @property
     def returned(self) -> int:
         """What was told of."""
-        return sum(sum(each.returned.values()) for each in self.loads)
+        return sum(sum(load.returned.values()) for load in self.loads)
 
 
 @pytest.mark.parametrize("ways", [("ab", "ba"), ("ab", "bc", "ca"), ("ab", "ba", "bc", "cb")])
@@ -101,9 +101,9 @@ def test_not_back(ways: tuple[str, ...]) -> None:
     circle = Circle(*ways)
     circle.send("a", [])
 
-    assert circle.accepted == Counter({each for way in ways for each in way})
+    assert circle.accepted == Counter({name for way in ways for name in way})
     assert circle.returned == len(ways) // 2
-    assert sum(sum(each.filtered.values()) for each in circle.loads) == circle.returned
+    assert sum(sum(load.filtered.values()) for load in circle.loads) == circle.returned
 
 
 def test_back_to_what_may_not_be_seen() -> None:
@@ -122,7 +122,7 @@ def test_ids_that_do_not_count() -> None:
 
     assert circle.accepted == {"a": TURNS_MAX + 1, "b": TURNS_MAX}
     assert circle.returned == 2 * TURNS_MAX
-    assert sum(sum(each.filtered.values()) for each in circle.loads) == 1
+    assert sum(sum(load.filtered.values()) for load in circle.loads) == 1
 
 
 def test_other_ways_are_open() -> None:
@@ -148,12 +148,12 @@ def _mesh(known: dict[str, str], max_hops: int) -> Circle:
                 "cluster_connections": [
                     {
                         "name": "eu", "this": this, "addresses": ["transfers"], "max_hops": max_hops,
-                        "members": [{"name": each, "bootstrap_servers": f"{each}:1"} for each in members],
+                        "members": [{"name": member, "bootstrap_servers": f"{member}:1"} for member in members],
                     }
                 ],
             }
         )  # fmt: skip
-        circle.ways |= {f"{this}{each.name.split('.')[2]}": each for each in plans(settings)}
+        circle.ways |= {f"{this}{plan.name.split('.')[2]}": plan for plan in plans(settings)}
     return circle
 
 
@@ -179,10 +179,10 @@ def test_members_in_a_chain(sender: str) -> None:
 def test_where_it_was_is_bounded() -> None:
     """The last topics stay, members all."""
     value: bytes = b"berlin"
-    for each in range(40):
-        value = hop_trace.with_topic(hop_trace.entries(value), hop_trace.topic(str(each)))
+    for index in range(40):
+        value = hop_trace.with_topic(hop_trace.entries(value), hop_trace.topic(str(index)))
 
-    assert value == b"berlin," + b",".join(b"*%d" % each for each in range(24, 40))
+    assert value == b"berlin," + b",".join(b"*%d" % index for index in range(24, 40))
     assert hop_trace.members(hop_trace.entries(value)) == [b"berlin"]
 
 
@@ -209,7 +209,7 @@ def test_told_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     settle(3)
     settle(4)
     settle(5)
-    assert [each.getMessage()[:60] for each in caplog.records] == [
+    assert [record.getMessage()[:60] for record in caplog.records] == [
         "bridge to-b: 3 messages of transfers.accepted have been at t"
     ]
     assert "*aaa,*bbb" in caplog.text

@@ -78,7 +78,10 @@ def test_target_by_patterns() -> None:
     settings = validate(data).model_copy()
 
     found = {name: settings.target(name) for name in ("orders-x", "orders-a", "others")}
-    assert {name: (each.name, each.partitioner, each.group_header) for name, each in found.items()} == {
+    assert {
+        name: (address_settings.name, address_settings.partitioner, address_settings.group_header)
+        for name, address_settings in found.items()
+    } == {
         "orders-x": ("orders-x", "crc32", "Y"),
         "orders-a": ("orders-a", "crc32", "Z"),
         "others": ("others", "murmur2", "X"),
@@ -164,7 +167,7 @@ def test_one_cluster_for_two_members() -> None:
     members = [{"name": "berlin"}, {"name": "paris", "bootstrap_servers": "127.0.0.1:9092"}]
     found = plans(validate(_connection(members=members, load_balancing="strict", addresses=["orders-a"])))
 
-    assert [each.target.bootstrap_servers for each in found] == ["127.0.0.1:9092"] * 2
+    assert [plan.target.bootstrap_servers for plan in found] == ["127.0.0.1:9092"] * 2
     assert "have the same bootstrap_servers" in _fault(_connection(members=members))
 
 
@@ -189,7 +192,7 @@ def test_one_cluster_for_two_members() -> None:
         (
             {
                 "load_balancing": "strict",
-                "members": [{"name": "berlin"}, *({"name": f"{each:060}", **PARIS} for each in range(40))],
+                "members": [{"name": "berlin"}, *({"name": f"{index:060}", **PARIS} for index in range(40))],
             },
             "at most 2000 fit beside an offset",
         ),
@@ -276,8 +279,8 @@ def test_duplicate_names() -> None:
 
 def test_passwords_may_have_our_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable that holds a password of a bridge's or a member's is no setting, whatever its name."""
-    for each in ("RINGFENCE_A__B", "RINGFENCE_C__D", "RINGFENCE_E__F"):
-        monkeypatch.setenv(each, "x")
+    for name in ("RINGFENCE_A__B", "RINGFENCE_C__D", "RINGFENCE_E__F"):
+        monkeypatch.setenv(name, "x")
     sasl = 'bootstrap_servers = "h:1"\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\nsasl_username = "u"\n'
     file = tmp_path / "ringfence.toml"
     file.write_text(
@@ -330,7 +333,7 @@ def test_window_that_is_set() -> None:
     size = [{"name": "orders-a", "id_cache_size": 600}, {"name": "orders-b"}]
     connected = plans(validate(_connection(window=500) | {"addresses": size}))
 
-    assert [each.window for each in connected] == [500, 500]
+    assert [plan.window for plan in connected] == [500, 500]
     for bridge in (_bridge(window=600, target_address="orders-a"), _bridge(window=65_536)):
         (plan,) = plans(validate(bridge | {"addresses": size}))
         assert plan.window == bridge["bridges"][0]["window"]

@@ -49,7 +49,7 @@ def test_a_limit_that_is_too_tight(
     lanes = broker_limits.faults(_settings(tmp_path, ADDRESS), brokers)
     bridges = broker_limits.faults(_settings(tmp_path, BRIDGE), brokers)
     assert (len(lanes), len(bridges)) == (by_lanes, by_bridges)
-    assert all(f"{setting} is {limit}" in each for each in (*lanes, *bridges))
+    assert all(f"{setting} is {limit}" in lane for lane in (*lanes, *bridges))
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class Lying:
 
 def shared(partitions: int, bytes_max: int = BOUND, **more: Any) -> Buffers:
     buffers = Buffers(bytes_max, **more)
-    buffers.assign([tp(each) for each in range(partitions)])
+    buffers.assign([tp(index) for index in range(partitions)])
     return buffers
 
 
@@ -83,7 +83,7 @@ def test_cost() -> None:
 async def test_read_up_to_a_batch() -> None:
     """As many records as make a batch, whatever their size; what is left comes next, and nothing twice."""
     buffers = shared(1)
-    records = [Record(each, None, b"v" * 10_000) for each in range(500)]
+    records = [Record(index, None, b"v" * 10_000) for index in range(500)]
     lying = Lying(*records)
     read: list[Any] = []
     held = []
@@ -116,7 +116,7 @@ async def test_large_ones_after_small_ones() -> None:
     most = 0
     while lying.left:
         records, _ = await buffers.read(lying, tp(0))
-        most = max(most, sum(len(each.value or b"") > 1_000 for each in records))
+        most = max(most, sum(len(record.value or b"") > 1_000 for record in records))
 
     assert most <= STEP_RECORDS
 
@@ -257,7 +257,7 @@ def test_bound_and_progress(seed: int) -> None:
     rng = random.Random(seed)
     partitions = rng.choice([1, 4, 64])
     buffers = shared(partitions)
-    held: dict[int, list[Held]] = {each: [] for each in range(partitions)}
+    held: dict[int, list[Held]] = {index: [] for index in range(partitions)}
     for _ in range(3_000):
         number = rng.randrange(partitions)
         if rng.random() < 0.7:
@@ -274,7 +274,7 @@ def test_bound_and_progress(seed: int) -> None:
     buffers.settle()
 
     assert buffers.used == 0
-    assert all(buffers.has_room(tp(each)) for each in range(partitions))
+    assert all(buffers.has_room(tp(index)) for index in range(partitions))
 
 
 def test_joined_batches_have_a_size() -> None:
@@ -293,7 +293,7 @@ class Asked:
     """aiokafka's fetcher as far as asking goes: it wants all partitions of which nothing lies there."""
 
     def __init__(self, buffers: Buffers, partitions: int) -> None:
-        self.assignment = SimpleNamespace(tps=[tp(each) for each in range(partitions)])
+        self.assignment = SimpleNamespace(tps=[tp(index) for index in range(partitions)])
         self.lying: dict[TopicPartition, int] = {}
         self.wanted = set(self.assignment.tps)
         self.fetcher: Any = SimpleNamespace(_get_actions_per_node=self._actions, _records={})
@@ -302,9 +302,9 @@ class Asked:
 
     def _actions(self, assignment: Any) -> tuple[Any, ...]:
         places = [
-            (each.partition, 0, self.fetcher._max_partition_fetch_bytes)
-            for each in assignment.tps
-            if each not in self.fetcher._records
+            (item.partition, 0, self.fetcher._max_partition_fetch_bytes)
+            for item in assignment.tps
+            if item not in self.fetcher._records
         ]
         request = FetchRequest(100, 1, self.fetcher._fetch_max_bytes, 1, [("orders", places)])
         return [(NODE, request)], {}, 0.2, False, []
@@ -323,7 +323,7 @@ class Asked:
             return [], -1
         ((node, request),) = fetches
         assert node == NODE
-        return [each[0] for _, places in request.topics for each in places], request._max_wait_ms
+        return [place[0] for _, places in request.topics for place in places], request._max_wait_ms
 
 
 def test_aiokafka_still_asks_so() -> None:

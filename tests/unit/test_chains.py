@@ -25,7 +25,12 @@ def test_the_order_of_a_chain() -> None:
     """Each address stands behind the one that feeds it, wherever the file has it."""
     settings = _chained(("c", "b"), ("x", ""), ("b", "a"), ("a", ""))
 
-    assert [each.name for each in chains.upstream_first(settings.addresses)] == ["a", "b", "c", "x"]
+    assert [address_settings.name for address_settings in chains.upstream_first(settings.addresses)] == [
+        "a",
+        "b",
+        "c",
+        "x",
+    ]
     assert chains.upstream("c", settings.addresses) == ("b", "a")
 
 
@@ -86,7 +91,7 @@ def test_bridges_into_a_chain(bridge: dict[str, str], fault: str) -> None:
 
 def test_a_cluster_connection_names_no_chained_address() -> None:
     """Its copy would be written into an accepted topic of the other cluster."""
-    members = [{"name": each, "bootstrap_servers": f"{each}:9092"} for each in ("x", "y")]
+    members = [{"name": name, "bootstrap_servers": f"{name}:9092"} for name in ("x", "y")]
     with pytest.raises(ConfigurationError, match="leave 'b' out of its addresses"):
         _chained(
             ("a", ""),
@@ -107,15 +112,15 @@ def test_topics_of_a_chain_are_planned_once() -> None:
     settings = settings.model_copy(
         update={
             "addresses": tuple(
-                each.model_copy(update={"partitions": 7}) if each.name == "b" else each
-                for each in settings.addresses
+                address.model_copy(update={"partitions": 7}) if address.name == "b" else address
+                for address in settings.addresses
             )
         }
     )
-    plans = {each.name: each for each in missing(settings, {}, brokers=1)}
+    plans = {setting.name: setting for setting in missing(settings, {}, brokers=1)}
 
     assert sorted(plans) == sorted(required(settings))
-    assert {each.partitions for name, each in plans.items() if name != "ringfence-journal"} == {3}
+    assert {plan.partitions for name, plan in plans.items() if name != "ringfence-journal"} == {3}
     assert plans["a.accepted"].config["message.timestamp.after.max.ms"] == str(2**63 - 1)
 
 
@@ -146,7 +151,7 @@ def test_positions_when_a_chain_is_made_or_broken(
 ) -> None:
     """A run goes on from where the input was judged, and not from where an accepted topic was read to."""
     stated = {"a": {"accepted_topic": "a.accepted"}, "b": {"input_topic": "a.accepted"}}
-    found = positions_of(_chained(*now).addresses, kept, {each: stated[each] for each in rules})
+    found = positions_of(_chained(*now).addresses, kept, {rule: stated[rule] for rule in rules})
 
     assert found == expected
 
@@ -155,14 +160,16 @@ def test_a_topic_of_two_addresses_is_checked_for_both() -> None:
     """What compaction deletes is missing in the accepted topic of the first address and in the input of the second."""
     settings = _chained(("a", ""), ("b", "a"))
     topics = {
-        each: TopicDescription(each, 4, {"cleanup.policy": "compact" if "changelog" in each else "delete"})
-        for each in required(settings)
+        setting: TopicDescription(
+            setting, 4, {"cleanup.policy": "compact" if "changelog" in setting else "delete"}
+        )
+        for setting in required(settings)
     }
     topics["a.accepted"] = TopicDescription(
         "a.accepted", 4, {"cleanup.policy": "compact", "retention.ms": "60000"}
     )
     findings = compare(settings, Described(topics, frozenset()))
 
-    assert [len(findings.by_address[each]) for each in ("a", "b")] == [1, 1]
+    assert [len(findings.by_address[name]) for name in ("a", "b")] == [1, 1]
     assert "(accepted topic of a) has cleanup.policy=compact" in findings.by_address["a"][0]
     assert "(input topic of b) has cleanup.policy=compact" in findings.by_address["b"][0]

@@ -39,8 +39,8 @@ def _outputs(*accepted: Record, partition: int = 0) -> list[Record]:
     """What a faultless worker writes for these inputs, with gaps for transaction markers."""
     offsets = count(0, 2)
     return [
-        each._replace(partition=partition, offset=next(offsets), headers=(*each.headers, _source(each)))
-        for each in accepted
+        item._replace(partition=partition, offset=next(offsets), headers=(*item.headers, _source(item)))
+        for item in accepted
     ]
 
 
@@ -159,7 +159,9 @@ def test_changed(wrong: dict[str, object]) -> None:
 def test_phantom(sources: list[bytes | None]) -> None:
     """An output that names no input, a wrong one or two is no acceptance of what it resembles."""
     outputs = _outputs(FIRST, SECOND, THIRD)
-    outputs[1] = outputs[1]._replace(headers=(*SECOND.headers, *((SOURCE_HEADER, each) for each in sources)))
+    outputs[1] = outputs[1]._replace(
+        headers=(*SECOND.headers, *((SOURCE_HEADER, source) for source in sources))
+    )
 
     assert _faults(judge("orders", INPUTS, outputs)) == (1, 0, 0, 1)
 
@@ -244,7 +246,7 @@ def test_a_lost_transaction() -> None:
 def test_torn(missing: int) -> None:
     """Some parts, and some not: torn, and not lost besides."""
     payments, own = _whole(MOVED)
-    payments = [each for number, each in enumerate(payments, 1) if number != missing]
+    payments = [payment for number, payment in enumerate(payments, 1) if number != missing]
     found = _judge_transfers(payments, own if missing != 3 else [])
 
     assert found.torn == [f"transfers/0/0 (group a, ID t, n): accepted without part {missing}/3"]
@@ -314,7 +316,7 @@ def _bridged(record: Record, hop: int, confirmed: int = 0, **more: bytes | None)
 
 def _arrived(record: Record) -> Record:
     """What is to be accepted of it."""
-    return record._replace(headers=tuple(each for each in record.headers if "BRIDGE" not in each[0]))
+    return record._replace(headers=tuple(header for header in record.headers if "BRIDGE" not in header[0]))
 
 
 def test_sent_again_over_a_bridge() -> None:
@@ -375,9 +377,9 @@ def test_it_imports_nothing_of_ringfence() -> None:
                 imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 imported.add(node.module or ".")
-    others = {each for each in imported if not each.startswith("app.check.")}
+    others = {name for name in imported if not name.startswith("app.check.")}
 
-    assert {each.split(".")[0] for each in others} - set(sys.stdlib_module_names) == {
+    assert {other.split(".")[0] for other in others} - set(sys.stdlib_module_names) == {
         "confluent_kafka",
         "rich",
     }

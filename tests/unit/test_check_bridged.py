@@ -8,7 +8,7 @@ from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Header
 
 def sent(offset: int, known: str, group: str = "g", **more: str) -> Record:
     """As a producer sends it."""
-    headers: Headers = ((ID_HEADER, known.encode()), *((name, each.encode()) for name, each in more.items()))
+    headers: Headers = ((ID_HEADER, known.encode()), *((name, item.encode()) for name, item in more.items()))
     return Record(0, offset, group.encode(), known.encode(), headers, 1_000 + offset)
 
 
@@ -20,7 +20,7 @@ def bridged(offset: int, record: Record, hop: str | None = None) -> Record:
 
 def accepted(offset: int, record: Record, partition: int = 0) -> Record:
     """As the target accepts an input record."""
-    headers = tuple(each for each in record.headers if each[0] != HOP_HEADER)
+    headers = tuple(header for header in record.headers if header[0] != HOP_HEADER)
     source = (SOURCE_HEADER, f"orders/{record.partition}/{record.offset}".encode())
     return record._replace(partition=partition, offset=offset, headers=(*headers, source))
 
@@ -28,7 +28,7 @@ def accepted(offset: int, record: Record, partition: int = 0) -> Record:
 ONE, TWO, THREE, AGAIN = sent(0, "1"), sent(1, "2"), sent(2, "3"), sent(3, "1")
 ORIGIN = [ONE, TWO, THREE, AGAIN]
 TARGET = [bridged(0, ONE), bridged(1, TWO), bridged(2, ONE), sent(3, "3"), bridged(4, THREE), sent(5, "4")]
-ACCEPTED = [accepted(2 * number, TARGET[each]) for number, each in enumerate((0, 1, 3, 5))]
+ACCEPTED = [accepted(2 * number, TARGET[count]) for number, count in enumerate((0, 1, 3, 5))]
 
 
 def faults(found: Crossing) -> tuple[int, int, int, int]:

@@ -49,7 +49,7 @@ def _held(store: Store) -> dict[int, bytes]:
     restore = Restore(store, store.epoch, resident=True)
     for _ in restore.load():
         pass
-    return {each.sequence: each.id for each in restore.slots()}
+    return {slot.sequence: slot.id for slot in restore.slots()}
 
 
 def test_round_trip(store: Store) -> None:
@@ -57,9 +57,9 @@ def test_round_trip(store: Store) -> None:
     _write(store, range(3))
     _write(store, range(3, 6))
 
-    assert [value for _, value in store.slots()] == [_value(each) for each in range(6)]
+    assert [value for _, value in store.slots()] == [_value(index) for index in range(6)]
     found = store.chunk_slots(CAPACITY, [5, 0, 3, 6])
-    assert {each: slot.id for each, slot in found.items()} == {0: b"\x000", 3: b"\x003", 5: b"\x005"}
+    assert {number: slot.id for number, slot in found.items()} == {0: b"\x000", 3: b"\x003", 5: b"\x005"}
     assert store.chunk_slots(CAPACITY + 1, [0]) == {}
 
 
@@ -134,8 +134,8 @@ def test_a_piece_of_a_restore_beside_chunks(store: Store) -> None:
 
 def test_chunks_are_found_in_steps(store: Store, tmp_path: Path) -> None:
     """Whoever opens a lane with many of them holds up nobody, and the keys are not asked for again."""
-    for each in range(30):
-        _write(store, range(each, each + 1))
+    for index in range(30):
+        _write(store, range(index, index + 1))
     store.close()
     again = Store(tmp_path / "lane")
     again.begin_epoch()
@@ -149,7 +149,7 @@ def test_chunks_are_found_in_steps(store: Store, tmp_path: Path) -> None:
 
 def test_many_dead_chunks_go_in_turns() -> None:
     """A ring that was made smaller leaves as many as it had."""
-    keys = chunks.ChunkKeys(chunks.key_of(CAPACITY, each) for each in range(2_500))
+    keys = chunks.ChunkKeys(chunks.key_of(CAPACITY, index) for index in range(2_500))
 
     assert [len(keys.dead(2_400)) for _ in range(4)] == [1_000, 1_000, 400, 0]
     assert len(keys) == 100

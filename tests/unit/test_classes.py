@@ -21,10 +21,10 @@ def test_of_one_java_and_one_class_path(tmp_path: Path) -> None:
     program.write_bytes(b"17")
     one = classes.archive(program, "/kafka-4.1.0/*")
     program.write_bytes(b"17.1")
-    others = [classes.archive(program, f"/{each}/*") for each in ("kafka-4.1.0", "kafka-4.1.1")]
+    others = [classes.archive(program, f"/{name}/*") for name in ("kafka-4.1.0", "kafka-4.1.1")]
 
     assert len({one, *others}) == 3
-    assert [each.match(classes.archives("/kafka-4.1.0/*")) for each in (one, *others)] == [True, True, False]
+    assert [path.match(classes.archives("/kafka-4.1.0/*")) for path in (one, *others)] == [True, True, False]
 
 
 def test_none_and_one_that_does_not_fit(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def _verbs(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Co
 def test_every_verb_takes_a_configuration() -> None:
     """--config, with the same default, is an option of each verb."""
     found = {
-        name: [each.default for each in command.params if "--config" in each.opts]
+        name: [param.default for param in command.params if "--config" in param.opts]
         for name, command in _verbs(cli.cli)
     }
 
@@ -82,7 +82,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "ringfence.toml"
     path.write_text(content)
     quarantine = {
-        f"quarantine {each}" for each in ("list", "show", "redrive", "drop")
+        f"quarantine {name}" for name in ("list", "show", "redrive", "drop")
     }  # a bridge's may be meant
     without = {"audit", "bridge", "broker", "demo", "plan", *quarantine}
     arguments = {
@@ -110,7 +110,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
             continue
         required = (
             ["--consumer-group", "g"]
-            if any(each.name == "group" and each.required for each in command.params)
+            if any(param.name == "group" and param.required for param in command.params)
             else []
         )
         assert _run(*name.split(), *arguments.get(name, []), *required, "--config", str(path)) == 2, name
@@ -125,8 +125,8 @@ _ARGUMENTS: Final = {
     "consume": ("orders", "--handler", "os:fspath"),
     "rings find": ("orders", "1"),
     "topics grow": ("orders", "--partitions", "8"),
-    **{f"{each} show": ("orders", "0/1") for each in ("dlq", "quarantine")},
-    **{f"groups {each}": ("orders", "group") for each in ("purge", "release", "skip")},
+    **{f"{name} show": ("orders", "0/1") for name in ("dlq", "quarantine")},
+    **{f"groups {name}": ("orders", "group") for name in ("purge", "release", "skip")},
 }
 """What a verb needs, where an address is not enough."""
 
@@ -144,10 +144,10 @@ def test_every_verb_asks_the_cluster_that_was_named(
     for name, command in _verbs(cli.cli):
         if name in of_no_cluster | of_two:
             continue
-        needed = [each for each in command.params if each.required]
-        takes_address = any(isinstance(each, click.Argument) for each in needed)
+        needed = [param for param in command.params if param.required]
+        takes_address = any(isinstance(parameter, click.Argument) for parameter in needed)
         arguments = [*_ARGUMENTS.get(name, ("orders",) if takes_address else ())]
-        if any(each.name == "group" for each in needed):
+        if any(parameter.name == "group" for parameter in needed):
             arguments += ["--consumer-group", "g"]
         named = ("--config", config, "--bootstrap-server", "127.0.0.1:1")
 
@@ -270,7 +270,7 @@ def test_bridge_status_is_a_verb(
     arguments: tuple[str, ...], config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Wherever among the options it stands; here there is no bridge to tell of."""
-    assert _run(*(each.format(config) for each in arguments)) == 2
+    assert _run(*(argument.format(config) for argument in arguments)) == 2
     assert capsys.readouterr().err.startswith("ringfence: no bridges: add a [[bridges]]")
 
 

@@ -222,7 +222,7 @@ def test_meta_of_another_version() -> None:
 
 def test_meta_of_a_lane_that_noted_hops() -> None:
     """It has a format of its own, so that who knows only the first refuses it; else it is as any."""
-    plain, bridged = (json.loads(codec.encode_meta(META._replace(bridged=each))) for each in (False, True))
+    plain, bridged = (json.loads(codec.encode_meta(META._replace(bridged=item))) for item in (False, True))
 
     assert (plain.pop("format"), bridged.pop("format")) == (1, 2)
     assert plain == bridged
@@ -230,7 +230,7 @@ def test_meta_of_a_lane_that_noted_hops() -> None:
     assert codec.decode_meta(json.dumps({"format": 2, **plain}).encode()) == META._replace(bridged=True)
 
 
-FIELDS = tuple(each for each in Meta._fields if each != "bridged")
+FIELDS = tuple(field for field in Meta._fields if field != "bridged")
 
 
 def _without(key: str) -> bytes:

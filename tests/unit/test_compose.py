@@ -15,7 +15,7 @@ from tests.support.exposed import RULES
 
 [FILE] = deployment.documents(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]
-OURS = [name for name, each in SERVICES.items() if each["image"].startswith("ringfence")]
+OURS = [name for name, service in SERVICES.items() if service["image"].startswith("ringfence")]
 
 
 def test_services() -> None:
@@ -47,7 +47,7 @@ def test_what_compose_makes_of_it() -> None:
 def test_command(name: str) -> None:
     """The command line takes it, and it starts after Kafka and, but for those who make them, after the topics."""
     assert deployment.understood(SERVICES[name]["command"]) == ""
-    waits = {key: each["condition"] for key, each in SERVICES[name]["depends_on"].items()}
+    waits = {key: service["condition"] for key, service in SERVICES[name]["depends_on"].items()}
     topics = {} if name == "topics" else {"topics": "service_completed_successfully"}
     assert waits == {"kafka": "service_healthy", **topics}
 
@@ -55,21 +55,23 @@ def test_command(name: str) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_configuration(name: str) -> None:
     """Each has the same file, which is valid with its environment."""
-    mounts = dict(each.split(":")[:2] for each in SERVICES[name]["volumes"])
+    mounts = dict(service.split(":")[:2] for service in SERVICES[name]["volumes"])
     inside = {value: key for key, value in mounts.items()}
 
     settings = load(ROOT / inside["/ringfence/conf/ringfence.toml"], SERVICES[name]["environment"])
 
     assert settings.kafka.bootstrap_servers == "kafka:19092"
     assert settings.app.web_host == "0.0.0.0"  # noqa: S104
-    assert {each.target_address for each in settings.bridges} <= {each.name for each in settings.addresses}
+    assert {bridge.target_address for bridge in settings.bridges} <= {
+        address.name for address in settings.addresses
+    }
 
 
 def test_what_is_mounted_is_there() -> None:
     """Of what is not, Docker makes an empty folder. Named volumes are declared."""
     for name, service in SERVICES.items():
-        for each in service.get("volumes", []):
-            source = each.split(":")[0]
+        for item in service.get("volumes", []):
+            source = item.split(":")[0]
             assert (ROOT / source).exists() if source.startswith(".") else source in FILE["volumes"], name
 
 
@@ -83,14 +85,14 @@ def test_workers() -> None:
 
 def test_ports_stay_on_this_machine() -> None:
     """Nothing of a trial is offered to the network."""
-    published = [each for service in SERVICES.values() for each in service.get("ports", [])]
+    published = [item for service in SERVICES.values() for item in service.get("ports", [])]
 
-    assert [each for each in published if not each.startswith("127.0.0.1:")] == []
+    assert [item for item in published if not item.startswith("127.0.0.1:")] == []
 
 
 def test_nightly_job_waits_to_be_asked() -> None:
     """Only the nightly job hides behind a profile."""
-    assert [name for name, each in SERVICES.items() if "profiles" in each] == ["reconcile"]
+    assert [name for name, service in SERVICES.items() if "profiles" in service] == ["reconcile"]
 
 
 def test_kafka() -> None:
@@ -103,12 +105,12 @@ def test_prometheus_asks_everyone_who_answers() -> None:
     """Its targets are the services that have metrics; where it looks for rules, they are, and their tests are not."""
     [read] = deployment.documents(ROOT / "ops" / "prometheus" / "prometheus.yml")
     targets = {
-        each for job in read["scrape_configs"] for group in job["static_configs"] for each in group["targets"]
+        item for job in read["scrape_configs"] for group in job["static_configs"] for item in group["targets"]
     }
 
-    serving = {each for each in OURS if SERVICES[each]["command"][0] in {"worker", "consume", "bridge"}}
-    assert targets == {f"{each}:6066" for each in serving}
-    assert [each for pattern in read["rule_files"] for each in RULES.parent.glob(pattern)] == [RULES]
+    serving = {our for our in OURS if SERVICES[our]["command"][0] in {"worker", "consume", "bridge"}}
+    assert targets == {f"{name}:6066" for name in serving}
+    assert [path for pattern in read["rule_files"] for path in RULES.parent.glob(pattern)] == [RULES]
     if shutil.which("promtool") is not None:
         checked = subprocess.run(
             ["promtool", "check", "config", "prometheus.yml"], cwd=ROOT / "ops" / "prometheus",

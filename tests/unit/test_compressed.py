@@ -39,7 +39,7 @@ def test_no_larger_than_plain(codec: int, kind: str) -> None:
     assert compressed.size() == len(built) <= len(plain)
     assert batch.validate_crc()
     assert (batch.compression_type == codec) == (kind == "what can")
-    assert [(each.timestamp, each.key, each.value) for each in batch] == [(7, b"key", value), (9, None, None)]
+    assert [(item.timestamp, item.key, item.value) for item in batch] == [(7, b"key", value), (9, None, None)]
     if kind != "what can":
         assert built == plain
     assert compressed._build() is built

@@ -20,7 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
-    for name in [each for each in sys.modules if each.startswith(MODULE)]:
+    for name in [module for module in sys.modules if module.startswith(MODULE)]:
         del sys.modules[name]
 
 
@@ -110,9 +110,12 @@ def test_a_process_without_the_application(folder: Path) -> None:
         )
     ]
 
-    assert [each.returncode for each in ran] == [2] * 3
-    assert all("app.orders does not load: ValueError('loaded here: []')" in each.stderr for each in ran), ran
-    assert len({each.stderr for each in ran}) == 1
+    assert [completed_process.returncode for completed_process in ran] == [2] * 3
+    assert all(
+        "app.orders does not load: ValueError('loaded here: []')" in completed_process.stderr
+        for completed_process in ran
+    ), ran
+    assert len({completed_process.stderr for completed_process in ran}) == 1
 
 
 def test_help_is_the_programs_own() -> None:

@@ -136,7 +136,7 @@ async def test_runs_are_timed() -> None:
         except ValueError:
             took.append(-1)
 
-    assert [each >= 0 for each in took] == [True, True, False]
+    assert [value >= 0 for value in took] == [True, True, False]
 
 
 def test_prometheus_conventions() -> None:

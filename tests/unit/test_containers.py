@@ -74,8 +74,8 @@ def test_certificates_of_the_machine_alone() -> None:
 
 def test_limits_are_those_of_this_process() -> None:
     """A default of podman may be beyond them."""
-    for each in machine.open_limits():
-        name, _, value = each.partition("=")
+    for limit in machine.open_limits():
+        name, _, value = limit.partition("=")
         soft, _, hard = value.partition(":")
         assert name in {"nofile", "nproc"}
         assert 0 < int(soft) == int(hard) <= 32_768
@@ -96,7 +96,9 @@ def test_every_image_of_ours_is_replaced_by_a_built_one(tmp_path: Path) -> None:
 def test_ports_of_the_trial_are_those_of_the_file() -> None:
     """The compose file publishes the ports that the trial asks."""
     published = {
-        name: each["ports"][0].split(":")[1] for name, each in images.services().items() if "ports" in each
+        name: service["ports"][0].split(":")[1]
+        for name, service in images.services().items()
+        if "ports" in service
     }
 
     assert {name: int(published[name]) for name in stack.WEB} == stack.WEB
@@ -107,7 +109,7 @@ def test_load_has_resends_of_both_kinds() -> None:
     """Within a batch, and of messages from before the kill."""
     first, second = traffic.first(), traffic.second()
     everything = [*first, *second]
-    ids = Counter(each.number for each in everything)
+    ids = Counter(item.number for item in everything)
 
     assert len(ids) == 2 * traffic.DISTINCT
     assert traffic.resends(first) == len(first) - traffic.DISTINCT > 0

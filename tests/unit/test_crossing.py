@@ -80,11 +80,11 @@ def test_malformed(headers: Headers, reason: str) -> None:
 
 def test_long_headers_are_not_remembered() -> None:
     """What is too long for a bridge is refused before anything keeps it: forged headers cannot fill the memory of a worker."""
-    long = [b"x" * 100_000 + b"%d" % each for each in range(200)]
+    long = [b"x" * 100_000 + b"%d" % index for index in range(200)]
     tracemalloc.start()
     try:
-        for each in long:
-            hop, digits = b"%b/7" % each, b"1" * 100_000 + each[-3:]
+        for data in long:
+            hop, digits = b"%b/7" % data, b"1" * 100_000 + data[-3:]
             for headers in (
                 [("_RF_BRIDGE_DUPL_ID", hop)],
                 [("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", digits)],

@@ -32,11 +32,11 @@ class _Producer:
 
 def _outgoing(letters: list[Fetched], bytes_max: int = 100_000) -> list[Outgoing]:
     of = DeadLetters(DeadLetterTopic("orders.dlq", 4, bytes_max), "readers")
-    return of.outgoing([DeadLetter(each, "no", 1) for each in letters], _Producer())  # type: ignore[arg-type]
+    return of.outgoing([DeadLetter(letter, "no", 1) for letter in letters], _Producer())  # type: ignore[arg-type]
 
 
 def _counts(batches: list[Outgoing]) -> list[tuple[int, int]]:
-    return [(each.partition, each.builder.record_count()) for each in batches]
+    return [(batch.partition, batch.builder.record_count()) for batch in batches]
 
 
 def test_those_of_a_partition_go_together() -> None:
@@ -54,8 +54,8 @@ def test_as_far_as_there_is_room(bytes_max: int) -> None:
     """Neither the topic nor the producer is given a batch that is larger than it takes."""
     found = _outgoing([Fetched(offset, value=b"x" * 1_000) for offset in range(200)], bytes_max)
 
-    assert sum(each.builder.record_count() for each in found) == 200
-    assert max(each.builder.size() for each in found) <= min(bytes_max, 64 * 1024)
+    assert sum(item.builder.record_count() for item in found) == 200
+    assert max(item.builder.size() for item in found) <= min(bytes_max, 64 * 1024)
     assert len(found) > 2
 
 
@@ -75,7 +75,7 @@ async def test_however_many_wait() -> None:
     written = []
     while len(pending):
         assert len(pending.take()) <= dead_letters.LETTERS_MAX
-        written += [each.record.offset for each in pending.written()]
+        written += [item.record.offset for item in pending.written()]
         assert bool(hurried) == bool(len(pending))
         hurried.clear()
 

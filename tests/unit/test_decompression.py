@@ -146,13 +146,13 @@ def test_one_large_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two batches whose frames ask for large windows are read by turns: only one has its window, and both come whole."""
     monkeypatch.setattr(decompression, "LARGE_WINDOW_BYTES", 100)
     texts = [_text(300_000), _text(200_000)]
-    streams = [Stream(ZSTD, _without_size(each)) for each in texts]
+    streams = [Stream(ZSTD, _without_size(text)) for text in texts]
     found: list[list[bytes]] = [[], []]
     for number in [0, 1] * 8:
         found[number].append(streams[number].read(30_000))
         assert streams[1 - number]._reader is None
 
-    assert [b"".join(each) for each in found] == [each[:240_000] for each in texts]
+    assert [b"".join(item) for item in found] == [text[:240_000] for text in texts]
 
 
 def test_a_stream_that_nobody_has_keeps_no_window(monkeypatch: pytest.MonkeyPatch) -> None:

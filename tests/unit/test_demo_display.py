@@ -50,8 +50,8 @@ def test_terminal() -> None:
     picture = _shown(terminal=True)
 
     assert "\x1b" in picture
-    for each in ("producing", "worker killed", "consumed 500 of 1,000", "450", "45"):
-        assert each in picture
+    for name in ("producing", "worker killed", "consumed 500 of 1,000", "450", "45"):
+        assert name in picture
 
 
 def test_configuration(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_configuration(tmp_path: Path) -> None:
     plan = Plan(30_000, 1)
     settings = validate(tomllib.loads(configuration("127.0.0.1:9092", tmp_path / 'a "b"', plan, 7)))
 
-    assert [each.name for each in settings.addresses] == list(ADDRESSES)
-    assert {each.id_cache_size for each in settings.addresses} == {30_000}
+    assert [address.name for address in settings.addresses] == list(ADDRESSES)
+    assert {address.id_cache_size for address in settings.addresses} == {30_000}
     assert settings.state_dir == tmp_path / 'a "b"' / "state" / "worker"
     assert settings.app.web_port == 7

@@ -53,7 +53,7 @@ def test_links(document: str) -> None:
 def test_index() -> None:
     """Every document is one click from the index."""
     linked = {path.resolve() for _, path, _ in _links("docs/README.md")}
-    pages = {each.resolve() for each in (ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "README.md"}
+    pages = {path.resolve() for path in (ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "README.md"}
 
     assert pages - linked == set()
 

@@ -16,7 +16,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.readers import log_reader
 from tests.support.windows import Fetched
 
-LOG = [Fetched(each, (b"a", b"b", None)[each % 3]) for each in range(12)]
+LOG = [Fetched(index, (b"a", b"b", None)[index % 3]) for index in range(12)]
 
 
 class _Partition:
@@ -73,7 +73,7 @@ async def _drop(
 async def test_what_is_named_is_finished_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the group and below the bound alone: its blocked and its failing messages, and those that were redriven."""
     monkeypatch.setattr(log_reader, "read", _read)
-    failing = {each: Failures(1, 0) for each in (5, 6, 7)}
+    failing = {number: Failures(1, 0) for number in (5, 6, 7)}
     partition = _Partition(
         Progress(3, blocked=(3, 4, 9), attempts=dict.fromkeys((5, 6, 7), 1), failures=failing, again=(0, 1))
     )

@@ -58,8 +58,8 @@ def _builders(size: int = 512 * 1024) -> Callable[[], Any]:
 def _read(batches: Sequence[Outgoing]) -> list[Written]:
     """What stands in these batches, in order."""
     found: list[Written] = []
-    for each in batches:
-        records = MemoryRecords(bytes(each.builder._build()))
+    for item in batches:
+        records = MemoryRecords(bytes(item.builder._build()))
         while (batch := records.next_batch()) is not None:
             found.extend(Written(r.key, r.value, list(r.headers), r.timestamp) for r in batch)
     return found
@@ -92,8 +92,8 @@ def _outcome(
     return Outcome(
         checked=Checked(list(verdicts), [None] * len(verdicts), 0, [], []),
         records=list(records),
-        groups=[each.key for each in records] if groups is None else list(groups),
-        sources=[b"orders/3/%d" % each.offset for each in records],
+        groups=[record.key for record in records] if groups is None else list(groups),
+        sources=[b"orders/3/%d" % record.offset for record in records],
         originals=list(originals),
         new_origins=[],
     )
@@ -109,7 +109,7 @@ def _emit(
 
 
 def _only(batches: Sequence[Outgoing], topic: str) -> list[Outgoing]:
-    return [each for each in batches if each.topic == topic]
+    return [batch for batch in batches if batch.topic == topic]
 
 
 def _partition(key: bytes, partitions: int) -> int:
@@ -149,9 +149,9 @@ def test_null_and_empty(key: bytes | None, value: bytes | None) -> None:
 )
 def test_timestamps(timestamps: tuple[int, ...]) -> None:
     """Timestamps stay, also when they go backwards, are zero or below, or are not there, which is -1."""
-    records = [Given(offset, timestamp=each) for offset, each in enumerate(timestamps)]
+    records = [Given(offset, timestamp=timestamp) for offset, timestamp in enumerate(timestamps)]
 
-    assert tuple(each.timestamp for each in _read(_emit(_emitter(1), records))) == timestamps
+    assert tuple(item.timestamp for item in _read(_emit(_emitter(1), records))) == timestamps
 
 
 HOUR_MS = 3_600_000
@@ -165,7 +165,7 @@ ACCEPTED_TOPIC = "orders.accepted"
 def test_aged(ages_h: tuple[float, ...], aged: bool) -> None:
     """A batch is aged if all its records are: retention goes by the youngest."""
     now = int(time.time() * 1000)
-    records = [Given(offset, timestamp=now - round(each * HOUR_MS)) for offset, each in enumerate(ages_h)]
+    records = [Given(offset, timestamp=now - round(age * HOUR_MS)) for offset, age in enumerate(ages_h)]
 
     (written,) = _emit(_emitter(1, aged_ms={ACCEPTED_TOPIC: HOUR_MS}), records)
     (unlimited,) = _emit(_emitter(1), records)
@@ -187,7 +187,7 @@ def test_aged_by_partition_and_batch() -> None:
 
     written = _emit(_emitter(2, aged_ms={ACCEPTED_TOPIC: HOUR_MS}), records)
 
-    assert sorted((each.partition, each.aged) for each in written) == [(0, False), (0, True), (1, True)]
+    assert sorted((item.partition, item.aged) for item in written) == [(0, False), (0, True), (1, True)]
 
 
 def test_traces_pass_through() -> None:
@@ -225,17 +225,17 @@ def test_input_is_left_alone() -> None:
 
 def test_only_duplicates_are_left_out() -> None:
     """What was accepted or not checked passes, in order; duplicates do not."""
-    records = [Given(each) for each in range(5)]
+    records = [Given(index) for index in range(5)]
 
     written = _read(_emit(_emitter(1), records, [ACCEPTED, DUPLICATE, UNCHECKED, DUPLICATE, ACCEPTED]))
 
-    assert [each.headers[-1][1] for each in written] == [b"orders/3/0", b"orders/3/2", b"orders/3/4"]
+    assert [item.headers[-1][1] for item in written] == [b"orders/3/0", b"orders/3/2", b"orders/3/4"]
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_nothing_to_write(count: int) -> None:
     """Without accepted messages there is no batch: an empty one would be refused."""
-    assert _emit(_emitter(4), [Given(each) for each in range(count)], [DUPLICATE] * count) == []
+    assert _emit(_emitter(4), [Given(index) for index in range(count)], [DUPLICATE] * count) == []
 
 
 def test_a_verdict_a_record() -> None:
@@ -247,15 +247,15 @@ def test_a_verdict_a_record() -> None:
 def test_partitions_and_order() -> None:
     """Each group goes to its home in the accepted topic, and within a partition the order of arrival stays."""
     source = random.Random(3)
-    records = [Given(each, key=b"group-%d" % source.randint(0, 30)) for each in range(2_000)]
+    records = [Given(index, key=b"group-%d" % source.randint(0, 30)) for index in range(2_000)]
 
     batches = _emit(_emitter(8), records)
 
-    assert {each.topic for each in batches} == {"orders.accepted"}
-    assert sorted(each.partition for each in batches) == list(range(8))
+    assert {batch.topic for batch in batches} == {"orders.accepted"}
+    assert sorted(batch.partition for batch in batches) == list(range(8))
     for batch in batches:
-        mine = [each.offset for each in records if _partition(each.key or b"", 8) == batch.partition]
-        sources = [each.headers[-1][1] for each in _read([batch])]
+        mine = [record.offset for record in records if _partition(record.key or b"", 8) == batch.partition]
+        sources = [item.headers[-1][1] for item in _read([batch])]
         assert sources == [b"orders/3/%d" % offset for offset in mine]
 
 
@@ -263,18 +263,18 @@ def test_overflow_goes_on_in_order() -> None:
     """A full batch is followed by another of its partition; nothing is lost, doubled or out of order."""
     source = random.Random(4)
     records = [
-        Given(each, key=b"%d" % source.randint(0, 9), value=source.randbytes(source.randint(0, 400)))
-        for each in range(500)
+        Given(index, key=b"%d" % source.randint(0, 9), value=source.randbytes(source.randint(0, 400)))
+        for index in range(500)
     ]
     batches = _emit(_emitter(3), records, new_builder=_builders(2_048))
 
     assert len(batches) > 30
-    assert all(each.builder.size() <= 2_048 for each in batches)
+    assert all(batch.builder.size() <= 2_048 for batch in batches)
     for partition in range(3):
-        written = _read([each for each in batches if each.partition == partition])
-        mine = [each for each in records if _partition(each.key or b"", 3) == partition]
-        assert [each.headers[-1][1] for each in written] == [b"orders/3/%d" % each.offset for each in mine]
-        assert [(each.key, each.value) for each in written] == [(each.key, each.value) for each in mine]
+        written = _read([batch for batch in batches if batch.partition == partition])
+        mine = [record for record in records if _partition(record.key or b"", 3) == partition]
+        assert [item.headers[-1][1] for item in written] == [b"orders/3/%d" % given.offset for given in mine]
+        assert [(item.key, item.value) for item in written] == [(given.key, given.value) for given in mine]
 
 
 def test_large_record_goes_alone() -> None:
@@ -283,8 +283,8 @@ def test_large_record_goes_alone() -> None:
 
     batches = _emit(_emitter(1), records, new_builder=_builders(1_000))
 
-    assert [each.builder.record_count() for each in batches] == [1, 1, 1]
-    assert [each.value for each in _read(batches)] == [b"value", b"x" * 5_000, b"value"]
+    assert [batch.builder.record_count() for batch in batches] == [1, 1, 1]
+    assert [batch.value for batch in _read(batches)] == [b"value", b"x" * 5_000, b"value"]
 
 
 def test_null_keys_spread_by_batch() -> None:
@@ -292,8 +292,8 @@ def test_null_keys_spread_by_batch() -> None:
     emitter = _emitter(3)
     chosen = []
     for _ in range(7):
-        batches = _emit(emitter, [Given(each, key=None) for each in range(10)])
-        assert [each.builder.record_count() for each in batches] == [10]
+        batches = _emit(emitter, [Given(index, key=None) for index in range(10)])
+        assert [batch.builder.record_count() for batch in batches] == [10]
         chosen.append(batches[0].partition)
 
     assert chosen[3:] == chosen[:4]
@@ -305,7 +305,7 @@ def test_null_keys_beside_groups() -> None:
     emitter = _emitter(3)
     for _ in range(3):
         batches = _emit(emitter, [Given(0, key=None), Given(1, key=b"g"), Given(2, key=None)])
-        homes = [each.partition for each in batches for written in _read([each]) if written.key == b"g"]
+        homes = [batch.partition for batch in batches for written in _read([batch]) if written.key == b"g"]
 
         assert homes == [_partition(b"g", 3)]
 
@@ -314,11 +314,11 @@ def test_null_keys_beside_groups() -> None:
 def test_partitioner(partitioner: str) -> None:
     """Groups are placed in the accepted topic as the address's own producers would place them."""
     emitter = _emitter(8, partitioner=partitioner)
-    keys = [b"group-%d" % each for each in range(50)]
+    keys = [b"group-%d" % index for index in range(50)]
 
-    batches = _emit(emitter, [Given(each, key=key) for each, key in enumerate(keys)])
+    batches = _emit(emitter, [Given(number, key=key) for number, key in enumerate(keys)])
 
-    found = {written.key: each.partition for each in batches for written in _read([each])}
+    found = {written.key: batch.partition for batch in batches for written in _read([batch])}
     hashes: dict[str, Callable[[bytes], int]] = {
         "murmur2": lambda key: _partition(key, 8),
         "crc32": zlib.crc32,
@@ -373,7 +373,7 @@ def test_diverted() -> None:
     assert diverted.partition == _partition(b"group", 4)
     expected = [*headers, ("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", b"orders/0/77")]
     assert _read([diverted]) == [Written(b"k", None, expected, 5)]
-    assert [each.headers[0][1] for each in _read(_only(batches, "orders.accepted"))] == [b"orders/3/5"]
+    assert [batch.headers[0][1] for batch in _read(_only(batches, "orders.accepted"))] == [b"orders/3/5"]
 
 
 def test_diverted_replaces_forged_headers() -> None:
@@ -390,8 +390,8 @@ def test_diverted_without_group_are_spread() -> None:
     """Over all partitions of the duplicates topic, also where it has more than the accepted topic."""
     emitter = _emitter(2, partitions={"orders.duplicates": 5}, duplicates="divert")
     chosen = set()
-    for each in range(5):
-        outcome = _outcome([Given(each, key=None)], [DUPLICATE], originals=[None])
+    for index in range(5):
+        outcome = _outcome([Given(index, key=None)], [DUPLICATE], originals=[None])
         (batch,) = emitter.emit(outcome, _builders())
         chosen.add(batch.partition)
 
@@ -402,20 +402,21 @@ def test_diverted_in_order() -> None:
     """Duplicates of a group stay in order, in a partition of the duplicates topic's own count; without group they are spread."""
     source = random.Random(5)
     records = [
-        Given(each, key=source.choice([None, b"g", b"h"]), value=source.randbytes(200)) for each in range(300)
+        Given(index, key=source.choice([None, b"g", b"h"]), value=source.randbytes(200))
+        for index in range(300)
     ]
     outcome = _outcome(records, [DUPLICATE] * 300, originals=[b"orders/3/0"] * 300)
     emitter = _emitter(8, partitions={"orders.duplicates": 3}, duplicates="divert")
 
     batches = emitter.emit(outcome, _builders(2_048))
 
-    assert {each.topic for each in batches} == {"orders.duplicates"}
+    assert {batch.topic for batch in batches} == {"orders.duplicates"}
     for key in (b"g", b"h"):
-        mine = [each for batch in batches for each in _read([batch]) if each.key == key]
-        assert [each.value for each in mine] == [each.value for each in records if each.key == key]
-        homes = {each.partition for each in batches for written in _read([each]) if written.key == key}
+        mine = [item for batch in batches for item in _read([batch]) if item.key == key]
+        assert [item.value for item in mine] == [record.value for record in records if record.key == key]
+        homes = {batch.partition for batch in batches for written in _read([batch]) if written.key == key}
         assert homes == {_partition(key, 3)}
-    ungrouped = {each.partition for each in batches for written in _read([each]) if written.key is None}
+    ungrouped = {batch.partition for batch in batches for written in _read([batch]) if written.key is None}
     assert len(ungrouped) == 1
     assert ungrouped <= {0, 1, 2}
 
@@ -450,18 +451,18 @@ def test_forwarded_in_order() -> None:
     """To each home the order of arrival stays, through full batches too."""
     source = random.Random(6)
     outcome = _outcome([])
-    for each in range(400):
-        record = Given(each, value=source.randbytes(100))
-        outcome.forwarded.append((source.randint(0, 3), record, b"orders/3/%d" % each))
+    for index in range(400):
+        record = Given(index, value=source.randbytes(100))
+        outcome.forwarded.append((source.randint(0, 3), record, b"orders/3/%d" % index))
 
     batches = _emitter().emit(outcome, _builders(2_048))
 
     assert len(batches) > 10
     for partition in range(4):
-        written = _read([each for each in batches if each.partition == partition])
-        mine = [each for each in outcome.forwarded if each[0] == partition]
-        assert [each.headers[0][1] for each in written] == [source for _, _, source in mine]
-        assert [each.value for each in written] == [record.value for _, record, _ in mine]
+        written = _read([batch for batch in batches if batch.partition == partition])
+        mine = [item for item in outcome.forwarded if item[0] == partition]
+        assert [item.headers[0][1] for item in written] == [source for _, _, source in mine]
+        assert [item.value for item in written] == [record.value for _, record, _ in mine]
 
 
 # -- too large -------------------------------------------------------------------------------------------------------
@@ -473,11 +474,11 @@ def test_too_large(topic: str) -> None:
     large, small = b"x" * 3_000, b"x"
     verdict = DUPLICATE if topic == "orders.duplicates" else ACCEPTED
     values = [small, large, small, small, large]
-    records = [Given(10 + each, value=value) for each, value in enumerate(values)]
+    records = [Given(10 + number, value=value) for number, value in enumerate(values)]
     outcome = _outcome([] if topic == FORWARD else records, None if topic == FORWARD else [verdict] * 5)
     outcome.originals = [None] * 5 if topic == "orders.duplicates" else []
     if topic == FORWARD:
-        outcome.forwarded = [(0, each, b"orders/3/%d" % each.offset) for each in records]
+        outcome.forwarded = [(0, record, b"orders/3/%d" % record.offset) for record in records]
     emitter = _emitter(bytes_max={topic: 2_000}, duplicates="divert")
 
     with pytest.raises(TooLargeError) as raised:
@@ -510,7 +511,7 @@ def test_just_fits() -> None:
     """A record whose batch is exactly as large as the topic takes is written; with one byte more it is not."""
     (batch,) = _emit(_emitter(), [Given(0, value=b"x" * 3_000)])
     size = batch.builder.size()
-    exact, short = (_emitter(bytes_max={"orders.accepted": each}) for each in (size, size - 1))
+    exact, short = (_emitter(bytes_max={"orders.accepted": item}) for item in (size, size - 1))
 
     assert len(_emit(exact, [Given(0, value=b"x" * 3_000)], new_builder=_builders(1_000))) == 1
     with pytest.raises(TooLargeError):
@@ -597,14 +598,15 @@ def test_quarantine_with_few_partitions() -> None:
 def test_quarantine_in_order() -> None:
     """Every refused record is written, each with its own reason, in order, beside what is accepted."""
     outcome = _outcome([Given(0), Given(9)])
-    for each in range(1, 9):
-        outcome.quarantined.append((Given(each), b"orders/3/%d" % each, f"reason {each}"))
+    for index in range(1, 9):
+        outcome.quarantined.append((Given(index), b"orders/3/%d" % index, f"reason {index}"))
 
     batches = _emitter().emit(outcome, _builders())
 
     written = _read(_only(batches, "orders.quarantine"))
-    assert [each.headers for each in written] == [
-        [("_RF_SOURCE", b"orders/3/%d" % each), ("_RF_REASON", b"reason %d" % each)] for each in range(1, 9)
+    assert [item.headers for item in written] == [
+        [("_RF_SOURCE", b"orders/3/%d" % index), ("_RF_REASON", b"reason %d" % index)]
+        for index in range(1, 9)
     ]
     assert len(_read(_only(batches, "orders.accepted"))) == 2
 
@@ -612,18 +614,20 @@ def test_quarantine_in_order() -> None:
 def test_quarantine_in_few_batches() -> None:
     """Each batch is a round trip: all that is refused goes in as few as can be, what is named by its digest among them."""
     outcome = _outcome([])
-    values = [b"x" * 3_000 if each == 500 else b"v" for each in range(1_000)]
-    for each, value in enumerate(values):
-        outcome.quarantined.append((Given(each, value=value), b"orders/3/%d" % each, "no"))
+    values = [b"x" * 3_000 if index == 500 else b"v" for index in range(1_000)]
+    for number, value in enumerate(values):
+        outcome.quarantined.append((Given(number, value=value), b"orders/3/%d" % number, "no"))
 
     batches = _emitter(bytes_max={"orders.quarantine": 2_500}).emit(outcome, _builders(2_500))
 
-    size = sum(each.builder.size() for each in batches)
+    size = sum(batch.builder.size() for batch in batches)
     written = _read(batches)
-    assert [each.headers[0] for each in written] == [
-        ("_RF_SOURCE", b"orders/3/%d" % each) for each in range(1_000)
+    assert [item.headers[0] for item in written] == [
+        ("_RF_SOURCE", b"orders/3/%d" % index) for index in range(1_000)
     ]
-    assert [each.value for each in written] == [_digest(each) if len(each) > 1 else each for each in values]
+    assert [item.value for item in written] == [
+        _digest(value) if len(value) > 1 else value for value in values
+    ]
     assert len(batches) <= 1.1 * size / 2_500 + 2
 
 
@@ -648,10 +652,10 @@ def _table(tmp_path: Path, *, persistent: bool = True) -> LaneTable:
 
 
 def _change(count: int, removed: Sequence[bytes] = ()) -> Change:
-    ids = [codec.encode_id(b"id-%d" % each) for each in range(count)]
+    ids = [codec.encode_id(b"id-%d" % index) for index in range(count)]
     slots = [
-        (codec.ring_key(500, each), codec.ring_value(each, ids[each], Origin(3, each, 1)))
-        for each in range(count)
+        (codec.ring_key(500, index), codec.ring_value(index, ids[index], Origin(3, index, 1)))
+        for index in range(count)
     ]
     meta = Meta(500, count, 0, {"orders": 9}, {"orders": 4}, "0011")
     return Change(
@@ -666,12 +670,12 @@ def test_changelog(size: int, tmp_path: Path) -> None:
 
     batches = changelog_batches("changelog", 3, _table(tmp_path), change, _builders(size))
 
-    assert {(each.topic, each.partition) for each in batches} == {("changelog", 3)}
+    assert {(batch.topic, batch.partition) for batch in batches} == {("changelog", 3)}
     assert (len(batches) > 5) == (size == 300)
     meta = (codec.META_KEY, codec.encode_meta(change.meta))
     written = _read(batches)
-    assert [(each.key, each.value) for each in written] == [*change.slots, meta]
-    assert {tuple(each.headers) for each in written} == {()}
+    assert [(item.key, item.value) for item in written] == [*change.slots, meta]
+    assert {tuple(item.headers) for item in written} == {()}
 
 
 def test_changelog_without_new_ids(tmp_path: Path) -> None:
@@ -681,19 +685,19 @@ def test_changelog_without_new_ids(tmp_path: Path) -> None:
     (batch,) = changelog_batches("changelog", 0, _table(tmp_path), change, _builders())
 
     expected = [(codec.META_KEY, codec.encode_meta(change.meta))]
-    assert [(each.key, each.value) for each in _read([batch])] == expected
+    assert [(item.key, item.value) for item in _read([batch])] == expected
 
 
 def test_changelog_with_removed_slots(tmp_path: Path) -> None:
     """Removed slots of an earlier capacity are tombstones; the meta record closes the transaction all the same."""
-    removed = [codec.ring_key(700, each) for each in range(30)]
+    removed = [codec.ring_key(700, index) for index in range(30)]
     change = _change(10, removed)
 
     written = _read(changelog_batches("changelog", 0, _table(tmp_path), change, _builders(300)))
 
-    tombstones = [(each, None) for each in removed]
+    tombstones = [(data, None) for data in removed]
     meta = (codec.META_KEY, codec.encode_meta(change.meta))
-    assert [(each.key, each.value) for each in written] == [*tombstones, *change.slots, meta]
+    assert [(item.key, item.value) for item in written] == [*tombstones, *change.slots, meta]
 
 
 def test_changelog_of_a_ring_in_memory(tmp_path: Path) -> None:
@@ -706,7 +710,7 @@ def test_changelog_of_a_ring_in_memory(tmp_path: Path) -> None:
     )
 
     meta = (codec.META_KEY, codec.encode_meta(change.meta))
-    assert [(each.key, each.value) for each in written] == [(removed[0], None), meta]
+    assert [(item.key, item.value) for item in written] == [(removed[0], None), meta]
 
 
 def test_changelog_has_the_time_of_writing(tmp_path: Path) -> None:
@@ -717,4 +721,4 @@ def test_changelog_has_the_time_of_writing(tmp_path: Path) -> None:
     written = _read(changelog_batches("changelog", 0, _table(tmp_path), change, _builders()))
 
     assert len(written) == 5
-    assert all(before <= each.timestamp <= time.time() * 1000 for each in written)
+    assert all(before <= item.timestamp <= time.time() * 1000 for item in written)

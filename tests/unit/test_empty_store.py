@@ -22,17 +22,17 @@ def test_made_once_for_all(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         empty.copy_to(tmp_path / name)
     stores = [Store(tmp_path / name) for name in ("a", "b", "c")]
-    for number, each in enumerate(stores):
-        each._db[b"key"] = b"%d" % number
-        each.close()
+    for number, item in enumerate(stores):
+        item._db[b"key"] = b"%d" % number
+        item.close()
     again = [Store(tmp_path / name) for name in ("a", "b", "c")]
-    found = [each._db[b"key"] for each in again]
-    for each in again:
-        each.close()
+    found = [store._db[b"key"] for store in again]
+    for entry in again:
+        entry.close()
 
     assert len(made) == 1
     assert not made[0].exists()
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "b", "c"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
     assert found == [b"0", b"1", b"2"]
 
 
@@ -49,7 +49,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     EmptyStore(store._make_empty).copy_to(tmp_path / "b")
 
     assert found == b"value"
-    assert [each.name for each in (tmp_path / "b").iterdir()] == ["note"]
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["note"]
 
 
 @pytest.mark.parametrize("whole", range(4))

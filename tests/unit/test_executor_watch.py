@@ -96,7 +96,7 @@ def test_executors_come_late() -> None:
     cluster.there = 0
     cluster.lasts(watch, 119)
     assert watch.fault == ""
-    assert [each.partition(" for ")[0] for each in cluster.said] == [
+    assert [name.partition(" for ")[0] for name in cluster.said] == [
         "no executor of Spark has come",
         "all executors of Spark are lost, and none has come",
     ]

@@ -24,8 +24,8 @@ class Timer:
 
     def run(self) -> None:
         due, self.due = self.due, []
-        for each in due:
-            each()
+        for item in due:
+            item()
 
 
 def test_many_failures_are_summarised(caplog: pytest.LogCaptureFixture) -> None:
@@ -38,7 +38,7 @@ def test_many_failures_are_summarised(caplog: pytest.LogCaptureFixture) -> None:
     timer.run()
     failures.attempt_failed("later")
 
-    lines = [each.getMessage() for each in caplog.records]
+    lines = [record.getMessage() for record in caplog.records]
     assert lines[:LINES_MAX] == [f"attempt {number}" for number in range(LINES_MAX)]
     assert lines[LINES_MAX] == "letter"
     assert lines[LINES_MAX + 1].startswith("within 10 s 490 more attempts failed,")

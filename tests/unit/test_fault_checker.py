@@ -306,9 +306,9 @@ def test_many_at_once() -> None:
     outputs = accept(FIRST, FIRST, THIRD, SECOND, RESEND, inputs[5]._replace(value=b"w"))
 
     findings = check(story(inputs, outputs))
-    assert Counter(each.anomaly for each in findings) == dict.fromkeys(
+    assert Counter(finding.anomaly for finding in findings) == dict.fromkeys(
         (Anomaly.LOST, Anomaly.DOUBLED, Anomaly.REORDERED, Anomaly.FORGOTTEN, Anomaly.CORRUPTED), 1
     )
-    assert [each.anomaly for each in findings] == [
-        each for each in Anomaly if each in {finding.anomaly for finding in findings}
+    assert [finding.anomaly for finding in findings] == [
+        anomaly for anomaly in Anomaly if anomaly in {finding.anomaly for finding in findings}
     ]

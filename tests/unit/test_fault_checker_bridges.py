@@ -34,8 +34,8 @@ def bridge(
 def taken(*records: Record, partition: int = 0) -> list[Record]:
     """As a faultless lane accepts them: what bridges wrote is gone."""
     return [
-        each._replace(headers=tuple(one for one in each.headers if not one[0].startswith("_RF_BRIDGE_")))
-        for each in accept(*records, partition=partition)
+        record._replace(headers=tuple(one for one in record.headers if not one[0].startswith("_RF_BRIDGE_")))
+        for record in accept(*records, partition=partition)
     ]
 
 
@@ -92,7 +92,7 @@ def test_accepted_again() -> None:
 
 def test_beyond_the_promise() -> None:
     """More than the ring's size above it, none confirmed: allowed. What is confirmed stays known, and in a ring of none all pass."""
-    several = [bridge(each, each) for each in range(4)]
+    several = [bridge(index, index) for index in range(4)]
     again = bridge(4, 0)
 
     def within(capacity: int) -> dict[str, int]:
@@ -179,12 +179,12 @@ def test_headers() -> None:
     passed: Headers = (("_RF_HOPS", b"of repeats the last"), ("_RF_HOPS", b"berlin"))
     over, plain = bridge(0, 0, headers=passed), arrive(1, None, headers=passed)
     [kept, stripped] = taken(over, plain)
-    kept = kept._replace(headers=tuple(each for each in kept.headers if each != passed[0]))
-    none = tuple(each for each in stripped.headers if each[0] != "_RF_HOPS")
+    kept = kept._replace(headers=tuple(header for header in kept.headers if header != passed[0]))
+    none = tuple(header for header in stripped.headers if header[0] != "_RF_HOPS")
     stripped = stripped._replace(headers=none)
 
     assert found(story([over, plain], [kept, stripped])) == {}
-    lost = tuple(each for each in kept.headers if each[0] != "_RF_HOPS")
+    lost = tuple(header for header in kept.headers if header[0] != "_RF_HOPS")
     left = (*kept.headers, ("_RF_BRIDGE_IDS", b"ignore"))
     forged = (*stripped.headers, passed[1])
     for wrong in (

@@ -135,7 +135,7 @@ def test_an_output_out_of_order_is_no_witness() -> None:
 
 def test_repetitions_in_the_order_of_their_input() -> None:
     """Spread over the output, three of one ID are still compared one with the next."""
-    inputs = [arrive(number, each, None) for number, each in enumerate((A, B, A, C, A))]
+    inputs = [arrive(number, data, None) for number, data in enumerate((A, B, A, C, A))]
     accepted = [
         *accept(inputs[4]),
         *accept(inputs[0], inputs[1], partition=1),

@@ -67,11 +67,11 @@ def emit(*records: Record, others: dict[str, Target] = OTHERS) -> list[Record]:
             put(record._replace(headers=(*record.headers, named)), "orders.accepted")
             continue
         parts = json.loads(record.value or b"")["parts"]
-        for number, each in enumerate(parts, 1):
-            headers = [(header["name"], header["value"].encode()) for header in each["headers"]]
-            key = None if each["key"] is None else each["key"].encode()
-            message = record._replace(key=key, value=each["value"].encode(), headers=tuple(headers))
-            address = each.get("address")
+        for number, part in enumerate(parts, 1):
+            headers = [(header["name"], header["value"].encode()) for header in part["headers"]]
+            key = None if part["key"] is None else part["key"].encode()
+            message = record._replace(key=key, value=part["value"].encode(), headers=tuple(headers))
+            address = part.get("address")
             target = Target("orders.accepted") if address is None else others[address]
             group = target.group_of(message)
             ours: list[tuple[str, bytes | None]] = [named, ("_RF_TX_PART", b"%d/%d" % (number, len(parts)))]
@@ -91,12 +91,12 @@ T = envelope(0, part("g"), part("h", "payments"), part("n", "notes"), part(None)
 
 def without(records: Sequence[Record], *indexes: int) -> list[Record]:
     """All but these."""
-    return [each for number, each in enumerate(records) if number not in indexes]
+    return [record for number, record in enumerate(records) if number not in indexes]
 
 
 def changed(records: Sequence[Record], index: int, **change: Any) -> list[Record]:
     """One is another."""
-    return [each._replace(**change) if number == index else each for number, each in enumerate(records)]
+    return [record._replace(**change) if number == index else record for number, record in enumerate(records)]
 
 
 # -- what is right -------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_how_many_ids_were_between() -> None:
 
 def test_two_that_share_several_are_one_finding() -> None:
     """And the ID that should have been known decides what is said."""
-    first, again = (envelope(each, part(known="a"), part(known="b")) for each in range(2))
+    first, again = (envelope(index, part(known="a"), part(known="b")) for index in range(2))
 
     assert found(run([first, again], emit(first, again), capacity=1)) == {"FORGOTTEN": 1}
 
@@ -199,7 +199,7 @@ def test_torn(missing: list[int]) -> None:
 
     assert finding.anomaly is Anomaly.TORN
     assert finding.places[0] == T.place
-    assert finding.text.endswith(f"without its parts {', '.join(str(each + 1) for each in missing)}")
+    assert finding.text.endswith(f"without its parts {', '.join(str(number + 1) for number in missing)}")
 
 
 def test_torn_duplicate() -> None:
@@ -242,11 +242,11 @@ def test_wrong_verdict() -> None:
 def test_doubled(doubled: list[int]) -> None:
     """A part, or all, a second time: one finding, and it is neither torn nor out of order."""
     good = emit(T)
-    copies = [good[each]._replace(offset=50 + each) for each in doubled]
+    copies = [good[number]._replace(offset=50 + number) for number in doubled]
     finding = only(run([T], [*good, *copies]))
 
     assert finding.anomaly is Anomaly.DOUBLED
-    assert {each.place for each in copies} < set(finding.places)
+    assert {copy.place for copy in copies} < set(finding.places)
 
 
 def test_several_fates() -> None:
@@ -334,7 +334,7 @@ def test_unknown_form(form: bytes | None) -> None:
 def test_no_such_part(number: bytes | None) -> None:
     """An output of a transaction says which part it is; one that cannot be is made up, and the part is missing."""
     good = emit(T)
-    headers = tuple(each for each in good[0].headers if each[0] != "_RF_TX_PART")
+    headers = tuple(header for header in good[0].headers if header[0] != "_RF_TX_PART")
     headers = headers if number is None else (*headers, ("_RF_TX_PART", number))
 
     assert found(run([T], changed(good, 0, headers=headers))) == {"PHANTOM": 1, "TORN": 1}
@@ -393,8 +393,8 @@ def test_a_forged_number() -> None:
     """A plain message is no part of anything, whatever its producer wrote."""
     forged = arrive(0, A, headers=(("_RF_TX_PART", b"1/2"),))
     clean = [
-        each._replace(headers=tuple(h for h in each.headers if h[0] != "_RF_TX_PART"))
-        for each in accept(forged)
+        item._replace(headers=tuple(h for h in item.headers if h[0] != "_RF_TX_PART"))
+        for item in accept(forged)
     ]
 
     assert check(run([forged], clean)) == []
@@ -406,7 +406,7 @@ def test_a_forged_number() -> None:
 
 def place(records: Sequence[Record], *order: int) -> list[Record]:
     """In this order, in one partition."""
-    return [records[each]._replace(offset=2 * number) for number, each in enumerate(order)]
+    return [records[item]._replace(offset=2 * number) for number, item in enumerate(order)]
 
 
 def test_parts_of_one_group() -> None:
@@ -422,7 +422,7 @@ def test_parts_of_one_group() -> None:
 
 def test_transactions_of_one_key() -> None:
     """O2: all parts of the first before all of the second, in every address."""
-    inputs = [envelope(each, part("g", "payments"), part("g", "payments")) for each in range(2)]
+    inputs = [envelope(index, part("g", "payments"), part("g", "payments")) for index in range(2)]
     good = emit(*inputs)
 
     assert check(run(inputs, good)) == []
@@ -453,7 +453,7 @@ def test_no_order_between_lanes() -> None:
 
 def test_scattered_within_a_topic() -> None:
     """A group of one address is in one partition; the same name in another address is another group."""
-    inputs = [envelope(each, part("g"), part("g", "payments")) for each in range(2)]
+    inputs = [envelope(index, part("g"), part("g", "payments")) for index in range(2)]
     good = emit(*inputs)
 
     assert check(run(inputs, changed(changed(good, 1, partition=1), 3, partition=1))) == []
@@ -471,21 +471,21 @@ def test_attributed() -> None:
     )
     odd = theirs._replace(offset=42, headers=(("_RF_SOURCE", b"ledgers/0/0"),))
     good = emit(T)
-    orders = run([T], [each for each in good if not each.topic.startswith("payments")])
+    orders = run([T], [item for item in good if not item.topic.startswith("payments")])
     payments = History(
         "payments",
         2,
         10,
         home,
         inputs=[plain],
-        accepted=[theirs, *(each for each in good if each.topic.startswith("payments"))],
+        accepted=[theirs, *(item for item in good if item.topic.startswith("payments"))],
     )
 
     assert found(orders) == {"TORN": 1}
     assert found(payments) == {"PHANTOM": 1}
-    assert [found(each) for each in attributed([orders, payments])] == [{}, {}]
+    assert [found(history) for history in attributed([orders, payments])] == [{}, {}]
     payments.accepted.append(odd)
-    assert [found(each) for each in attributed([orders, payments])] == [{}, {"PHANTOM": 1}]
+    assert [found(history) for history in attributed([orders, payments])] == [{}, {"PHANTOM": 1}]
 
 
 def test_apart() -> None:

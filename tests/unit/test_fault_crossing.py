@@ -28,22 +28,22 @@ def _arrived(record: Record, offset: int) -> Record:
 
 
 def _accepted(arrived: Record, offset: int) -> Record:
-    kept = tuple(each for each in arrived.headers if not each[0].startswith("_RF_"))
+    kept = tuple(header for header in arrived.headers if not header[0].startswith("_RF_"))
     source = (("_RF_SOURCE", str(arrived.place).encode()),)
     return arrived._replace(topic="t.accepted", offset=offset, headers=(*kept, *source))
 
 
 def _history(arrived: Sequence[int] = (0, 1, 1, 2, 3), accepted: Sequence[int] = (0, 3, 4)) -> History:
     """Which of the source arrived, in this order; and which of the arrived were accepted."""
-    inputs = [_arrived(SOURCE[each], offset) for offset, each in enumerate(arrived)]
+    inputs = [_arrived(SOURCE[number], offset) for offset, number in enumerate(arrived)]
     return History(
         "t", 2, 10, lambda _: 1, inputs=inputs,
-        accepted=[_accepted(inputs[each], offset) for offset, each in enumerate(accepted)],
+        accepted=[_accepted(inputs[number], offset) for offset, number in enumerate(accepted)],
     )  # fmt: skip
 
 
 def _found(history: History, *, ids_ignored: bool = False) -> list[Anomaly]:
-    return [each.anomaly for each in crossed(SOURCE, history, ids_ignored=ids_ignored)]
+    return [finding.anomaly for finding in crossed(SOURCE, history, ids_ignored=ids_ignored)]
 
 
 def test_nothing_is_wrong() -> None:

@@ -28,10 +28,10 @@ def test_plan_is_reproducible() -> None:
 def test_resends_repeat_their_originals() -> None:
     """About the share asked for repeats an earlier message in ID, group and value, near and far."""
     sent = [PLAN.message(step) for step in range(20_000)]
-    resends = [step - each.number for step, each in enumerate(sent) if each.number != step]
+    resends = [step - item.number for step, item in enumerate(sent) if item.number != step]
 
     assert 0.17 < len(resends) / len(sent) < 0.21
-    assert all(each == PLAN.numbered(each.number) for each in sent)
+    assert all(item == PLAN.numbered(item.number) for item in sent)
     assert min(resends) == 1
     assert 500 < max(resends) <= PLAN.resend_reach
 
@@ -49,7 +49,7 @@ def test_twins_send_the_same() -> None:
 def test_groups(groups: str, least: int, most: int) -> None:
     """As many groups as the name says; Zipf's largest takes far more than its share."""
     plan = Plan("topic", "name", "ids", 7, 100, groups=Groups(groups))
-    counts = Counter(plan.numbered(each).group for each in range(10_000))
+    counts = Counter(plan.numbered(index).group for index in range(10_000))
 
     assert least <= len(counts) <= most
     assert counts.most_common(1)[0][1] > 10_000 / 500 * 10
@@ -61,8 +61,8 @@ def test_every_workload(kind: str) -> None:
     one, again = (KINDS[kind](kind, random.Random(3)) for _ in range(2))
 
     assert one == again
-    assert len({each.name for each in one.plans}) == len(one.plans)
-    assert {each.topic for each in one.plans} == {kind}
+    assert len({plan.name for plan in one.plans}) == len(one.plans)
+    assert {plan.topic for plan in one.plans} == {kind}
 
 
 def test_transfers() -> None:
@@ -84,8 +84,8 @@ def test_transfers() -> None:
             continue
         parts = read(history, record)
         kinds[len(parts)] += 1
-        targets.update(each.target for each in parts)
-        nameless += message.id is None and all(each.id is None for each in parts)
+        targets.update(part.target for part in parts)
+        nameless += message.id is None and all(part.id is None for part in parts)
 
     assert set(kinds) == {1, 2, 3, 4, 5, 6}
     assert set(targets) == {"transfers.accepted", "1", "2"}
@@ -97,12 +97,12 @@ def test_rounds_have_three_addresses() -> None:
     """One forwards; where there are transfers, their parts go to the two others."""
     found = [workloads(random.Random(seed)) for seed in range(40)]
 
-    assert all(len({each.name for each in loads}) == 3 for loads in found)
+    assert all(len({load.name for load in loads}) == 3 for loads in found)
     assert {loads[2].targets for loads in found if loads[2].name == "transfers"} == {
         (loads[0].name, loads[1].name) for loads in found if loads[2].name == "transfers"
     }
     assert 10 < sum(loads[2].name == "transfers" for loads in found) < 30
-    assert [each.name for each in workloads(random.Random(1), "transfers")][2] == "transfers"
+    assert [workload.name for workload in workloads(random.Random(1), "transfers")][2] == "transfers"
 
 
 def test_journal_outlives_a_kill(tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_journal_outlives_a_kill(tmp_path: Path) -> None:
     writing.flush()
     path.write_bytes(path.read_bytes() + b"o\tt2\to")
 
-    assert [(each.token, each.number, each.step, each.outcome.value) for each in journal.read(path)] == [
+    assert [(item.token, item.number, item.step, item.outcome.value) for item in journal.read(path)] == [
         (b"t0", 0, 10, "ok"), (b"t1", 1, 11, "fail"), (b"t2", 2, 12, "unknown"), (b"t3", 3, 13, "unknown"),
     ]  # fmt: skip
-    assert {(each.id, each.group) for each in journal.sends(path)[:1]} == {(b"id-0", None)}
+    assert {(send.id, send.group) for send in journal.sends(path)[:1]} == {(b"id-0", None)}
 
 
 def test_outcomes_in_doubt_again(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_outcomes_in_doubt_again(tmp_path: Path) -> None:
     journal.doubt(path, mark)
     Journal(path).flush()
 
-    assert [(each.token, each.outcome.value) for each in journal.read(path)] == [
+    assert [(item.token, item.outcome.value) for item in journal.read(path)] == [
         (b"t0", "ok"),
         (b"t1", "unknown"),
     ]

@@ -20,8 +20,8 @@ def test_parts_of_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         for number, part in enumerate([PartNumber(1, 2), PartNumber(2, 2), None])
     ]  # fmt: skip
 
-    for each in [*messages, *messages]:
-        fenced.handle(each)
+    for message in [*messages, *messages]:
+        fenced.handle(message)
     with sqlite3.connect(database) as store:
         found = list(store.execute("SELECT part, value FROM entry ORDER BY value"))
 

@@ -59,7 +59,7 @@ class _Topic:
         return show.Standing(Progress(0), self.topic_id, 0, self.offsets[-1] + 1)
 
     async def _unfinished(self, *arguments: Any) -> dict[str | None, show.GroupRow]:
-        there = [each for each in self.offsets if each < arguments[3].end]
+        there = [offset for offset in self.offsets if offset < arguments[3].end]
         row = show.GroupRow(0, "g", GROUP.hex(), len(there), 0, None, there[0], 1.0) if there else None
         return {GROUP.hex(): row} if row else {}
 
@@ -93,7 +93,7 @@ def test_purge_what_was_asked_about(monkeypatch: pytest.MonkeyPatch, held: bool)
     assert changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 0
     assert "drop for good 2 messages" in asked[0]
     assert "of orders.accepted/0 from offset 5 to 7?" in asked[0]
-    assert [each["below"] for each in topic.told] == ([8] if held else [])
+    assert [item["below"] for item in topic.told] == ([8] if held else [])
     assert topic.below == ([] if held else [8])
 
 

@@ -19,9 +19,9 @@ def run(sequence: int, begin: float, end: float | None = -1, pid: int = A, label
 
 def found(runs: list[Run], size: int = 3, *more: object, label: str = "g") -> list[Anomaly]:
     """The anomalies of one group of that size."""
-    disturbances = [each for each in more if isinstance(each, Disturbance)]
-    snapshots = [each for each in more if isinstance(each, Snapshot)]
-    return [each.anomaly for each in judge(runs, {label: size}, disturbances, snapshots)]
+    disturbances = [item for item in more if isinstance(item, Disturbance)]
+    snapshots = [item for item in more if isinstance(item, Snapshot)]
+    return [run.anomaly for run in judge(runs, {label: size}, disturbances, snapshots)]
 
 
 GOOD = [run(0, 0), run(1, 1), run(2, 2)]
@@ -29,7 +29,7 @@ GOOD = [run(0, 0), run(1, 1), run(2, 2)]
 
 def test_good_log_has_no_findings() -> None:
     """In order, once, one after the other, also by turns of processes; the order of lines does not matter."""
-    by_turns = [replace(each, pid=number % 2) for number, each in enumerate(GOOD)]
+    by_turns = [replace(run, pid=number % 2) for number, run in enumerate(GOOD)]
 
     assert found(GOOD) == []
     assert found(by_turns) == []
@@ -39,7 +39,7 @@ def test_good_log_has_no_findings() -> None:
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_missing_message_is_lost(missing: int) -> None:
     """Wherever it is; before the end the next one is out of order too."""
-    anomalies = found([each for each in GOOD if each.sequence != missing])
+    anomalies = found([run for run in GOOD if run.sequence != missing])
 
     assert Anomaly.LOST in anomalies
     assert (Anomaly.REORDERED in anomalies) == (missing < 2)
@@ -81,14 +81,14 @@ def test_overlap_with_an_earlier_longer_one_is_seen() -> None:
 
 def test_groups_may_overlap() -> None:
     """Only one's own group is waited for."""
-    other = [replace(each, label="h") for each in GOOD]
+    other = [replace(run, label="h") for run in GOOD]
 
     assert judge([*GOOD, *other], {"g": 3, "h": 3}) == []
 
 
 def test_what_was_never_sent_is_a_phantom() -> None:
     """Such as a message of an aborted transaction."""
-    assert [each.anomaly for each in judge([*GOOD, run(0, 0, label="x")], {"g": 3})] == [Anomaly.PHANTOM]
+    assert [item.anomaly for item in judge([*GOOD, run(0, 0, label="x")], {"g": 3})] == [Anomaly.PHANTOM]
 
 
 def test_kill_excuses_what_its_process_ran() -> None:
@@ -166,7 +166,7 @@ def test_frozen_process_counts_until_it_slept() -> None:
 
 def fenced(runs: list[Run], *fences: int) -> list[Run]:
     """With these tokens."""
-    return [replace(each, fence=fence) for each, fence in zip(runs, fences, strict=True)]
+    return [replace(run, fence=fence) for run, fence in zip(runs, fences, strict=True)]
 
 
 def test_tokens_that_rise_or_stay_are_good() -> None:
@@ -191,7 +191,7 @@ def test_token_that_falls_is_unfenced() -> None:
 def test_token_of_two_is_unfenced() -> None:
     """Two processes never have one token of a partition; tokens of other partitions do not matter."""
     by_turns = [run(0, 0), run(1, 1, pid=B), run(2, 2, pid=B)]
-    elsewhere = [by_turns[0], *(replace(each, partition=1) for each in by_turns[1:])]
+    elsewhere = [by_turns[0], *(replace(turn, partition=1) for turn in by_turns[1:])]
 
     assert found(fenced(by_turns, 4, 4, 5)) == [Anomaly.UNFENCED]
     assert found(fenced(elsewhere, 4, 4, 4)) == []

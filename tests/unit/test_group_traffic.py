@@ -19,13 +19,13 @@ SHAPES = [
 def test_each_group_is_whole(shape: Shape) -> None:
     """A group's messages count from 0, only the last has the mark, and all there are is what was asked for."""
     groups: dict[str, list[GroupMessage]] = {}
-    for each in (made := generate(shape, 5)):
-        groups.setdefault(each.label, []).append(each)
+    for item in (made := generate(shape, 5)):
+        groups.setdefault(item.label, []).append(item)
 
     assert len(made) == shape.messages
     for messages in groups.values():
-        assert [each.sequence for each in messages] == list(range(len(messages)))
-        assert [each.last for each in messages] == [False] * (len(messages) - 1) + [True]
+        assert [message.sequence for message in messages] == list(range(len(messages)))
+        assert [message.last for message in messages] == [False] * (len(messages) - 1) + [True]
         assert len(messages) <= shape.group_size
 
 
@@ -34,13 +34,13 @@ def test_interleave_bounds_open_groups(shape: Shape) -> None:
     """No more groups are open at once than it says, and most of them at some time where there are so many."""
     opened: set[str] = set()
     most = 0
-    for each in (made := generate(shape, 5)):
-        opened.add(each.label)
+    for item in (made := generate(shape, 5)):
+        opened.add(item.label)
         most = max(most, sum(other.startswith("g") and "none" not in other for other in opened))
-        if each.last:
-            opened.remove(each.label)
+        if item.last:
+            opened.remove(item.label)
 
-    groups = len({each.label for each in made if each.grouped})
+    groups = len({item.label for item in made if item.grouped})
     assert min(shape.interleave, groups) * 0.6 <= most <= shape.interleave
 
 

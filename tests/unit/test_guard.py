@@ -125,7 +125,7 @@ def test_a_worker_has_both(files: dict[str, str]) -> None:
     made = run.create_app(validate({"app": files}))
 
     assert isinstance(made.conf.web_ssl_context, ssl.SSLContext)
-    assert [each.__name__ for each in made.web.web_app.middlewares] == ["guard"]
+    assert [middleware.__name__ for middleware in made.web.web_app.middlewares] == ["guard"]
 
 
 @pytest.mark.parametrize(

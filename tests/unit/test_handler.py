@@ -121,15 +121,15 @@ async def test_longest_run() -> None:
         raise OSError
 
     runs = HandlerRuns(hang, 3)
-    messages: list[Any] = [SimpleNamespace(partition=each // 2, offset=each) for each in range(3)]
-    tasks = [asyncio.create_task(runs.run(each)) for each in messages]
+    messages: list[Any] = [SimpleNamespace(partition=index // 2, offset=index) for index in range(3)]
+    tasks = [asyncio.create_task(runs.run(message)) for message in messages]
     await asyncio.sleep(0.01)
     before = runs.longest()
     ends[0].set()
     await asyncio.wait(tasks[:1])
     between = runs.longest()
-    for each in ends:
-        each.set()
+    for end in ends:
+        end.set()
     await asyncio.wait(tasks)
 
     assert {number: message.offset for number, (message, _) in before.items()} == {0: 0, 1: 2}

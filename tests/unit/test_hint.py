@@ -30,7 +30,7 @@ def _hint(partitioner: str = "murmur2") -> ForwardingHint:
 
 
 def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.name == "ringfence.lane"]
+    return [record.getMessage() for record in caplog.records if record.name == "ringfence.lane"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_names_share_and_remedy(
     (said,) = _said(caplog)
     assert said.startswith("lane orders-3: 75 % of the records are forwarded to their home: " + remedy)
     assert said.endswith("records without a key, or with a key other than the group, are always forwarded")
-    assert [each.levelno for each in caplog.records] == [logging.WARNING]
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 @pytest.mark.parametrize(("forwarded", "says"), [(0, False), (100, False), (101, True), (1_000, True)])
@@ -83,7 +83,7 @@ def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCap
     clock.now += 2 * AGAIN_AFTER_S
     for forwarded in (20, 20, *[10] * 8):
         watched.note("orders-3", forwarded, 100 - forwarded)
-    assert [each.split(": ")[1] for each in _said(caplog)] == [
+    assert [name.split(": ")[1] for name in _said(caplog)] == [
         "12 % of the records are forwarded to their home"
     ]
 

@@ -33,7 +33,7 @@ def test_agrees_with_aiokafka() -> None:
     source = random.Random(20)
     keys = [b"", b"\x00", b"\xff" * 7, *(source.randbytes(source.randint(0, 40)) for _ in range(5_000))]
 
-    assert [murmur2(each) for each in keys] == [murmur2_of_aiokafka(each) & 0xFFFFFFFF for each in keys]
+    assert [murmur2(key) for key in keys] == [murmur2_of_aiokafka(key) & 0xFFFFFFFF for key in keys]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_home(partitions: int, partitioner: str) -> None:
         "crc32": zlib.crc32,
     }
 
-    expected = [hashed[partitioner](each) % partitions for each in keys]
-    assert [homes[each] for each in keys] == expected
-    assert [homes[each] for each in keys] == expected
+    expected = [hashed[partitioner](key) % partitions for key in keys]
+    assert [homes[key] for key in keys] == expected
+    assert [homes[key] for key in keys] == expected
     assert set(expected) == set(range(partitions))
 
 
@@ -108,11 +108,11 @@ def test_empty_key(partitions: int) -> None:
 
 def test_default_partitioner() -> None:
     """Unless told otherwise the home is the Java client's; the two partitioners place keys differently."""
-    keys = [b"%d" % each for each in range(100)]
+    keys = [b"%d" % index for index in range(100)]
     default, java, other = Partitioner(50), Partitioner(50, "murmur2"), Partitioner(50, "crc32")
 
-    assert [default[each] for each in keys] == [java[each] for each in keys]
-    assert [default[each] for each in keys] != [other[each] for each in keys]
+    assert [default[key] for key in keys] == [java[key] for key in keys]
+    assert [default[key] for key in keys] != [other[key] for key in keys]
 
 
 def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,18 +138,18 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 10 * (group_cache.KEY_BYTES + 2))
     monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())
     homes = Partitioner(7)
-    keys = [b"%d" % each for each in range(95)]
+    keys = [b"%d" % index for index in range(95)]
     sizes = []
 
     for _ in range(2):
-        for each in keys:
-            assert homes[each] == (murmur2(each) & 0x7FFFFFFF) % 7
+        for key in keys:
+            assert homes[key] == (murmur2(key) & 0x7FFFFFFF) % 7
             sizes.append(len(homes))
 
     assert max(sizes) == 10
     homes[b"x" * 10 * group_cache.KEY_BYTES]
     assert len(homes) == 1
     other = Partitioner(7)
-    for each in keys:
+    for key in keys:
         assert len(homes) <= 5
-        assert homes[each] == other[each]
+        assert homes[key] == other[key]

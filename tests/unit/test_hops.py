@@ -15,7 +15,7 @@ OTHER_WAY = Route(SOURCE, 1)
 
 def _arrivals(*steps: tuple[int, int], way: Route = WAY) -> list[Arrival]:
     """Offset, and what was confirmed."""
-    return [Arrival(way, *each) for each in steps]
+    return [Arrival(way, *step) for step in steps]
 
 
 def _known(memory: HopMemory, *steps: tuple[int, int], way: Route = WAY) -> list[bool]:
@@ -112,7 +112,7 @@ def test_lowest_are_forgotten() -> None:
     """Above the floor a way keeps as many as the capacity, the highest; others keep theirs."""
     memory = HopMemory(3)
     _known(memory, (50, 0), way=OTHER_WAY)
-    _known(memory, *((each, 0) for each in range(5)))
+    _known(memory, *((index, 0) for index in range(5)))
 
     assert _held(memory) == (0, [2, 3, 4])
     assert _known(memory, (1, 0), (2, 0), (0, 0)) == [False, True, False]
@@ -123,7 +123,7 @@ def test_lowest_are_forgotten() -> None:
 def test_more_than_a_record_holds() -> None:
     """Whatever the capacity, what is written down fits into a record: without anything confirmed the lowest are forgotten."""
     memory = HopMemory(10**9)
-    _known(memory, *((each << 32, 0) for each in range(OFFSETS_MAX + 10)))
+    _known(memory, *((index << 32, 0) for index in range(OFFSETS_MAX + 10)))
     ((_, value),) = changelog_records(Judged((), memory.ways))
 
     assert _held(memory)[1][0] == 10 << 32
@@ -163,7 +163,7 @@ def test_bytes() -> None:
 def test_size_of_ten_thousand() -> None:
     """One record a batch and way: with 10,000 offsets in flight, every other one here, it stays below 1.3 KB."""
     memory = HopMemory(20_000)
-    _known(memory, *((each, 0) for each in range(0, 10_000, 2)))
+    _known(memory, *((index, 0) for index in range(0, 10_000, 2)))
     ((_, value),) = changelog_records(Judged((), memory.ways))
 
     assert len(value) < 1_300
@@ -201,12 +201,12 @@ def test_nothing_of_a_run_without_end_is_unrolled() -> None:
 def test_restored_from_an_old_copy(stopped: bool) -> None:
     """A bridge that is set back to the old floor brings what was lost; one record that it sends before that gives it up."""
     memory = HopMemory(100)
-    _known(memory, *((each, min(each, 5)) for each in range(10)))
+    _known(memory, *((index, min(index, 5)) for index in range(10)))
     old = _again(memory)
     floor = old.ways[WAY].floor
     if not stopped:
         assert _known(old, (50, 50)) == [False]
-    known = _known(old, *((each, floor) for each in range(floor, 51)))
+    known = _known(old, *((index, floor) for index in range(floor, 51)))
 
     assert floor == 5
-    assert known == [each < 10 or not stopped for each in range(5, 51)]
+    assert known == [index < 10 or not stopped for index in range(5, 51)]

@@ -26,7 +26,7 @@ class _Client:
     """Of brokers that answer, or raise what is told."""
 
     def __init__(self, *nodes: int) -> None:
-        self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=each) for each in nodes])
+        self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=node) for node in nodes])
         self.refused: dict[int, Exception] = {}
         self.asked: list[int] = []
 
@@ -44,7 +44,7 @@ def _questions(client: object) -> IdentityQuestions:
 
 
 def _bytes(*parts: bytes | str) -> bytes:
-    return b"".join(bytes.fromhex(each) if isinstance(each, str) else each for each in parts)
+    return b"".join(bytes.fromhex(part) if isinstance(part, str) else part for part in parts)
 
 
 def test_the_question() -> None:
@@ -123,11 +123,13 @@ class _Brokers:
     """Each knows some topics; a silent one does not answer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **known: dict[str, str]) -> None:
-        self.known = {int(each.removeprefix("b")): topics for each, topics in known.items()}
+        self.known = {int(name.removeprefix("b")): topics for name, topics in known.items()}
         self.away: set[int] = set()
         self.silent: set[int] = set()
         self.asked: list[tuple[int, list[str]]] = []
-        self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=each) for each in self.known])
+        self.cluster = SimpleNamespace(
+            brokers=lambda: [SimpleNamespace(nodeId=number) for number in self.known]
+        )
         monkeypatch.setattr(topic_ids, "_metadata", list)
         monkeypatch.setattr(topic_ids, "ANSWER_S", 0.05)
         monkeypatch.setattr(topic_ids, "ELSEWHERE_S", 0.05)
@@ -141,8 +143,8 @@ class _Brokers:
             raise KafkaConnectionError(node)
         has = self.known[node]
         return {
-            each: TopicIdentity(has[each], 1) if each in has else UnknownTopicOrPartitionError(each)
-            for each in topics
+            topic: TopicIdentity(has[topic], 1) if topic in has else UnknownTopicOrPartitionError(topic)
+            for topic in topics
         }
 
     def ask(self, *topics: str) -> list[str]:
@@ -150,8 +152,8 @@ class _Brokers:
         self.asked = []
         found = asyncio.run(self.questions.ask(topics))
         return [
-            each.topic_id if isinstance(each, TopicIdentity) else type(each).__name__
-            for each in (found[topic] for topic in topics)
+            item.topic_id if isinstance(item, TopicIdentity) else type(item).__name__
+            for item in (found[topic] for topic in topics)
         ]
 
 

@@ -25,15 +25,15 @@ def _lock(name: str) -> dict[str, str]:
     """By distribution, its version and digests."""
     entries = re.split(r"^(?=[a-z0-9])", (ROOT / name).read_text(), flags=re.MULTILINE)
     found = {}
-    for each in entries:
-        if "==" in each:
-            pinned, *digests = re.findall(r"\S+==[^\s\\]+|--hash=\S+", each)
+    for entry in entries:
+        if "==" in entry:
+            pinned, *digests = re.findall(r"\S+==[^\s\\]+|--hash=\S+", entry)
             found[pinned.partition("==")[0]] = " ".join([pinned, *sorted(digests)])
     return found
 
 
 def _names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[=<>\[]", each)[0] for each in requirements} - {"ringfence-client"}
+    return {re.split(r"[=<>\[]", requirement)[0] for requirement in requirements} - {"ringfence-client"}
 
 
 @pytest.mark.parametrize("name", ["worker", "reconcile", "build"])
@@ -43,7 +43,7 @@ def test_images_have_what_is_tested(name: str) -> None:
     locked = _lock(f"requirements-{name}.lock")
 
     assert locked
-    assert {key: each for key, each in locked.items() if tested.get(key) != each} == {}
+    assert {key: name for key, name in locked.items() if tested.get(key) != name} == {}
 
 
 def test_no_image_without_the_core() -> None:
@@ -91,7 +91,7 @@ def test_workers_load_with_what_their_image_has() -> None:
     blocked = [
         module
         for module, owners in packages_distributions().items()
-        if not {re.sub(r"[._]+", "-", each.lower()) for each in owners}
+        if not {re.sub(r"[._]+", "-", owner.lower()) for owner in owners}
         & (locked | {"ringfence", "ringfence-client"})
     ]
     ours = [
@@ -116,7 +116,7 @@ def test_workers_load_with_what_their_image_has() -> None:
 def test_targets() -> None:
     """Two images; the smaller one is what a build without a target makes. Neither runs as root, and who is asked answers."""
     stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
-    names = [each.splitlines()[0].split(" AS ")[1] for each in stages]
+    names = [stage.splitlines()[0].split(" AS ")[1] for stage in stages]
     final = dict(zip(names, stages, strict=True))
 
     assert names[-1] == "ringfence"

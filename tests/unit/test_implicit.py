@@ -65,7 +65,7 @@ class Broker:
     def __init__(self) -> None:
         self.asked: list[tuple[int, int, ConnectionGroup]] = []
         """Key of the request, node, connection."""
-        self.answers: dict[int, deque[Any]] = {each: deque() for each in (0, 26, 28)}
+        self.answers: dict[int, deque[Any]] = {number: deque() for number in (0, 26, 28)}
         """By the request's key: an error code, or an exception."""
         self.epoch = 0
         self.last: Producer | None = None
@@ -90,7 +90,7 @@ class Broker:
             return Ended(code, following)
         if question.API_KEY == transaction_v2_requests.TXN_OFFSET_COMMIT:
             return {("in", 0): code}
-        return {each: (code, 100) for each in self.places if LEADERS[each] == node}
+        return {place: (code, 100) for place in self.places if LEADERS[place] == node}
 
     async def _wait_on_metadata(self, topic: str) -> None:
         """All is known."""
@@ -178,7 +178,7 @@ async def test_batches_of_one_partition_follow_one_another() -> None:
     _, made = await bench.write(("orders", 0), ("log", 0), ("orders", 0))
 
     assert bench.broker.keys().count(transaction_v2_requests.PRODUCE) == 2
-    assert [each.states for each in made] == [[(5, 0, 0)], [(5, 0, 0)], [(5, 0, 3)]]
+    assert [batch.states for batch in made] == [[(5, 0, 0)], [(5, 0, 0)], [(5, 0, 3)]]
 
 
 async def test_each_transaction_has_an_epoch_of_its_own() -> None:
@@ -273,7 +273,9 @@ async def test_momentary_troubles_are_waited_out(key: int, trouble: Any) -> None
     await bench.way.commit()
 
     asked = bench.broker.keys()
-    assert [asked.count(each) for each in (0, 28, 26)] == [3 if each == key else 1 for each in (0, 28, 26)]
+    assert [asked.count(number) for number in (0, 28, 26)] == [
+        3 if number == key else 1 for number in (0, 28, 26)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ async def test_what_lasts_is_said_once(
     bench.broker.answers[key] += [code] * 20
     await bench.write(("orders", 0))
     await bench.way.commit()
-    said = [each.getMessage() for each in caplog.records if each.name == "ringfence.kafka"]
+    said = [record.getMessage() for record in caplog.records if record.name == "ringfence.kafka"]
 
     assert len(said) == 1
     assert line in said[0]
@@ -325,7 +327,7 @@ async def test_a_connection_that_was_closed_is_no_news(
     await bench.write(("orders", 0))
     await bench.way.commit()
 
-    assert len([each for each in caplog.records if each.name == "ringfence.kafka"]) == lines
+    assert len([record for record in caplog.records if record.name == "ringfence.kafka"]) == lines
 
 
 async def test_coordinator_that_is_gone_is_looked_for() -> None:
@@ -435,7 +437,7 @@ def test_worker_does_not_start_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _bytes(*parts: bytes | str) -> bytes:
-    return b"".join(bytes.fromhex(each) if isinstance(each, str) else each for each in parts)
+    return b"".join(bytes.fromhex(part) if isinstance(part, str) else part for part in parts)
 
 
 def _requests() -> Iterator[tuple[Question, bytes]]:

@@ -14,7 +14,7 @@ from tests.support import deployment
 from tests.support.deployment import KUBERNETES, pods
 
 MANIFESTS = deployment.manifests()
-WITH_PODS = [name for name, each in MANIFESTS.items() if any(pods(each))]
+WITH_PODS = [name for name, manifest in MANIFESTS.items() if any(pods(manifest))]
 SERVING = [name for name in WITH_PODS if not name.startswith("CronJob/")]
 LEAVING_S = 20
 """What a process gets beyond its drain, to leave its group and close."""
@@ -32,12 +32,16 @@ def _container(name: str) -> dict[str, Any]:
 
 
 def _environment(name: str) -> dict[str, Any]:
-    return {each["name"]: each for each in _container(name).get("env", [])}
+    return {item["name"]: item for item in _container(name).get("env", [])}
 
 
 def test_what_there_is() -> None:
     """Workers keep their names; consumers and bridges have none to keep; the run has its time."""
-    assert {each for each in MANIFESTS if each.split("/")[0] in {"StatefulSet", "Deployment", "CronJob"}} == {
+    assert {
+        manifest
+        for manifest in MANIFESTS
+        if manifest.split("/")[0] in {"StatefulSet", "Deployment", "CronJob"}
+    } == {
         "StatefulSet/ringfence-worker",
         "Deployment/billing",
         "Deployment/ringfence-bridge",
@@ -98,7 +102,7 @@ def test_configuration() -> None:
 
     assert settings.app.instance_name == "ringfence-worker-0"
     assert settings.app.web_port == 6066
-    assert "orders" in {each.name for each in settings.addresses}
+    assert "orders" in {address.name for address in settings.addresses}
 
 
 def test_a_worker_finds_its_state_again() -> None:
@@ -106,7 +110,7 @@ def test_a_worker_finds_its_state_again() -> None:
     instance = _environment("StatefulSet/ringfence-worker")["RINGFENCE_APP__INSTANCE"]
     [claim] = MANIFESTS["StatefulSet/ringfence-worker"]["spec"]["volumeClaimTemplates"]
     mounts = {
-        each["name"]: each["mountPath"] for each in _container("StatefulSet/ringfence-worker")["volumeMounts"]
+        item["name"]: item["mountPath"] for item in _container("StatefulSet/ringfence-worker")["volumeMounts"]
     }
 
     assert instance["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
@@ -117,7 +121,7 @@ def test_workers_see_one_another() -> None:
     """Each tells the others its name in the headless Service, with what comes before it in its environment."""
     name = "StatefulSet/ringfence-worker"
     environment = _environment(name)
-    order = [each["name"] for each in _container(name)["env"]]
+    order = [item["name"] for item in _container(name)["env"]]
     own, *rest = environment["RINGFENCE_APP__WEB_NAME"]["value"].split(".")
 
     assert own == "$(RINGFENCE_APP__INSTANCE)"
@@ -138,7 +142,7 @@ def test_a_rollout_is_not_stuck_behind_what_it_repairs() -> None:
 def test_probes(name: str) -> None:
     """/live decides about a restart, /health about readiness, both on the port that the process listens on."""
     container = _container(name)
-    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    ports = {item["name"]: item["containerPort"] for item in container["ports"]}
 
     assert {
         probe: (
@@ -161,7 +165,7 @@ def test_probes(name: str) -> None:
 def test_grace(name: str) -> None:
     """Nobody is killed who drains."""
     options = dict(
-        each.removeprefix("--").split("=", 1) for each in _container(name)["args"] if each.startswith("--")
+        item.removeprefix("--").split("=", 1) for item in _container(name)["args"] if item.startswith("--")
     )
     drain_s = max(DRAIN_LIMIT_S, float(options.get("drain-timeout", 0)))
 
@@ -206,12 +210,14 @@ def test_a_verdict_is_not_asked_for_again() -> None:
 
 def test_scaling() -> None:
     """What is scaled is there, by the lag of its own group."""
-    scaled = {name: each["spec"] for name, each in MANIFESTS.items() if name.startswith("ScaledObject/")}
-    groups = {each["triggers"][0]["metadata"]["consumerGroup"] for each in scaled.values()}
+    scaled = {
+        name: manifest["spec"] for name, manifest in MANIFESTS.items() if name.startswith("ScaledObject/")
+    }
+    groups = {value["triggers"][0]["metadata"]["consumerGroup"] for value in scaled.values()}
 
     assert {
-        f"{each['scaleTargetRef'].get('kind', 'Deployment')}/{each['scaleTargetRef']['name']}"
-        for each in scaled.values()
+        f"{value['scaleTargetRef'].get('kind', 'Deployment')}/{value['scaleTargetRef']['name']}"
+        for value in scaled.values()
     } <= set(MANIFESTS)
     assert groups == {"billing", load(KUBERNETES / "ringfence.toml", {}).app.id}
     assert "--consumer-group=billing" in _container("Deployment/billing")["args"]
@@ -221,16 +227,16 @@ def test_kustomization() -> None:
     """Each file is named, if only as a comment, and each image has a place to come from."""
     text = (KUBERNETES / "kustomization.yaml").read_text()
     read = yaml.safe_load(text)
-    files = {each.name for each in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
+    files = {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
     images = {
-        each["image"]
+        item["image"]
         for name in WITH_PODS
-        for each in [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]
+        for item in [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]
     }
 
-    assert {each for each in files if each not in text} == set()
+    assert {file for file in files if file not in text} == set()
     assert set(read["resources"]) <= files
-    assert images == {each["name"] for each in read["images"]}
+    assert images == {item["name"] for item in read["images"]}
 
 
 def test_what_kubectl_makes_of_it() -> None:
@@ -243,13 +249,13 @@ def test_what_kubectl_makes_of_it() -> None:
     assert done.returncode == 0, done.stderr
     made = list(yaml.safe_load_all(done.stdout))
 
-    assert [fault for each in made if (fault := deployment.kubernetes_fault(each))] == []
-    [name] = [each["metadata"]["name"] for each in made if each["kind"] == "ConfigMap"]
+    assert [fault for item in made if (fault := deployment.kubernetes_fault(item))] == []
+    [name] = [item["metadata"]["name"] for item in made if item["kind"] == "ConfigMap"]
     assert name != "ringfence"
     mounted = {
         volume["configMap"]["name"]
-        for each in made
-        for pod in pods(each)
+        for item in made
+        for pod in pods(item)
         for volume in pod["volumes"]
         if "configMap" in volume
     }

@@ -29,7 +29,7 @@ class Answers:
         self.questions += 1
         if self.away:
             raise KafkaConnectionError
-        return {each: known[each] for each in places if each in known}
+        return {place: known[place] for place in places if place in known}
 
     async def known_ends(self, places: Collection[Partition], _limit_s: float) -> dict[Partition, int]:
         return self._ask(self.ends, places)
@@ -87,7 +87,7 @@ def _answers(count: int = 1) -> Answers:
 
 async def _measure(answers: Answers, *lanes: Standing, halves: Collection[Partition] = ()) -> LaneLags:
     lags = LaneLags(cast("Any", answers))
-    await lags.measure({(INPUT, each.number): cast("Lane", each) for each in lanes}, halves)
+    await lags.measure({(INPUT, lane.number): cast("Lane", lane) for lane in lanes}, halves)
     return lags
 
 
@@ -98,7 +98,7 @@ async def test_a_thousand_lanes_are_three_questions() -> None:
 
     assert answers.questions == 3
     assert [lags.of((INPUT, number)) for number in range(1_000)] == [0] * 1_000
-    assert not any(each.compared for each in lanes)
+    assert not any(lane.compared for lane in lanes)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_what_went_back_is_looked_at(kind: str, place: Partition, now: int
     getattr(answers, kind)[place] = now
     await _measure(answers, *lanes)
 
-    assert [each.compared for each in lanes] == [1, 0]
+    assert [lane.compared for lane in lanes] == [1, 0]
 
 
 @pytest.mark.parametrize("kind", ["ends", "committed"])
@@ -126,7 +126,7 @@ async def test_what_nobody_tells_is_looked_at(kind: str) -> None:
     del getattr(answers, kind)[FORWARD, 1]
     await _measure(answers, *lanes)
 
-    assert [each.compared for each in lanes] == [0, 1]
+    assert [lane.compared for lane in lanes] == [0, 1]
 
 
 async def test_who_works_is_left_alone() -> None:
@@ -165,7 +165,7 @@ async def test_what_is_not_told_has_no_lag() -> None:
     lags = await _measure(answers, *lanes)
     first = [lags.of((INPUT, number)) for number in range(3)]
     answers.away = True
-    await lags.measure({(INPUT, each.number): cast("Lane", each) for each in lanes}, [])
+    await lags.measure({(INPUT, lane.number): cast("Lane", lane) for lane in lanes}, [])
 
     assert first == [0, None, None]
     assert [lags.of((INPUT, number)) for number in range(3)] == [None] * 3
@@ -178,7 +178,7 @@ async def test_open_lanes_have_a_lag_without_a_coordinator() -> None:
     lags = await _measure(answers, *lanes)
 
     assert [lags.of((INPUT, number)) for number in range(2)] == [2, 0]
-    assert [each.compared for each in lanes] == [0, 1]
+    assert [lane.compared for lane in lanes] == [0, 1]
 
 
 def test_rate_of_the_last_minute() -> None:

@@ -55,7 +55,7 @@ def test_what_changes_verdicts_is_a_rule(changed: dict[str, Any]) -> None:
     fault = rules_fault("orders", own, other)
 
     assert rules_fault("orders", own, own) is None
-    assert [each for each, *_ in differences(own, other)] == [key]
+    assert [name for name, *_ in differences(own, other)] == [key]
     assert fault is not None
     assert key in fault
     assert "'ringfence rings adopt orders'" in fault
@@ -133,7 +133,7 @@ def test_who_says_what() -> None:
     ]  # fmt: skip
     assert unlike_limits("orders", [large, twin])[0] == "id_cache_size: a says 20000, a says 50"
     silent = unlike_limits("orders", [large, Statement("consumer-1", None)])
-    assert [each.partition(":")[0] for each in silent] == ["consumer-1 states no limits"]
+    assert [name.partition(":")[0] for name in silent] == ["consumer-1 states no limits"]
 
 
 async def test_a_group_that_rebalances_agrees_on_nothing() -> None:

@@ -28,22 +28,22 @@ async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
     """Those of lanes that left long ago: RocksDB is closed, memory is free. One that came back is not among them."""
     now = 1_000.0
     kept: TableCache[int] = TableCache(lambda: now)
-    tables = [LaneTable(tmp_path / str(each), TableOptions(5, 5)) for each in range(3)]
-    for number, each in enumerate(tables):
-        each.ring.apply(each.ring.check([b"\0a", b"\0b"]))
-        each._store = each._sound_store()
-        kept.keep(number, each)
+    tables = [LaneTable(tmp_path / str(index), TableOptions(5, 5)) for index in range(3)]
+    for number, table in enumerate(tables):
+        table.ring.apply(table.ring.check([b"\0a", b"\0b"]))
+        table._store = table._sound_store()
+        kept.keep(number, table)
         now += KEPT_S / 2
     taken = kept.take(0)
     kept.keep(0, tables[0])
     now = 1_000.0 + KEPT_S * 1.5
     await kept.forget()
-    found = [(each._store is not None, len(cast("Any", each.ring.index))) for each in tables]
+    found = [(table._store is not None, len(cast("Any", table.ring.index))) for table in tables]
     kept.close()
 
     assert taken is tables[0]
     assert found == [(True, 2), (False, 0), (True, 2)]
-    assert [each._store for each in tables] == [None] * 3
+    assert [table._store for table in tables] == [None] * 3
 
 
 async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
     await lanes.warm_up([PLACE, ("rf-orders-forward", 1), ("orders", 2)])
     opening, other = lanes._opening(PLACE), lanes._opening(("orders", 2))
 
-    assert [each.partition for each in asked] == [1, 2]
+    assert [opening.partition for opening in asked] == [1, 2]
     assert (slowly, lanes._slices.rests) == (
         [True, True],
         False,
@@ -118,7 +118,7 @@ async def test_memory_of_a_batch(
 
 def test_a_thousand_lanes_are_no_line() -> None:
     """Of the log: as many as one reads, and how many more."""
-    names = [f"orders-{each}" for each in range(1_000)]
+    names = [f"orders-{index}" for index in range(1_000)]
 
     assert lanes_module._listed([]) == "none"
     assert lanes_module._listed(names[:64]) == ", ".join(names[:64])

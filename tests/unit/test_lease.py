@@ -63,7 +63,7 @@ def test_changes_that_never_end() -> None:
     """Who goes on writing is never taken from, however long it takes."""
     watch = _watch()
 
-    assert all(watch.look(replace(RUNNING, beat=each), each, each) == TIMEOUT for each in range(1_000))
+    assert all(watch.look(replace(RUNNING, beat=index), index, index) == TIMEOUT for index in range(1_000))
 
 
 def test_idle_then_running() -> None:

@@ -271,7 +271,7 @@ def test_purge_of_a_free_group() -> None:
     ledger = _ledger("ABA")
     assert ledger.purge(A) == [0, 2]
 
-    assert [each.group for each in ledger.groups()] == [B]
+    assert [group.group for group in ledger.groups()] == [B]
     ledger.append(0, A, 0)
     assert _all(ledger, "first") == [0, 1]
 
@@ -418,7 +418,7 @@ def _life(groups: int) -> float:
     """The effort of a call, while two messages of each group come in any order, go from hand to hand, and end."""
     ledger: GroupLedger[_Counted] = GroupLedger(prefetch=2)
     effort, source = _Effort(), random.Random(groups)
-    positions = [_Counted(each) for each in range(2 * groups)]
+    positions = [_Counted(index) for index in range(2 * groups)]
     source.shuffle(positions)
     with effort.of(calls=2 * groups):
         for number, position in enumerate(positions):
@@ -428,7 +428,7 @@ def _life(groups: int) -> float:
         assert [ledger.acquire("nobody") for _ in range(groups)] == [None] * groups
     later = [max(pair) for pair in zip(positions[:groups], positions[groups:], strict=True)]
     with effort.of(calls=2 * groups):
-        assert [ledger.release("first", each) for each in later] == [[each] for each in later]
+        assert [ledger.release("first", counted) for counted in later] == [[counted] for counted in later]
         assert [ledger.acquire("first") for _ in later] == sorted(later)
     with effort.of(calls=3 * groups):
         assert ledger.close("first") == sorted(positions)

@@ -56,7 +56,7 @@ async def test_a_browser_is_shown_the_form_and_gets_in() -> None:
         answer = await _log_in(base, asking)
         assert (answer.status, answer.headers["Location"]) == (HTTPStatus.SEE_OTHER, "/groups")
         cookie = answer.headers["Set-Cookie"]
-        assert all(each in cookie for each in ("HttpOnly", "SameSite=Strict", "Max-Age=28800"))
+        assert all(name in cookie for name in ("HttpOnly", "SameSite=Strict", "Max-Age=28800"))
         assert TOKEN not in cookie
         async with asking.get(f"{base}/groups", headers=HTML) as answer:
             assert (answer.status, await answer.json()) == (200, {"method": "GET"})
@@ -114,8 +114,8 @@ async def test_wrong_tokens_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
             *(_log_in(base, asking, "wrong") for _ in range(3 * login.ATTEMPTS_MAX))
         )
         assert time.monotonic() - begun >= 0.1 * login.ATTEMPTS_MAX
-        assert {each.status for each in answers} == {401}
-        assert not any("Set-Cookie" in each.headers for each in answers)
+        assert {answer.status for answer in answers} == {401}
+        assert not any("Set-Cookie" in answer.headers for answer in answers)
         assert (await _log_in(base, asking)).status == HTTPStatus.SEE_OTHER
 
 
@@ -144,7 +144,7 @@ def test_sessions_end() -> None:
         "٣" + cookie,
         cookie + "\udcff",
     ]
-    assert not any(login.is_signed(TOKEN, each, 0.0) for each in forged)
+    assert not any(login.is_signed(TOKEN, item, 0.0) for item in forged)
 
 
 async def test_without_a_token_changes_are_checked_all_the_same() -> None:

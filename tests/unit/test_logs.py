@@ -157,4 +157,4 @@ def test_wrong_level() -> None:
 @pytest.mark.parametrize("command", [worker, bridge, consume])
 def test_programs_that_go_on(command: click.Command) -> None:
     """Each takes both."""
-    assert {"--log-level", "--log-format"} <= {each for option in command.params for each in option.opts}
+    assert {"--log-level", "--log-format"} <= {opt for option in command.params for opt in option.opts}

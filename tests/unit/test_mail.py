@@ -28,7 +28,7 @@ def test_what_goes_on_is_joined() -> None:
     for begin in range(0, 100, 5):
         assert mail.add(batch(begin, begin + 5, malformed={begin: f"{begin} is damaged"}))
 
-    whole = batch(0, 100, malformed={each: f"{each} is damaged" for each in range(0, 100, 5)})
+    whole = batch(0, 100, malformed={index: f"{index} is damaged" for index in range(0, 100, 5)})
     assert taken(mail) == [whole]
 
 
@@ -105,4 +105,4 @@ def test_nothing_is_lost_doubled_or_overtaken(seed: int) -> None:
         went[one.topic] += one.records
 
     assert went == came
-    assert all(each == sorted(each) for each in went.values())
+    assert all(value == sorted(value) for value in went.values())

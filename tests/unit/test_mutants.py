@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant, Patch, PatchError
 from tests.mutants.trial import COPIED, Fate, Laboratory, Run
 
 ROOT = Path(__file__).parents[2]
-every_mutant = pytest.mark.parametrize("mutant", CATALOG, ids=[each.name for each in CATALOG])
+every_mutant = pytest.mark.parametrize("mutant", CATALOG, ids=[mutant.name for mutant in CATALOG])
 
 
 @every_mutant
@@ -33,7 +33,7 @@ def test_named_tests_exist(mutant: Mutant) -> None:
         file, _, name = test.partition("::")
         module = ast.parse((ROOT / file).read_text("utf-8"))
         functions = [
-            each.name for each in module.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+            stmt.name for stmt in module.body if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef)
         ]
 
         assert name.partition("[")[0] in functions
@@ -41,7 +41,7 @@ def test_named_tests_exist(mutant: Mutant) -> None:
 
 def test_names_are_unique() -> None:
     """A mutant is chosen by its name."""
-    names = Counter(each.name for each in CATALOG)
+    names = Counter(mutant.name for mutant in CATALOG)
 
     assert [name for name, count in names.items() if count > 1] == []
 

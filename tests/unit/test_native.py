@@ -71,15 +71,15 @@ def test_checksums() -> None:
     for length in (*range(40), 1_000, 65_537):
         data = random.Random(length).randbytes(length)
 
-        assert {native.core.crc32c(data, each) for each in (False, True)} == {calc_crc32c(data)}
+        assert {native.core.crc32c(data, item) for item in (False, True)} == {calc_crc32c(data)}
 
 
 def test_a_build_of_other_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A rule of the core changes without its interface: an older build would decide by the older rule."""
     if native.core is None:
         pytest.skip(native.spoken)
-    for each in (ROOT / "native" / "src").iterdir():
-        (tmp_path / each.name).write_bytes(each.read_bytes())
+    for path in (ROOT / "native" / "src").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
     monkeypatch.setattr(native, "_SOURCES", tmp_path)
     same = native._load()
     changed = tmp_path / "plan.c"

@@ -99,8 +99,8 @@ def _module(name: str, text: str) -> str:
 
 def _jwt(**claims: Any) -> str:
     return ".".join(
-        base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
-        for each in ({"alg": "none"}, claims, {})
+        base64.urlsafe_b64encode(json.dumps(item).encode()).decode().rstrip("=")
+        for item in ({"alg": "none"}, claims, {})
     )
 
 
@@ -221,7 +221,7 @@ def test_client_credentials(provider: Provider) -> None:
     assert found.text == "granted"
     assert found.expires == pytest.approx(time.time() + 3600, abs=10)
     login, form = provider.asked[0]
-    assert [urllib.parse.unquote(each) for each in login.split(":")] == ["ringfence:1", SECRET]
+    assert [urllib.parse.unquote(part) for part in login.split(":")] == ["ringfence:1", SECRET]
     assert form == {"grant_type": "client_credentials", "scope": "kafka"}
 
 
@@ -260,15 +260,15 @@ def test_no_secret_in_logs(provider: Provider, caplog: pytest.LogCaptureFixture,
     """Neither the secret nor the token is logged at any level, in any form."""
     provider.status = status
     caplog.set_level(logging.DEBUG)
-    for each in ("", "urllib3", "requests", "authlib"):
-        caplog.set_level(logging.DEBUG, each)
+    for name in ("", "urllib3", "requests", "authlib"):
+        caplog.set_level(logging.DEBUG, name)
     with contextlib.suppress(PrerequisiteError):
         TokenSource(_credentials(provider)).current()
 
     assert len(provider.asked) == 1
     quoted = urllib.parse.quote(SECRET, safe="")
     login = base64.b64encode(f"ringfence%3A1:{quoted}".encode()).decode()
-    assert not [each for each in (SECRET, quoted, login, "granted") if each in caplog.text]
+    assert not [name for name in (SECRET, quoted, login, "granted") if name in caplog.text]
 
 
 def test_a_token_of_a_provider_that_tells_its_end(provider: Provider) -> None:

@@ -23,7 +23,9 @@ class Client:
         """Broker, and how many partitions."""
         self.codes: dict[int, list[int]] = {}
         """What a partition is answered with, one time after the other; then it is well."""
-        self.leaders: dict[int, int | None] = {each.partition: each.partition // 3 for each in PARTITIONS}
+        self.leaders: dict[int, int | None] = {
+            partition.partition: partition.partition // 3 for partition in PARTITIONS
+        }
         self.away: list[int] = []
         self.silent: int | None = None
         """A broker that never answers."""
@@ -38,7 +40,7 @@ class Client:
 
     def force_metadata_update(self) -> None:
         self.updates += 1
-        self.leaders = {each.partition: each.partition // 3 for each in PARTITIONS}
+        self.leaders = {partition.partition: partition.partition // 3 for partition in PARTITIONS}
 
     async def send(self, node: int, request: Any) -> Any:
         await asyncio.sleep(0)
@@ -67,7 +69,9 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Client:
 
 
 def _all(*without: int) -> dict[TopicPartition, int]:
-    return {each: 100 + each.partition for each in PARTITIONS if each.partition not in without}
+    return {
+        partition: 100 + partition.partition for partition in PARTITIONS if partition.partition not in without
+    }
 
 
 async def test_one_question_a_broker(client: Client) -> None:

@@ -53,7 +53,7 @@ def test_records_before_it_are_read() -> None:
     """Lanes take the records before an old message; then its fetch is refused."""
     records = _leniently(stored([Stored(0), Stored(1)]) + old([Old(2)], 1))
 
-    assert [each.offset for each in records] == [0, 1]
+    assert [record.offset for record in records] == [0, 1]
     assert records.next_fetch_offset == 2
     with pytest.raises(OldFormatError, match="offset 2 has format 1"):
         next(_leniently(old([Old(2)], 1)))
@@ -62,4 +62,4 @@ def test_records_before_it_are_read() -> None:
 @READERS
 def test_an_old_message_that_is_cut_off(read: Read) -> None:
     """Brokers cut off the last message of a fetch: it comes whole with the next fetch, and is refused then."""
-    assert [each.offset for each in read(stored([Stored(0)]) + old([Old(1)], 1)[:-1])] == [0]
+    assert [item.offset for item in read(stored([Stored(0)]) + old([Old(1)], 1)[:-1])] == [0]

@@ -57,5 +57,5 @@ def test_late_holder_looks_after_the_other_has_written(
     assert looked
     assert not second.is_alive()
     assert store.execute("SELECT messages FROM balance").fetchall() == [(1,)]
-    for each in (store, other, waits):
-        each.close()
+    for connection in (store, other, waits):
+        connection.close()

@@ -22,7 +22,7 @@ def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, str | None]]:
     """Partitions of each, and the app.id that each is refused by."""
     given, told = assigned(members)
-    return given, {name: app_id_check.refused_by(each) for name, each in told.items()}
+    return given, {name: app_id_check.refused_by(data) for name, data in told.items()}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ class _Group:
     async def static_members(self) -> list[Member]:
         if not self._members:
             raise GroupLoadInProgressError
-        return [Member("m", None, each) for each in self._members]
+        return [Member("m", None, member) for member in self._members]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_every_rule_names_a_way_out() -> None:
 
 def test_queries_of_the_dashboard(tmp_path: Path) -> None:
     """Prometheus reads every one of them, variables filled in."""
-    queries = [each for each in expressions() if not each.startswith("label_values(")]
+    queries = [expression for expression in expressions() if not expression.startswith("label_values(")]
     rules = "\n".join(
         f"      - record: panel:number:{number}\n        expr: {filled(query)!r}"
         for number, query in enumerate(queries)
@@ -105,7 +105,7 @@ def test_panels_do_not_overlap() -> None:
     )
     cells = [
         (x, y)
-        for h, w, left, top in (map(int, each) for each in places)
+        for h, w, left, top in (map(int, place) for place in places)
         for x in range(left, left + w)
         for y in range(top, top + h)
     ]

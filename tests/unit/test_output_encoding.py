@@ -39,4 +39,4 @@ def test_any_name_is_written(encoding: str, tmp_path: Path) -> None:
     if encoding != "ascii":  # click takes an ASCII terminal for one of UTF-8 that is not set up
         assert first.startswith("g -> ")
         assert "\\u65e5 \\udc80" in first
-    assert any("\\u65e5 ->" in each for each in table)
+    assert any("\\u65e5 ->" in name for name in table)

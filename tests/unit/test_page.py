@@ -23,10 +23,10 @@ def test_self_contained() -> None:
     seen = Read(RENDERED)
 
     assert {tag for tag, _ in seen.elements}.isdisjoint({"script", "link", "iframe", "object", "base"})
-    assert all(each.startswith("data:image/svg+xml;base64,") for each in seen.having("src"))
+    assert all(name.startswith("data:image/svg+xml;base64,") for name in seen.having("src"))
     identifiers = seen.having("id")
     assert len(identifiers) == len(set(identifiers))
-    assert set(seen.having("href")) <= {f"#{each}" for each in identifiers}
+    assert set(seen.having("href")) <= {f"#{identifier}" for identifier in identifiers}
     assert len(seen.having("href")) == 2 + 3  # the addresses, and the anomalies of one
     assert "url(" not in RENDERED
     assert "@import" not in RENDERED
@@ -75,7 +75,7 @@ def test_hostile() -> None:
     expected = Read(document.render(Figures("x", "x", "x", h, [same, same], ["x"])))
     assert [tag for tag, _ in seen.elements] == [tag for tag, _ in expected.elements]
     assert not any(name.startswith("on") for _, attrs in seen.elements for name in attrs)
-    hidden = {each for each in html if unicodedata.category(each) in {"Cc", "Cf", "Cs"}} - {"\n"}
+    hidden = {name for name in html if unicodedata.category(name) in {"Cc", "Cf", "Cs"}} - {"\n"}
     assert hidden == set()
     html.encode()
     assert seen.said.count("<script>alert(1)</script>\"'><img src=x onerror=y>&amp;\\x1b[201~\\u202egnp") > 15
@@ -226,7 +226,7 @@ def test_many_lanes() -> None:
     """Of 1,000 the 50 that lag most have a row, and a sentence speaks of all."""
     lanes = [Lane(at, at, 10, 0, at % 100, 1000 + at) for at in range(1000)]
     html = document.render(Figures("", "", "clean", "", [replace(PLAIN, lanes=lanes, ring=RING)]))
-    rows = [int(each) for each in re.findall(r'<tr><th scope="row" class="n">(\d+)</th>', html)]
+    rows = [int(found) for found in re.findall(r'<tr><th scope="row" class="n">(\d+)</th>', html)]
 
     assert len(rows) == 50
     assert rows[:11] == [999, 899, 799, 699, 599, 499, 399, 299, 199, 99, 998]
@@ -271,14 +271,14 @@ def test_audit() -> None:
 
 def test_every_anomaly_is_explained() -> None:
     """What the job may find, the page can explain."""
-    assert set(formatting.MEANINGS) == {each.value for each in Anomaly} == set(figures.ANOMALIES)
+    assert set(formatting.MEANINGS) == {anomaly.value for anomaly in Anomaly} == set(figures.ANOMALIES)
 
 
 def test_contrast() -> None:
     """Text against what is behind it reaches 4.5:1 (WCAG AA) in both schemes and on paper."""
     schemes = [
-        dict(re.findall(r"--([\w-]+): (#\w+)", each))
-        for each in re.findall(r":root \{(.*?)\}", RENDERED, re.DOTALL)
+        dict(re.findall(r"--([\w-]+): (#\w+)", found))
+        for found in re.findall(r":root \{(.*?)\}", RENDERED, re.DOTALL)
     ]
     assert len(schemes) == 3
     pairs = [("ink", "paper"), ("soft", "paper"), ("link", "paper"), ("ink", "raised"), ("soft", "raised")]
@@ -307,7 +307,7 @@ def _inverted(colour: str) -> str:
         0.426 * red + 0.43 * green + 0.144 * blue,
         0.426 * red + 1.43 * green - 0.856 * blue,
     )
-    return "#" + "".join(f"{round(255 * min(max(each, 0), 1)):02x}" for each in rotated)
+    return "#" + "".join(f"{round(255 * min(max(value, 0), 1)):02x}" for value in rotated)
 
 
 def _contrast(one: str, other: str) -> float:
@@ -316,7 +316,7 @@ def _contrast(one: str, other: str) -> float:
 
 
 def _luminance(colour: str) -> float:
-    digits = colour[1:] if len(colour) == 7 else "".join(each * 2 for each in colour[1:])
+    digits = colour[1:] if len(colour) == 7 else "".join(name * 2 for name in colour[1:])
     parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
-    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -18,28 +18,30 @@ def test_every_finding_can_be_looked_at() -> None:
     """100 findings of each of the 11 anomalies: all named, each place with both commands, and they quote what they name."""
     servers, topic = "a:1,$(b):2", "it's; rm -rf $HOME `x`"
     chance = random.Random(1)
-    findings = [figures.finding(each, at, chance, topic) for each in figures.ANOMALIES for at in range(100)]
+    findings = [
+        figures.finding(anomaly, at, chance, topic) for anomaly in figures.ANOMALIES for at in range(100)
+    ]
     counts = dict.fromkeys(figures.ANOMALIES, 100) | {"LOST": 12_345}
     seen = read(replace(PLAIN, anomalies=counts, findings=findings), verdict="anomalies", servers=servers)
     places = [
         (name, partition, offset)
-        for each in findings
+        for finding in findings
         for name, partition, offset in (
-            (each.topic, each.partition, each.offset),
-            (each.out_topic, each.out_partition, each.out_offset),
-            (each.topic, each.other_partition, each.other_offset),
+            (finding.topic, finding.partition, finding.offset),
+            (finding.out_topic, finding.out_partition, finding.out_offset),
+            (finding.topic, finding.other_partition, finding.other_offset),
         )
         if name is not None and partition is not None and offset is not None
     ]
     assert len(places) == 200 + 900 * 3
-    words = [shlex.split(each) for each in seen.commands]
+    words = [shlex.split(command) for command in seen.commands]
 
-    assert [(each[5], int(each[7]), int(each[9])) for each in words[::2]] == places
-    assert [(each[4], int(each[6]), int(each[8])) for each in words[1::2]] == places
-    assert {(*each[:5], *each[10:]) for each in words[::2]} == {
+    assert [(word[5], int(word[7]), int(word[9])) for word in words[::2]] == places
+    assert [(word[4], int(word[6]), int(word[8])) for word in words[1::2]] == places
+    assert {(*word[:5], *word[10:]) for word in words[::2]} == {
         ("kcat", "-C", "-b", servers, "-t", "-c", "1", "-e", "-f", r"%p/%o %h %k %s\n")
     }
-    assert {tuple(each[:4]) for each in words[1::2]} == {
+    assert {tuple(word[:4]) for word in words[1::2]} == {
         ("kafka-console-consumer.sh", "--bootstrap-server", servers, "--topic")
     }
     assert seen.said.count("The first 100 of 12,345.") == 1

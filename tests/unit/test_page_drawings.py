@@ -27,7 +27,7 @@ def test_lines_of_the_ring(ring: Ring, labels: set[str]) -> None:
     address = replace(PLAIN, ring=ring, distances=NIGHT.addresses[0].distances)
     [drawn] = drawings(document.render(Figures("Night", "", "clean", "", [address])))
     names = ("capacity", "recommended")
-    marks = {each.text for name in names for each in parts(drawn, f"{name}-label", "text")}
+    marks = {part.text for name in names for part in parts(drawn, f"{name}-label", "text")}
 
     assert marks == labels
     assert sum(len(parts(drawn, name, "path")) for name in names) == len(labels)
@@ -38,11 +38,11 @@ def test_drawings() -> None:
     images = [attrs for tag, attrs in Read(RENDERED).elements if tag == "img"]
 
     assert len(images) == len(drawings(RENDERED)) == 2 * 5
-    for each in images:
-        assert each["width"]
-        assert each["height"]
-        assert each["alt"]
-        assert ". " in each["alt"]
+    for image in images:
+        assert image["width"]
+        assert image["height"]
+        assert image["alt"]
+        assert ". " in image["alt"]
     assert len(RENDERED) < 400_000
 
 
@@ -78,9 +78,9 @@ def test_odd_figures(address: AddressFigures) -> None:
 
     assert drawings(html)
     assert not any(
-        re.search(r"\b(nan|inf)\b", f"{each.attrib} {each.text}")
+        re.search(r"\b(nan|inf)\b", f"{element.attrib} {element.text}")
         for drawing in drawings(html)
-        for each in drawing.iter()
+        for element in drawing.iter()
     )
 
 
@@ -91,7 +91,7 @@ def test_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert "Times are UTC." in said
     assert "from 21 Nov 2026 00:00 to 22 Nov 2026 00:00 UTC" in RENDERED
-    texts = [each.text for each in drawings(RENDERED)[0].iter()]
+    texts = [element.text for element in drawings(RENDERED)[0].iter()]
     assert texts.index("06:00") < texts.index("22 Nov")
 
 

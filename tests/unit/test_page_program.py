@@ -74,7 +74,7 @@ def _hostile_night() -> Figures:
     """Long names without a place to break, in each field."""
     long = "x" * 10_000
     address = NIGHT.addresses[0]
-    findings = [replace(each, id=long, group=long, topic="t" * 249) for each in address.findings]
+    findings = [replace(finding, id=long, group=long, topic="t" * 249) for finding in address.findings]
     worst = replace(address, name="n" * 249, groups_largest=[LargeGroup(long, 10**12)], findings=findings)
     return replace(NIGHT, addresses=[worst, *NIGHT.addresses], title="t" * 300, advice=[long])
 

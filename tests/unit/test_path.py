@@ -54,14 +54,14 @@ class Table:
 
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
         self.asked += sequences
-        return [self.slots.get(each) for each in sequences]
+        return [self.slots.get(sequence) for sequence in sequences]
 
     def apply(self, outcome: Outcome) -> None:
         """As after the commit."""
         checked = outcome.checked
-        for i, (each, origin) in enumerate(zip(checked.new_ids, outcome.new_origins, strict=True)):
+        for i, (item, origin) in enumerate(zip(checked.new_ids, outcome.new_origins, strict=True)):
             sequence = checked.first_sequence + i
-            self.slots[sequence] = Slot(self.ring.capacity, sequence, each, origin)
+            self.slots[sequence] = Slot(self.ring.capacity, sequence, item, origin)
         self.ring.apply(checked)
         self.hops.apply(outcome.judged)
 
@@ -89,7 +89,7 @@ def _decide(
 def _keys(home: int, count: int, partitioner: str = "murmur2") -> list[bytes]:
     """Keys whose home is that lane."""
     homes = Partitioner(PARTITIONS, partitioner)
-    return [key for key in (b"key-%d" % each for each in range(1_000)) if homes[key] == home][:count]
+    return [key for key in (b"key-%d" % index for index in range(1_000)) if homes[key] == home][:count]
 
 
 HOME, HOME_2, HOME_3 = _keys(HERE, 3)
@@ -101,7 +101,7 @@ def _id(value: bytes) -> tuple[str, bytes]:
 
 
 def _offsets(records: Sequence[Any]) -> list[int]:
-    return [each.offset for each in records]
+    return [record.offset for record in records]
 
 
 # -- homes -----------------------------------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ def _offsets(records: Sequence[Any]) -> list[int]:
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
 def test_home_of_the_group(partitioner: str) -> None:
     """A group's home is where producers with that partitioner put it; what is elsewhere is forwarded there."""
-    keys = [b"key-%d" % each for each in range(200)]
-    records = [Given(each, key) for each, key in enumerate(keys)]
+    keys = [b"key-%d" % index for index in range(200)]
+    records = [Given(number, key) for number, key in enumerate(keys)]
     hashes = {
         "murmur2": Partitioner(PARTITIONS),
         "crc32": {key: zlib.crc32(key) % PARTITIONS for key in keys},
@@ -120,9 +120,9 @@ def test_home_of_the_group(partitioner: str) -> None:
     outcome = _decide(_path(partitioner=partitioner), records)
 
     homes = [hashes[partitioner][key] for key in keys]
-    assert _offsets(outcome.records) == [each for each, home in enumerate(homes) if home == HERE]
+    assert _offsets(outcome.records) == [number for number, home in enumerate(homes) if home == HERE]
     assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [
-        (home, each) for each, home in enumerate(homes) if home != HERE
+        (home, number) for number, home in enumerate(homes) if home != HERE
     ]
 
 
@@ -140,15 +140,15 @@ def test_home_of_the_id(partitioner: str) -> None:
 
 def test_home_of_a_long_id() -> None:
     """The home of a long ID is its digest's: all lanes agree without keeping the bytes."""
-    ids = [b"%d" % each * 300 for each in range(20)]
+    ids = [b"%d" % index * 300 for index in range(20)]
     homes = Partitioner(PARTITIONS)
-    expected = [homes[encode_id(each)[1:]] for each in ids]
+    expected = [homes[encode_id(id_)[1:]] for id_ in ids]
 
     for lane in range(PARTITIONS):
-        records = [Given(each, headers=[_id(value)]) for each, value in enumerate(ids)]
+        records = [Given(number, headers=[_id(value)]) for number, value in enumerate(ids)]
         outcome = _decide(_path(lane), records, partition=lane)
 
-        assert _offsets(outcome.records) == [each for each, home in enumerate(expected) if home == lane]
+        assert _offsets(outcome.records) == [number for number, home in enumerate(expected) if home == lane]
         assert [home for home, _, _ in outcome.forwarded] == [home for home in expected if home != lane]
 
 
@@ -180,7 +180,7 @@ def test_empty_group_and_empty_id(lane: int) -> None:
     outcome = _decide(_path(lane), [Given(0, b""), Given(1, headers=[_id(b"")])], partition=lane)
 
     assert _offsets(outcome.records) == ([0, 1] if lane == home else [1])
-    assert [each[0] for each in outcome.forwarded] == ([] if lane == home else [home])
+    assert [item[0] for item in outcome.forwarded] == ([] if lane == home else [home])
 
 
 def test_home_of_a_group_header() -> None:
@@ -207,7 +207,7 @@ def test_order_is_kept() -> None:
     """Here and to each home the order of arrival stays; every record goes to exactly one place."""
     source = random.Random(9)
     keys = [*_keys(0, 3), *_keys(1, 3), *_keys(2, 3), *_keys(HERE, 3), None]
-    records = [Given(each * 2, source.choice(keys)) for each in range(500)]
+    records = [Given(index * 2, source.choice(keys)) for index in range(500)]
 
     outcome = _decide(_path(), records, refused={40: "x", 80: "x"})
 
@@ -465,8 +465,8 @@ def test_malformed_source(source: bytes | None) -> None:
     assert refused == {21: MALFORMED}
     assert outcome.sources == [b"orders/999999999/0", b"orders/3/999999999999999999"]
     assert outcome.checked.new_ids == [encode_id(b"a"), encode_id(b"c")]
-    for sequence, (each, origin) in enumerate(zip(outcome.checked.new_ids, outcome.new_origins, strict=True)):
-        ring_value(sequence, each, origin)  # has room for it
+    for sequence, (item, origin) in enumerate(zip(outcome.checked.new_ids, outcome.new_origins, strict=True)):
+        ring_value(sequence, item, origin)  # has room for it
 
 
 def test_name_of_the_input_is_taken_as_it_is() -> None:
@@ -489,8 +489,8 @@ def test_name_of_the_input_is_taken_as_it_is() -> None:
         [("_RF_SOURCE", b"orders/1/9"), ("_RF_TIMESTAMP", STAMP), ("x", b"1")],
         [("_RF_SOURCE", b"orders/1/9"), ("x", b"1"), ("_RF_TIMESTAMP", STAMP)],
         *(
-            [("_RF_SOURCE", b"orders/1/9"), ("_RF_TIMESTAMP", each)]
-            for each in (None, b"", STAMP[1:], STAMP + b"0")
+            [("_RF_SOURCE", b"orders/1/9"), ("_RF_TIMESTAMP", item)]
+            for item in (None, b"", STAMP[1:], STAMP + b"0")
         ),
     ],
 )
@@ -578,13 +578,13 @@ def test_all_refused() -> None:
 
 def test_home_of_an_id_from_the_value() -> None:
     """Without a group the digest of the value is the home: the same bytes meet in one lane, whoever sent them."""
-    records = [Given(each, value=b"value-%d" % (each % 10)) for each in range(20)]
+    records = [Given(index, value=b"value-%d" % (index % 10)) for index in range(20)]
 
     found: dict[bytes | None, set[int]] = {}
     for lane in range(PARTITIONS):
         outcome = _decide(_path(lane, duplicate_id_from="value"), records, partition=lane)
         assert outcome.checked.verdicts == [
-            ACCEPTED if each.offset < 10 else DUPLICATE for each in outcome.records
+            ACCEPTED if record.offset < 10 else DUPLICATE for record in outcome.records
         ]
         for record in outcome.records:
             found.setdefault(record.value, set()).add(lane)
@@ -592,7 +592,7 @@ def test_home_of_an_id_from_the_value() -> None:
             found.setdefault(record.value, set()).add(home)
 
     assert len(found) == 10
-    assert all(len(each) == 1 for each in found.values())
+    assert all(len(value) == 1 for value in found.values())
 
 
 def test_id_from_the_key() -> None:

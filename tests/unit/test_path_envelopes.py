@@ -50,9 +50,9 @@ COUNTS = {
 COUNTS["transfers.quarantine"] = 4
 
 AT_HOME, *OTHER_KEYS = [
-    key for key in (b"key-%d" % each for each in range(200)) if Partitioner(LANES)[key] == HERE
+    key for key in (b"key-%d" % index for index in range(200)) if Partitioner(LANES)[key] == HERE
 ]
-AWAY = next(key for key in (b"key-%d" % each for each in range(200)) if Partitioner(LANES)[key] == 2)
+AWAY = next(key for key in (b"key-%d" % index for index in range(200)) if Partitioner(LANES)[key] == 2)
 
 
 def part(
@@ -64,7 +64,7 @@ def part(
         found["address"] = address
     return found | {
         "headers": [
-            {"name": name.replace("ID", "_AMQ_DUPL_ID"), "value": each} for name, each in headers.items()
+            {"name": name.replace("ID", "_AMQ_DUPL_ID"), "value": header} for name, header in headers.items()
         ]
     }
 
@@ -117,11 +117,11 @@ class Out(NamedTuple):
 def emitted(lane: Lane, outcome: Outcome) -> list[Out]:
     """What goes out, by topic in the order in which they were met."""
     found = []
-    for each in lane.emitter.emit(outcome, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1)):
-        records = MemoryRecords(bytes(each.builder._build()))
+    for item in lane.emitter.emit(outcome, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1)):
+        records = MemoryRecords(bytes(item.builder._build()))
         while (batch := records.next_batch()) is not None:
             found += [
-                Out(each.topic, each.partition, r.key, r.value, dict(r.headers), r.timestamp) for r in batch
+                Out(item.topic, item.partition, r.key, r.value, dict(r.headers), r.timestamp) for r in batch
             ]
     return found
 
@@ -161,7 +161,7 @@ def test_ids_of_other_addresses_are_apart() -> None:
     assert outcome.checked.new_ids == [
         foreign_id("payments", encode_id(b"7")), foreign_id("notes", encode_id(b"7")), encode_id(b"7"),
     ]  # fmt: skip
-    assert [each.offset for each in outcome.new_origins] == [0, 0, 0]
+    assert [origin.offset for origin in outcome.new_origins] == [0, 0, 0]
     assert lane.verdicts(envelope(1, part("payments", ID="7"))) == [DUPLICATE]
     assert lane.verdicts(envelope(2, part("notes", key="8", ID="7"))) == [ACCEPTED]
 
@@ -193,7 +193,7 @@ def test_home_by_the_key_alone() -> None:
     broken = Given(1, AWAY, [("_RF_TX", b"json/9")], b"not even JSON")
     outcome = Lane().decide(envelope(0, part(key=AWAY.decode()), key=AT_HOME), broken)
 
-    assert [each.offset for each in outcome.records] == [0]
+    assert [record.offset for record in outcome.records] == [0]
     assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 1)]
     assert outcome.quarantined == []
 
@@ -208,7 +208,7 @@ def test_key_decides_under_a_group_header(group_header: str) -> None:
         FetchedBatch("transfers", HERE, 0, 2, records, 0), records, cast("LaneTable", Table()), {}
     )
 
-    assert [each.offset for each in outcome.records] == [0]
+    assert [record.offset for record in outcome.records] == [0]
     assert [record.offset for _, record, _ in outcome.forwarded] == [1]
 
 
@@ -228,7 +228,7 @@ def test_home_without_a_key() -> None:
     )
 
     # Of other addresses too an ID is at home where a producer that keys by it sends it.
-    assert [each.offset for each in outcome.records] == [0, 2, 4, 6]
+    assert [record.offset for record in outcome.records] == [0, 2, 4, 6]
     assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 1), (2, 3), (2, 7)]
     assert [record.offset for record, _, _ in outcome.quarantined] == [5]
 
@@ -250,19 +250,19 @@ def test_parts_as_if_sent_alone() -> None:
     )
     out = emitted(lane, lane.decide(record))
 
-    assert [(each.topic, each.key, each.value) for each in out] == [
+    assert [(item.topic, item.key, item.value) for item in out] == [
         ("transfers.accepted", b"acct-1", b"debit"),
         ("transfers.accepted", None, b"free"),
         ("payments.accepted", b"acct-2", b"credit"),
         ("notes.accepted", b"north", None),
         ("notes.accepted", b"qpid.no-group", b"note"),
     ]
-    assert [each.headers["_RF_TX_PART"] for each in out] == [b"1/5", b"5/5", b"2/5", b"3/5", b"4/5"]
-    assert {each.headers["_RF_SOURCE"] for each in out} == {b"transfers/1/9"}
-    assert {each.timestamp for each in out} == {77}
-    assert [each.headers.get("_RF_KEY", b"-") for each in out] == [b"-", b"-", b"-", b"n1", None]
+    assert [item.headers["_RF_TX_PART"] for item in out] == [b"1/5", b"5/5", b"2/5", b"3/5", b"4/5"]
+    assert {item.headers["_RF_SOURCE"] for item in out} == {b"transfers/1/9"}
+    assert {item.timestamp for item in out} == {77}
+    assert [item.headers.get("_RF_KEY", b"-") for item in out] == [b"-", b"-", b"-", b"n1", None]
     assert out[0].headers["type"] == b"d"
-    assert all("_RF_TX" not in each.headers and "_AMQ_DUPL_ID" not in each.headers for each in out)
+    assert all("_RF_TX" not in item.headers and "_AMQ_DUPL_ID" not in item.headers for item in out)
     assert out[0].partition == Partitioner(3)[b"acct-1"]
     assert out[2].partition == Partitioner(5, "crc32")[b"acct-2"]
     assert out[3].partition == Partitioner(2)[b"north"]
@@ -275,7 +275,7 @@ def test_ignored_whole() -> None:
     record = envelope(4, part("payments", ID="new"), part(ID="known"), part("notes"))
     out = emitted(lane, lane.decide(record))
 
-    assert [(each.topic, each.key, each.value) for each in out] == [
+    assert [(item.topic, item.key, item.value) for item in out] == [
         ("transfers.duplicates", AT_HOME, record.value)
     ]
     assert out[0].headers["_RF_ORIGINAL"] == b"transfers/1/3"
@@ -292,7 +292,7 @@ def test_original_in_the_same_batch() -> None:
         ),
     )
 
-    assert [each.headers["_RF_ORIGINAL"] for each in out if each.topic == "transfers.duplicates"] == [
+    assert [item.headers["_RF_ORIGINAL"] for item in out if item.topic == "transfers.duplicates"] == [
         b"transfers/1/5"
     ]
 
@@ -313,8 +313,8 @@ def test_order_within_a_group() -> None:
     ]
     out = emitted(lane, lane.decide(*records))
 
-    assert [each.value for each in out if each.topic == "payments.accepted"] == [b"0.1", b"0.2", b"2.2"]
-    assert [each.value for each in out if each.key == AT_HOME] == [b"1", b"2.1", b"2.3", b"3"]
+    assert [item.value for item in out if item.topic == "payments.accepted"] == [b"0.1", b"0.2", b"2.2"]
+    assert [item.value for item in out if item.key == AT_HOME] == [b"1", b"2.1", b"2.3", b"3"]
 
 
 def test_forged_headers_of_plain_messages() -> None:
@@ -336,10 +336,10 @@ def test_arrived_from_elsewhere() -> None:
     outcome = lane.decide(forwarded, topic=FORWARD)
     out = emitted(lane, outcome)
 
-    assert [(each.topic, each.headers["_RF_SOURCE"], each.timestamp) for each in out] == [
+    assert [(item.topic, item.headers["_RF_SOURCE"], item.timestamp) for item in out] == [
         ("payments.accepted", b"transfers/3/8", 77)
     ]
-    assert [(each.partition, each.offset) for each in outcome.new_origins] == [(3, 8)]
+    assert [(origin.partition, origin.offset) for origin in outcome.new_origins] == [(3, 8)]
 
 
 def test_parts_without_group_are_spread() -> None:
@@ -349,7 +349,7 @@ def test_parts_without_group_are_spread() -> None:
     for number in range(10):
         out = emitted(lane, lane.decide(envelope(number, *[part(), part("payments")] * 3)))
         for topic, partitions in chosen.items():
-            (partition,) = {each.partition for each in out if each.topic == topic}
+            (partition,) = {item.partition for item in out if item.topic == topic}
             partitions.append(partition)
 
     assert set(chosen["transfers.accepted"][:3]) == set(range(3))
@@ -379,7 +379,7 @@ def test_refused_whole(record: Given, reason: str) -> None:
 
     assert reason in outcome.quarantined[0][2]
     assert outcome.checked.verdicts == [ACCEPTED]
-    assert [each.topic for each in out] == ["transfers.accepted", "transfers.quarantine"]
+    assert [item.topic for item in out] == ["transfers.accepted", "transfers.quarantine"]
     assert (out[1].key, out[1].value) == (record.key, record.value)
 
 
@@ -412,9 +412,9 @@ def test_known_and_too_large(value: str) -> None:
     outcome = lane.decide(first, record, refused=dict(refused.value.reasons))
     emitted(lane, outcome)
 
-    assert [each.offset for each, *_ in outcome.quarantined] == [1]
+    assert [record.offset for record, *_ in outcome.quarantined] == [1]
     fits = lane.decide(first, envelope(1, part(), part("payments", value="x" * (BYTES_MAX // 2)), ID=b"a"))
-    assert [each.topic for each in emitted(lane, fits)] == ["transfers.accepted", "transfers.duplicates"]
+    assert [item.topic for item in emitted(lane, fits)] == ["transfers.accepted", "transfers.duplicates"]
 
 
 def test_first_of_the_parts_that_are_too_large() -> None:
@@ -435,7 +435,7 @@ def test_reason_fits_its_header() -> None:
     lane = Lane()
     out = emitted(lane, lane.decide(envelope(0, part("\U000e0001" * 1_000))))
 
-    assert [each.topic for each in out] == ["transfers.quarantine"]
+    assert [item.topic for item in out] == ["transfers.quarantine"]
     reason = out[0].headers["_RF_REASON"] or b""
     assert reason.startswith(b"part 1/1: address '\\U000e0001")
     assert len(reason) < 300
@@ -459,13 +459,13 @@ def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = lane.decide(*records)
 
     assert outcome.end == 3
-    assert [each.offset for each in outcome.records] == [0, 1]
+    assert [record.offset for record in outcome.records] == [0, 1]
     assert [record.offset for _, record, _ in outcome.forwarded] == [2]
 
     rest = lane.decide(*records[3:])
 
     assert rest.end == 6
-    assert [each.offset for each in rest.records] == [3, 5]
+    assert [record.offset for record in rest.records] == [3, 5]
 
 
 def test_one_larger_than_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,7 +474,7 @@ def test_one_larger_than_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     lane = Lane()
     outcome = lane.decide(envelope(1, *[part()] * 9), envelope(2, part()))
 
-    assert (outcome.end, [each.offset for each in outcome.records]) == (2, [1])
+    assert (outcome.end, [record.offset for record in outcome.records]) == (2, [1])
     assert envelope_parts.PARTS_MAX > 5
 
 

@@ -58,7 +58,7 @@ def plain(offset: int, user_id: bytes, key: bytes | None = AT_HOME) -> Given:
 
 
 def _accepted(lane: Lane, *records: Given) -> list[Out]:
-    return [each for each in emitted(lane, lane.decide(*records)) if each.topic.endswith(".accepted")]
+    return [item for item in emitted(lane, lane.decide(*records)) if item.topic.endswith(".accepted")]
 
 
 # -- verdicts -------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_others_push_nothing_out() -> None:
     """However many other messages come: the hop memory is its own."""
     lane = Lane(capacity=2)
     lane.verdicts(crossed(0, 7, 0, AT_HOME, b"a"))
-    lane.verdicts(*(plain(each, b"%d" % each) for each in range(1, 50)))
+    lane.verdicts(*(plain(index, b"%d" % index) for index in range(1, 50)))
 
     assert lane.verdicts(crossed(50, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
 
@@ -144,20 +144,25 @@ def test_nothing_is_changed_before_the_commit() -> None:
 def _led(number: int, lane: int) -> int:
     """The number-th offset whose hop is at home in a lane."""
     home = Partitioner(LANES)
-    return [each for each in range(1_000) if home[_hop(each)] == lane][number]
+    return [index for index in range(1_000) if home[_hop(index)] == lane][number]
 
 
 def test_home_by_the_hop() -> None:
     """Without a group, and without an ID that counts, the hop is what a resend has in common with it."""
     here, away = _led(0, HERE), _led(0, 2)
-    user_id = next(each for each in (b"%d" % each for each in range(100)) if Partitioner(LANES)[each] == 3)
+    user_id = next(data for data in (b"%d" % index for index in range(100)) if Partitioner(LANES)[data] == 3)
     outcome = Lane().decide(
         crossed(0, here, 0, None), crossed(1, away, 0, None), crossed(2, here + 1_000, 0, AWAY),
         crossed(3, away, 0, None, user_id, IGNORE), crossed(4, here, 0, None, user_id),
     )  # fmt: skip
 
-    assert [each.offset for each in outcome.records] == [0]
-    assert [(home, each.offset) for home, each, _ in outcome.forwarded] == [(2, 1), (2, 2), (2, 3), (3, 4)]
+    assert [record.offset for record in outcome.records] == [0]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (3, 4),
+    ]
 
 
 def test_way_of_what_was_forwarded() -> None:
@@ -165,8 +170,8 @@ def test_way_of_what_was_forwarded() -> None:
     lane = Lane()
     lane.verdicts(crossed(0, 20, 20))
     detour = [
-        Given(each.offset, each.key, headers_on_the_way(each, b"transfers/3/%d" % each.offset))
-        for each in (crossed(0, 6), crossed(1, 20, 20), crossed(2, 21, 20), crossed(3, 19))
+        Given(given.offset, given.key, headers_on_the_way(given, b"transfers/3/%d" % given.offset))
+        for given in (crossed(0, 6), crossed(1, 20, 20), crossed(2, 21, 20), crossed(3, 19))
     ]
     outcome = lane.decide(*detour, topic=FORWARD)
 
@@ -215,7 +220,7 @@ def test_diverted() -> None:
     lane.verdicts(crossed(0, 7), plain(1, b"a"))
     outs = emitted(lane, lane.decide(crossed(2, 7), crossed(3, 8, 0, AT_HOME, b"a")))
 
-    assert [(each.headers["_RF_ORIGINAL"], each.headers["_RF_BRIDGE_DUPL_ID"]) for each in outs] == [
+    assert [(out.headers["_RF_ORIGINAL"], out.headers["_RF_BRIDGE_DUPL_ID"]) for out in outs] == [
         (None, _hop(7)), (b"transfers/1/1", _hop(8)),
     ]  # fmt: skip
 
@@ -283,7 +288,7 @@ def test_envelope_whose_ids_are_ignored(parts: list[Any]) -> None:
 def test_envelope_without_a_key() -> None:
     """Its home is its first ID's where IDs count, else its hop's."""
     home = Partitioner(LANES)
-    identifier = next(each for each in (f"{each}" for each in range(100)) if home[each.encode()] == 3)
+    identifier = next(name for name in (f"{index}" for index in range(100)) if home[name.encode()] == 3)
     step = _led(0, 2)
     envelopes = [
         _over(envelope(0, part(ID=identifier), key=None), step),
@@ -292,15 +297,15 @@ def test_envelope_without_a_key() -> None:
     ]
     outcome = Lane().decide(*envelopes)
 
-    assert [(each, record.offset) for each, record, _ in outcome.forwarded] == [(3, 0), (2, 1), (2, 2)]
+    assert [(number, record.offset) for number, record, _ in outcome.forwarded] == [(3, 0), (2, 1), (2, 2)]
 
 
 def test_parts_have_the_members() -> None:
     """Each part has passed what its envelope has passed: else it would go round."""
     outs = _accepted(Lane(), _over(envelope(0, part(), part("payments")), 7, ("_RF_HOPS", b"berlin")))
 
-    assert [each.headers["_RF_HOPS"] for each in outs] == [b"berlin"] * 2
-    assert not any(name.startswith("_RF_BRIDGE") for each in outs for name in each.headers)
+    assert [out.headers["_RF_HOPS"] for out in outs] == [b"berlin"] * 2
+    assert not any(name.startswith("_RF_BRIDGE") for out in outs for name in out.headers)
 
 
 def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,10 +432,10 @@ def test_refused_for_a_part() -> None:
     made = envelope(0, part(), part("payments", value="v" * 2_000))
 
     _, outs = _decided(lane, _over(made, 7))
-    assert [each.topic for each in outs] == ["transfers.quarantine"]
+    assert [out.topic for out in outs] == ["transfers.quarantine"]
     again, outs = _decided(lane, _over(made, 7))
     assert again.checked.verdicts == [DUPLICATE]
-    assert [each.topic for each in outs] == ["transfers.duplicates"]
+    assert [out.topic for out in outs] == ["transfers.duplicates"]
 
 
 def test_duplicate_that_does_not_fit() -> None:
@@ -441,7 +446,7 @@ def test_duplicate_that_does_not_fit() -> None:
     again = Given(1, AT_HOME, crossed(1, 7).headers, b"v" * 1_000)
     outcome, outs = _decided(lane, again, crossed(2, 7))
 
-    assert [(each.topic, "_RF_ORIGINAL" in each.headers) for each in outs] == [
+    assert [(out.topic, "_RF_ORIGINAL" in out.headers) for out in outs] == [
         ("transfers.duplicates", True), ("transfers.quarantine", False),
     ]  # fmt: skip
     assert [reason.startswith(f"{RESENT}: ") for *_, reason in outcome.quarantined] == [True]

@@ -42,7 +42,7 @@ async def _turns() -> None:
 
 
 def _inside(*openings: Opening) -> list[bool]:
-    return [each.inside.is_set() for each in openings]
+    return [opening.inside.is_set() for opening in openings]
 
 
 async def test_so_many_at_a_time() -> None:
@@ -56,7 +56,7 @@ async def test_so_many_at_a_time() -> None:
     then = _inside(*openings)
     await openings[0].end()
     await openings[3].begun()
-    await asyncio.gather(*(each.end() for each in openings[2:]))
+    await asyncio.gather(*(opening.end() for opening in openings[2:]))
 
     assert first == [True, True, False, False]
     assert then == [True, True, True, False]
@@ -118,19 +118,19 @@ async def test_who_was_stuck_waits_elsewhere() -> None:
     """However many are stuck again and again, the others find their places free."""
     places = OpeningLimiter(2, 1, SHORT_S)
     stuck = [Opening(places, f"stuck-{number}") for number in range(2)]
-    await asyncio.gather(*(each.begun() for each in stuck))
+    await asyncio.gather(*(opening.begun() for opening in stuck))
     places._held_max_s = LONG_S
     well = [Opening(places, f"well-{number}") for number in range(2)]
-    await asyncio.gather(*(each.begun() for each in well))  # until the places of those are given back
-    await asyncio.gather(*(each.end() for each in (*stuck, *well)))
+    await asyncio.gather(*(opening.begun() for opening in well))  # until the places of those are given back
+    await asyncio.gather(*(opening.end() for opening in (*stuck, *well)))
     again = [Opening(places, f"stuck-{number}") for number in range(2)]
     others = [Opening(places, f"other-{number}") for number in range(2)]
-    await asyncio.gather(*(each.begun() for each in others))
+    await asyncio.gather(*(other.begun() for other in others))
     await _turns()
     entered = _inside(*again, *others)
     await again[0].end()
     await again[1].begun()
-    await asyncio.gather(again[1].end(), *(each.end() for each in others))
+    await asyncio.gather(again[1].end(), *(other.end() for other in others))
 
     assert entered == [True, False, True, True]
 

@@ -90,4 +90,4 @@ async def test_failure_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0)
     await asyncio.sleep(0)
 
-    assert [each() for each in written] == [None] * 3
+    assert [reference_type() for reference_type in written] == [None] * 3

@@ -56,8 +56,8 @@ def test_counts_that_grow(steps: Steps, lines: list[str]) -> None:
     steps.count(lambda: f"{done} done")
     done = 3
     steps.begin("reading")
-    for each in (1, 2_000):
-        steps.add(each)
+    for number in (1, 2_000):
+        steps.add(number)
     steps.end()
 
     assert lines == ["redriving: 3 done, 0.0 s", "reading: 2,001 records, 0.0 s"]
@@ -154,8 +154,8 @@ def test_a_terminal_has_no_lines() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], stderr=theirs, check=False)
     os.write(theirs, b"end\n")
     shown = os.read(ours, 1_000)
-    for each in (ours, theirs):
-        os.close(each)
+    for number in (ours, theirs):
+        os.close(number)
 
     assert (done.returncode, shown) == (0, b"end\r\n")
 
@@ -170,8 +170,8 @@ def test_nobody_reads(closed: str) -> None:
 
 def test_words() -> None:
     """Numbers and durations as people read them."""
-    assert [counted(each, "message") for each in (0, 1, 300_000)] == [
+    assert [counted(number, "message") for number in (0, 1, 300_000)] == [
         "0 messages", "1 message", "300,000 messages",
     ]  # fmt: skip
     assert counted(2, "address", "addresses") == "2 addresses"
-    assert [seconds(each) for each in (0.04, 9.94, 12.4, 1_234)] == ["0.0 s", "9.9 s", "12 s", "1,234 s"]
+    assert [seconds(item) for item in (0.04, 9.94, 12.4, 1_234)] == ["0.0 s", "9.9 s", "12 s", "1,234 s"]

@@ -59,14 +59,14 @@ def _failing(offsets: list[int], **others: object) -> Progress:
     progress = Progress(
         offsets[0],
         finished,
-        {each: 1 + each % 7 for each in offsets},
+        {offset: 1 + offset % 7 for offset in offsets},
         offsets[-1] + 20_000,
         "consumer/1a2b3c4d",
         "http://consumer:8080",
         state="held",
         token=3,
         beat=7,
-        failures={each: Failures(1 + each % 5, SINCE_MS + each) for each in offsets},
+        failures={offset: Failures(1 + offset % 5, SINCE_MS + offset) for offset in offsets},
         topic_id="A",
     )
     return dataclasses.replace(progress, **others)  # type: ignore[arg-type]
@@ -102,11 +102,11 @@ def test_as_many_as_a_window_holds(apart: int) -> None:
 def test_worst_entries_fit_a_part() -> None:
     """A part of messages that all of its maps name, with the longest numbers, is small."""
     base = 2**62
-    offsets = [base + 997 * each for each in range(2_000)]
+    offsets = [base + 997 * index for index in range(2_000)]
     progress = _failing(
         offsets,
         attempts=dict.fromkeys(offsets, 10**9),
-        failures={each: Failures(10**9, SINCE_MS * (each % 2)) for each in offsets},
+        failures={offset: Failures(10**9, SINCE_MS * (offset % 2)) for offset in offsets},
         again=tuple(offsets),
         blocked=tuple(offsets),
         redriven=dict.fromkeys(offsets, 10**9),
@@ -125,9 +125,9 @@ def test_changes_alone_are_written() -> None:
     topic.write(progress)
     full = topic.written
     middle = offsets[WINDOW // 2]
-    attempts = {each: count for each, count in progress.attempts.items() if each != middle}
-    failures = {each: known for each, known in progress.failures.items() if each != middle}
-    finished = _failing([each for each in offsets if each != middle]).finished
+    attempts = {number: count for number, count in progress.attempts.items() if number != middle}
+    failures = {number: known for number, known in progress.failures.items() if number != middle}
+    finished = _failing([offset for offset in offsets if offset != middle]).finished
     changed = dataclasses.replace(progress, attempts=attempts, failures=failures, finished=finished, beat=8)
     topic.write(changed)
 
@@ -143,7 +143,7 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance, topic = random.Random(seed), _Topic()
     unfinished: dict[int, None] = {}
     maps: dict[str, dict[int, object]] = {
-        each: {} for each in ("attempts", "failures", "again", "blocked", "redriven")
+        name: {} for name in ("attempts", "failures", "again", "blocked", "redriven")
     }
     end, committed = 100, Progress(100, [])
     topic.write(committed)
@@ -153,13 +153,13 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             for _ in range(chance.randrange(30)):
                 unfinished[end] = None
                 end += 1 + chance.choice([0, 0, 0, 50])
-        for each in chance.sample(list(unfinished), len(unfinished) // (6 if grow else 2)):
-            del unfinished[each]
+        for number in chance.sample(list(unfinished), len(unfinished) // (6 if grow else 2)):
+            del unfinished[number]
             for known in maps.values():
-                known.pop(each, None)
-        for each in chance.sample(list(unfinished), len(unfinished) // 4):
+                known.pop(number, None)
+        for number in chance.sample(list(unfinished), len(unfinished) // 4):
             name = chance.choice(list(maps))
-            maps[name][each] = (
+            maps[name][number] = (
                 Failures(chance.randrange(1, 5), SINCE_MS + step) if name == "failures" else 1 + step
             )
         if chance.random() < 0.1:
@@ -215,7 +215,7 @@ def test_missing_part_is_noticed() -> None:
     number = 3
     key = record_parts.key_of(KEY, number)
     older = topic.values[key]
-    attempts = {each: count + 1 for each, count in progress.attempts.items()}
+    attempts = {number: count + 1 for number, count in progress.attempts.items()}
     topic.write(dataclasses.replace(progress, attempts=attempts))
 
     for value in (older, None):
@@ -229,8 +229,8 @@ def test_missing_part_is_noticed() -> None:
         )
         assert 0 < len(progress.attempts) - len(found.attempts) <= PART_MAX
         assert set(found.attempts.items()) <= set(attempts.items())
-        assert {each for run in found.finished for each in range(*run)} < {
-            each for run in progress.finished for each in range(*run)
+        assert {index for run in found.finished for index in range(*run)} < {
+            index for run in progress.finished for index in range(*run)
         }
         topic.values[key] = b""
 

@@ -352,4 +352,4 @@ def test_java_names() -> None:
     main = "org.apache.kafka.clients.consumer.ConsumerConfig"
     page = subprocess.run([java.find(), "-cp", path, main], capture_output=True, text=True, check=True).stdout
 
-    assert {each.split('"', 1)[0] for each in page.split('<h4><a id="')[1:]} == JAVA_NAMES
+    assert {part.split('"', 1)[0] for part in page.split('<h4><a id="')[1:]} == JAVA_NAMES

@@ -35,7 +35,7 @@ def _quick(ivy: Path, packages: str = PACKAGES, **environ: str) -> ClassArchive:
 def _session(ivy: Path) -> Any:
     """Of which only the settings are asked: all jars that Ivy found."""
     conf = SparkConf(loadDefaults=False)
-    conf.set("spark.jars", ",".join(f"file:{each}" for each in sorted((ivy / "jars").iterdir())))
+    conf.set("spark.jars", ",".join(f"file:{path}" for path in sorted((ivy / "jars").iterdir())))
     return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
 
 
@@ -59,8 +59,8 @@ def test_ivy_is_asked_once(ivy: Path) -> None:
 
     assert (first.class_path, first.options) == (None, "")
     assert second.class_path == ":".join(
-        str(ivy / "jars" / each)
-        for each in ("org.apache.kafka_kafka-clients-3.9.0.jar", "org.apache.spark_connector_2.13-4.0.0.jar")
+        str(ivy / "jars" / name)
+        for name in ("org.apache.kafka_kafka-clients-3.9.0.jar", "org.apache.spark_connector_2.13-4.0.0.jar")
     )
     assert second.options == RECORD
 
@@ -88,8 +88,8 @@ def test_an_archive_is_of_its_jars_and_of_its_java(ivy: Path) -> None:
     archive = _archived(ivy)
     assert _quick(ivy).options == f"-XX:SharedArchiveFile={archive}"
 
-    for each in (ivy.parent / "spark/jars/slf4j-api-2.0.17.jar", ivy.parent / "java"):
-        os.utime(each, ns=(0, 0))
+    for path in (ivy.parent / "spark/jars/slf4j-api-2.0.17.jar", ivy.parent / "java"):
+        os.utime(path, ns=(0, 0))
         assert _quick(ivy).options == RECORD
         archive = _archived(ivy)
         assert _quick(ivy).options == f"-XX:SharedArchiveFile={archive}"

@@ -98,7 +98,7 @@ async def test_taken_raw_and_whole() -> None:
     ((records, held),) = await read_all(buffers, fetched)
 
     assert isinstance(records, RawRecords)
-    assert [each.offset for each in records] == list(range(200))
+    assert [record.offset for record in records] == list(range(200))
     assert fetched.position == 200
     size = records.core.size()
     assert size > 200 * 100
@@ -117,7 +117,7 @@ async def test_bounded_by_bytes(codec: int) -> None:
         assert held is not None
         assert held.bytes <= 2 * limit
         most = max(most, buffers.used)
-        found += [each.offset for each in records]
+        found += [record.offset for record in records]
         del records, held
         buffers.settle()
 
@@ -241,13 +241,13 @@ async def test_markers_alone() -> None:
 
 async def test_transactions_over_parts() -> None:
     """A part knows what was aborted before it, also where that began in an earlier part."""
-    aborted = [stored([Stored(each, value=b"aborted")], 0, 7, 0x10) for each in (0, 3)]
-    plain = [stored([Stored(each, value=b"v" * MIB)]) for each in (1, 2)]
+    aborted = [stored([Stored(number, value=b"aborted")], 0, 7, 0x10) for number in (0, 3)]
+    plain = [stored([Stored(number, value=b"v" * MIB)]) for number in (1, 2)]
     data = aborted[0] + plain[0] + plain[1] + aborted[1] + marker(4, 7, abort=True)
     buffers, fetched = buffers_of(MIB), Fetched(data, aborted=[(7, 0)])
     found = await read_all(buffers, fetched)
 
-    assert [[each.offset for each in records] for records, _ in found] == [[1], [2]]
+    assert [[record.offset for record in records] for records, _ in found] == [[1], [2]]
     assert fetched.position == 5
 
 
@@ -256,13 +256,13 @@ async def test_what_the_core_leaves_in_the_middle() -> None:
     odd = stored([Stored(60, headers=[("\u00e9", b"")]), Stored(61)])
     data = log_of(3, 20, 100_000) + odd
     buffers, fetched = buffers_of(4 * MIB), Fetched(data)
-    found = [each.offset for records, _ in await read_all(buffers, fetched) for each in records]
+    found = [record.offset for records, _ in await read_all(buffers, fetched) for record in records]
     assert found == list(range(60))
     assert fetched.position == 60
     fetched.answer(odd)
     records, held = await buffers.read(fetched, TP)
 
-    assert [each.offset for each in records] == [60, 61]
+    assert [record.offset for record in records] == [60, 61]
     assert not isinstance(records, RawRecords)
     assert held is not None
 
@@ -293,7 +293,7 @@ async def test_joined_batches_hold_both() -> None:
     """Each gives its part back."""
     buffers, fetched = buffers_of(), Fetched(log_of(1, 10))
     (first,) = await read_all(buffers, fetched)
-    fetched.answer(stored([Stored(each) for each in range(10, 15)]))
+    fetched.answer(stored([Stored(index) for index in range(10, 15)]))
     (later,) = await read_all(buffers, fetched)
     one, two = (
         FetchedBatch("orders", 0, begin, end, records, 0, bytes=held.bytes, held=(held,))

@@ -17,8 +17,8 @@ def _offsets(fetched: Fetched) -> list[int]:
     """Of all that is taken, until nothing is there or it is for aiokafka."""
     found = []
     while (records := take(fetched, TP)) is not None:
-        assert [each.offset for each in records] == [records[n].offset for n in range(len(records))]
-        found += [each.offset for each in records]
+        assert [record.offset for record in records] == [records[n].offset for n in range(len(records))]
+        found += [record.offset for record in records]
     return found
 
 

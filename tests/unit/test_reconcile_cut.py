@@ -65,8 +65,8 @@ def test_lost_evidence(
     made = cut_topic("t", now, last)
 
     assert made.spans == [span]
-    assert [(each.begin, each.end) for each in made.lost] == [lost]
-    assert all(isinstance(each, Lost) and each.why for each in made.lost)
+    assert [(item.begin, item.end) for item in made.lost] == [lost]
+    assert all(isinstance(item, Lost) and item.why for item in made.lost)
     assert made.lost[0].text.startswith(f"{text}: ")
     assert made.recreated is recreated
 
@@ -77,16 +77,16 @@ def test_a_run_that_nobody_acknowledged_proves_what_was_there() -> None:
     for last in (None, _last(5, "older")):
         made = cut_topic("t", _state(0, 7, 9), last, seen)
         assert made.recreated
-        assert [(each.begin, each.why) for each in made.lost] == [(90, "it was deleted and created again")]
+        assert [(item.begin, item.why) for item in made.lost] == [(90, "it was deleted and created again")]
         assert made.spans == [Span(0, 0, 0, 7, 9)]
 
     shorter = cut_topic("t", _state(0, 7, 9), _last(5), [_last(20)])
-    assert [(each.begin, each.end) for each in shorter.lost] == [(9, 20)]
+    assert [(item.begin, item.end) for item in shorter.lost] == [(9, 20)]
     assert shorter.recreated
     assert cut_topic("t", _state(0, 7, 9), _last(5), [_last(9)]).lost == []
 
     journal = journal_lost("j", _last(9, "new"), None, [_last(4, "old")])
-    assert [(each.begin, each.why) for each in journal] == [(4, "it was deleted and created again")]
+    assert [(item.begin, item.why) for item in journal] == [(4, "it was deleted and created again")]
     assert journal_lost("j", _last(9), None, [_last(4)]) == []
 
 
@@ -141,7 +141,7 @@ def test_ids_are_kept_while_an_heir_may_know_them() -> None:
 
 def test_no_address_waits_for_the_rings_of_another() -> None:
     """What a busy one has seen goes, whatever a quiet one keeps."""
-    chain = [_night(each, "2026-11-01", 5) for each in (3, 2, 1)]
+    chain = [_night(number, "2026-11-01", 5) for number in (3, 2, 1)]
     for night in chain:
         night.accepted["quiet"] = {0: 1}
 

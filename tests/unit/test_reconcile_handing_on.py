@@ -27,7 +27,7 @@ ROLES = ("input", "forward", "accepted", "quarantine")
 
 
 def _settings(*names: str, **keys: Any) -> Settings:
-    entries = [{"name": each, "id_cache_size": 5, **keys} for each in names]
+    entries = [{"name": name, "id_cache_size": 5, **keys} for name in names]
     return validate({"app": {"id": "app"}, "addresses": entries})
 
 
@@ -46,8 +46,8 @@ def _handed_on(
 ) -> Run:
     """The night that accepted so many IDs of each address, and was clean."""
     found = Judgement(
-        accepted={each: {0: ids} for each in cuts},
-        emptied={each: {} for each in cuts},
+        accepted={cut: {0: ids} for cut in cuts},
+        emptied={cut: {} for cut in cuts},
         times=dict.fromkeys(cuts, (1, 2)),
         largest=dict.fromkeys(cuts, largest),
     )
@@ -68,7 +68,7 @@ def test_an_address_that_is_away_for_a_night() -> None:
     assert second.held == {"a": {0: 8}, "b": {0: 4}}
     assert second.consumed == {"a": {0: 3}, "b": {0: 3}}
     assert second.complete == {"a": True, "b": True}
-    assert {each: second.left_by(each) for each in ("a", "b")} == {"a": 2, "b": 1}
+    assert {name: second.left_by(name) for name in ("a", "b")} == {"a": 2, "b": 1}
     assert second.rules == first.rules
     assert list(second.accepted) == ["a"]
     assert (third.left, third.known["b"]) == ({"a": 3, "b": 3}, {0: 8})
@@ -83,7 +83,8 @@ def test_nothing_has_moved(tmp_path: Path) -> None:
 
     def again(settings: Settings, **cuts: AddressCut) -> bool:
         return (
-            nights.again(positions(cuts), {each.name: kept(each) for each in settings.addresses}) is not None
+            nights.again(positions(cuts), {address.name: kept(address) for address in settings.addresses})
+            is not None
         )
 
     assert again(settings, **cuts)
@@ -112,7 +113,7 @@ def test_a_gap_leaves_ids_unknown(topic: str) -> None:
     after = _handed_on(settings, gap, {"a": _cut("a")}, 3)
 
     assert carry_over.complete(settings, whole, {"a": cut}) == {"a": False}
-    assert [(each.complete["a"], each.known["a"][0]) for each in (whole, gap, after)] == [
+    assert [(run.complete["a"], run.known["a"][0]) for run in (whole, gap, after)] == [
         (True, 4), (False, 4), (True, 8),
     ]  # fmt: skip
 
@@ -126,7 +127,7 @@ def test_a_ring_that_the_configuration_switched_off_may_be_on() -> None:
     after = _handed_on(off, gap, {"a": _cut("a")}, 2)
     full = _handed_on(off, after, {"a": _cut("a")}, 3)
 
-    assert [each.complete["a"] for each in (gap, after, full)] == [False, True, True]
+    assert [run.complete["a"] for run in (gap, after, full)] == [False, True, True]
     assert not _handed_on(off, gap, {"a": _cut("a")}, 2, ids=3).complete["a"]
 
 
@@ -150,7 +151,7 @@ def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
 
     def spans() -> tuple[int | None, int]:
         base, cuts = begin(settings, nights, survey())
-        assert not any(each.lost for each in cuts.values())
+        assert not any(cut.lost for cut in cuts.values())
         return base.number if base else None, cuts["a"].input.spans[0].begin
 
     assert spans() == (None, 0)
@@ -191,12 +192,12 @@ def test_the_journal() -> None:
     cut = _cut("a")
     gone = journal_lost("journal", now, None)
 
-    assert [(each.begin, each.end) for each in gone] == [(0, 4)]
-    assert [(each.begin, each.end) for each in journal_lost("journal", now, Position("j", (1,), (3,)))] == [
+    assert [(item.begin, item.end) for item in gone] == [(0, 4)]
+    assert [(item.begin, item.end) for item in journal_lost("journal", now, Position("j", (1,), (3,)))] == [
         (1, 4)
     ]
     assert journal_lost("journal", now, Position("j", (4,), (5,))) == []
-    assert [each.why for each in journal_lost("journal", now, Position("old", (4,), (5,)))] == [
+    assert [item.why for item in journal_lost("journal", now, Position("old", (4,), (5,)))] == [
         "it was deleted and created again"
     ]
     with_gap = AddressCut(cut.input, cut.forward, cut.accepted, cut.quarantine, None, (0,), gone)
@@ -226,8 +227,8 @@ def test_ids_that_are_forgotten(tmp_path: Path) -> None:
         base = _handed_on(settings, base, cuts, number, ids=5)
         base.date = "2026-11-01" if number < 3 else TODAY
         base.accepted["quiet"] = {0: 1}
-        for each in cuts:
-            (tmp_path / ids_folder(base.date, number) / f"address={each}").mkdir(parents=True)
+        for cut in cuts:
+            (tmp_path / ids_folder(base.date, number) / f"address={cut}").mkdir(parents=True)
         (tmp_path / results_folder(number)).mkdir(parents=True)
         nights.finished[number] = base
     id_store.forget(nights, TODAY, 7)

@@ -31,13 +31,13 @@ def nights(tmp_path: Path) -> RunHistory:
     made = RunHistory(files)
     for number, day in enumerate(DAYS, 1):
         for folder in (
-            *(f"{ids_folder(day, number)}/address={each}" for each in "ab"),
+            *(f"{ids_folder(day, number)}/address={name}" for name in "ab"),
             f"{results_folder(number)}/ahead",
         ):
             for part in range(2):
                 files.write(f"{folder}/part-{part}.parquet", "rows")
         night = Run(number, number - 1 or None, day, "clean", {}, {"a": {0: 5}, "b": {0: 5}}, {}, {}, {})
-        night.positions = {each: Position("id", (0,), (10,)) for each in "ab"}
+        night.positions = {name: Position("id", (0,), (10,)) for name in "ab"}
         night.rules = {"a": {"id_cache_size": 5}, "b": {"id_cache_size": 5_000}}
         night.leaves = retained.of(files, day, number)
         made.commit(night)

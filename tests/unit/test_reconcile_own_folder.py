@@ -38,12 +38,14 @@ def test_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2)
     )  # fmt: skip
     try:
-        lives, left = (_old(Path((each.stdout or sys.stdin).readline().strip())) for each in (living, killed))
+        lives, left = (
+            _old(Path((popen.stdout or sys.stdin).readline().strip())) for popen in (living, killed)
+        )
         killed.kill()
         killed.wait()
         others = [tmp_path / "ringfence-spark-of-a-former-version", tmp_path / "ringfence-spark-young"]
-        for each in others:
-            each.mkdir()
+        for other in others:
+            other.mkdir()
         (others[1] / "lock").touch()
         (tmp_path / "ringfence-spark-link").symlink_to(others[0])
         assert left.exists()

@@ -28,7 +28,7 @@ def _night(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Run:
         number, number - 1 or None, "2026-11-21", "clean", {}, lanes, lanes, dict.fromkeys(names, True),
         {"addresses": {name: {"input": 1, "ring": {"capacity": 9}} for name in names}},
         held=lanes, consumed=lanes, earliest=dict.fromkeys(names, 5),
-        rules={each.name: kept(each) for each in _addresses(**inputs)},
+        rules={address.name: kept(address) for address in _addresses(**inputs)},
         whole_since=dict.fromkeys(names, 2), events_from=dict.fromkeys(names, 3),
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ def test_what_its_new_name_leaves_unknown() -> None:
     def doubted(former: dict[str, str]) -> set[Anomaly]:
         base = renames.called(first, former)
         return {
-            n for each in doubts([address], renames.with_former(cuts, former), base) for n in each.anomalies
+            n for doubt in doubts([address], renames.with_former(cuts, former), base) for n in doubt.anomalies
         }
 
     assert doubted({}) == set()
@@ -98,6 +98,6 @@ def test_nights_by_its_name(tmp_path: Path) -> None:
     nights.former = {"sales": "orders"}
 
     base = nights.settled_base()
-    assert [list(each.accepted) for each in nights.chain(base)] == [["sales"], ["sales"]]
+    assert [list(run.accepted) for run in nights.chain(base)] == [["sales"], ["sales"]]
     assert id_store.count(nights, base) == 8
     assert list(nights.finished[2].accepted) == ["orders"]

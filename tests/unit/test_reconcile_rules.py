@@ -36,7 +36,7 @@ def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
     assert promised(5, large, small) == {0: 5, 1: 5}
     assert promised(20, old) == {0: 20, 1: 20}
     # Once a lane has turned over since that night.
-    later = [_night(each, {0: 10}, id_cache_size=20) for each in (4, 3)]
+    later = [_night(number, {0: 10}, id_cache_size=20) for number in (4, 3)]
     assert promised(20, *later, small) == {0: 20, 1: 20}
     assert promised(21, *later, small) == {0: 10, 1: 20}
     assert promised(5, _night(2, {}, id_cache_size=0)) == {0: 0, 1: 0}
@@ -84,7 +84,7 @@ def test_lanes_of_which_all_ids_are_known() -> None:
 def test_since_when_homes_are_where_they_are() -> None:
     """The night that sees another partitioner first has judged by both; one without the address has judged by none."""
     first, second, third = (
-        _night(n, {}, partitioner=each) for n, each in enumerate(("crc32", "crc32", "murmur2"), 1)
+        _night(n, {}, partitioner=name) for n, name in enumerate(("crc32", "crc32", "murmur2"), 1)
     )
     old = Run(1, None, "2026-11-21", "clean", {}, {}, {}, {}, {})
     now = _address()
@@ -113,14 +113,14 @@ def _cut(*gone: str, recreated: bool = False) -> AddressCut:
         role: [Lost(role, 0, 0, 1, "why")] if role in gone else []
         for role in ("input", "accepted", "forward")
     }
-    topics = {role: TopicCut(role, "id", lost=each) for role, each in lost.items()}
+    topics = {role: TopicCut(role, "id", lost=value) for role, value in lost.items()}
     topics["input"].recreated = recreated
     topics["input"].spans = [Span(0, 0, 0, 1, 1)] * 2
     return AddressCut(topics["input"], topics["forward"], topics["accepted"], TopicCut("q", "id"), None, ())
 
 
 def _doubted(now: AddressSettings, base: Run | None, cut: AddressCut) -> set[Anomaly]:
-    return {name for each in rules.doubts([now], {"a": cut}, base) for name in each.anomalies}
+    return {name for doubt in rules.doubts([now], {"a": cut}, base) for name in doubt.anomalies}
 
 
 def test_a_changed_rule_leaves_open_what_was_lost() -> None:
@@ -175,12 +175,12 @@ def test_what_others_leave_unknown_of_transactions() -> None:
             {"name": "payments", **payments},
         ]
         addresses = validate({"addresses": entries}).addresses
-        cuts = {each.name: _cut() for each in addresses}
+        cuts = {address.name: _cut() for address in addresses}
         found = rules.doubts(addresses, cuts, base)
-        return [(each.address, each.why, Anomaly.TORN in each.anomalies) for each in found]
+        return [(item.address, item.why, Anomaly.TORN in item.anomalies) for item in found]
 
     entries = [{"name": "transfers", "transaction_addresses": ["payments"]}, {"name": "payments"}]
-    kept = {each.name: rules.kept(each) for each in validate({"addresses": entries}).addresses}
+    kept = {address.name: rules.kept(address) for address in validate({"addresses": entries}).addresses}
     base = Run(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept)
     away = Run(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept, left={"transfers": 1})
 

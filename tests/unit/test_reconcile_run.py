@@ -73,7 +73,7 @@ def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.Capture
     assert job.run(settings, job.Options(acknowledge=2)) == 0
     assert job.run(settings, job.Options(acknowledge=acknowledge.LAST)) == 0
     said = capsys.readouterr().out.splitlines()
-    assert [each.partition(":")[0] for each in said] == [
+    assert [name.partition(":")[0] for name in said] == [
         "acknowledged run 2 (anomalies)",
         "nothing to acknowledge",
     ]
@@ -203,4 +203,4 @@ def test_the_option(
         reconcile.main([*arguments, "--config", str(config)], standalone_mode=False)
     job.main([*arguments, "--config", str(config)])
 
-    assert [each.acknowledge for each in given] == [expected, expected]
+    assert [options.acknowledge for options in given] == [expected, expected]

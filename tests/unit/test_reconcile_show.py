@@ -52,7 +52,7 @@ def test_shows_where_each_stands(config: str, capsys: pytest.CaptureFixture[str]
 
     said = capsys.readouterr().out
     [line] = [
-        each for each in said.splitlines() if f"{finding.topic}/{finding.partition}/{finding.offset}" in each
+        line for line in said.splitlines() if f"{finding.topic}/{finding.partition}/{finding.offset}" in line
     ]
     assert finding.anomaly in line
     assert finding.detail.split("[")[0] in line
@@ -65,8 +65,8 @@ def test_one_anomaly(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     document = _document(capsys, "--config", config, "--anomaly", "lost", "--limit", "100")
     fewer = _document(capsys, "--config", config, "--anomaly", "LOST", "--limit", "1")
 
-    known = [each for each in figures.night().addresses[0].findings if each.anomaly == "LOST"]
-    assert {each["anomaly"] for each in document["anomalies"]} == {"LOST"}
+    known = [finding for finding in figures.night().addresses[0].findings if finding.anomaly == "LOST"]
+    assert {item["anomaly"] for item in document["anomalies"]} == {"LOST"}
     assert len(document["anomalies"]) == len(known)
     assert document["total"] == figures.night().addresses[0].anomalies["LOST"]
     assert fewer["anomalies"] == document["anomalies"][:1]
@@ -176,4 +176,4 @@ def test_options_stand_behind_the_verb(config: str, capsys: pytest.CaptureFixtur
 
 def test_names_of_anomalies() -> None:
     """The command line knows all, without loading what knows them."""
-    assert list(ANOMALIES) == [each.value for each in Anomaly]
+    assert list(ANOMALIES) == [anomaly.value for anomaly in Anomaly]

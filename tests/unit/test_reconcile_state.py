@@ -46,12 +46,12 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     nights = RunHistory(LocalFiles(str(tmp_path)), {1: _night(1)})
     of_crash = ["results/000002", "accepted/date=2026-11-21/night=2"]
     others = ["results/lost+found", "results/000001", "accepted/date=2026-11-20/night=1", "accepted/x/y"]
-    for each in (*of_crash, *others):
-        (tmp_path / each).mkdir(parents=True)
+    for name in (*of_crash, *others):
+        (tmp_path / name).mkdir(parents=True)
     id_store.sweep(nights)
 
-    assert [each for each in of_crash if (tmp_path / each).exists()] == []
-    assert [each for each in others if not (tmp_path / each).exists()] == []
+    assert [name for name in of_crash if (tmp_path / name).exists()] == []
+    assert [other for other in others if not (tmp_path / other).exists()] == []
 
 
 def test_a_folder_that_refuses(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pyte
         f"{ids_folder('2026-11-20', 1)}/address=a/part.parquet",
         f"{results_folder(1)}/ahead/part.parquet",
     ]
-    for each in parts:
-        (tmp_path / each).parent.mkdir(parents=True)
-        (tmp_path / each).touch()
+    for part in parts:
+        (tmp_path / part).parent.mkdir(parents=True)
+        (tmp_path / part).touch()
     settled: list[str] = []
     fsync = os.fsync
 
@@ -103,7 +103,7 @@ def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pyte
     RunHistory(files).commit(_night(1))
 
     valid = settled.index("nights/.000001.json.part")
-    folders = {str(above) for each in parts for above in Path(each).parents}
+    folders = {str(above) for part in parts for above in Path(part).parents}
     assert {*parts, *folders} <= set(settled[:valid])
     assert {"nights", "."} <= set(settled[valid:])
 

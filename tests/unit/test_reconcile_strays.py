@@ -21,7 +21,7 @@ def _row(fate: int, address: int, partition: int, first: int, end: int) -> Row:
 
 def test_what_is_read_again() -> None:
     """Nothing below what the last night has read, beyond the end, in a topic that was deleted since, or that is not configured."""
-    addresses = [SimpleNamespace(name=each) for each in ("a", "recreated")]
+    addresses = [SimpleNamespace(name=name) for name in ("a", "recreated")]
     frames: Any = SimpleNamespace(addresses=addresses, cuts={"a": _cut(), "recreated": _cut(recreated=True)})
 
     assert of_this_night(frames, [_row(ACCEPTED, 0, 0, 3, 15)]) == {(ACCEPTED, 0): {0: (12, 15)}}

@@ -58,7 +58,7 @@ class Log:
             self._open.setdefault(producer, self.end)
             self._records(producer, lost=True)
         elif kind == "committed":
-            producer = self.random.choice([each for each in (1, 2, 3) if each not in self._open])
+            producer = self.random.choice([number for number in (1, 2, 3) if number not in self._open])
             self._records(producer, lost=False)
             self._put(batch([Raw(b"", timestamp=1)], 0, True, producer), 1, control=COMMIT)
         elif self._open:
@@ -96,7 +96,7 @@ class Log:
 
     def fetch(self, begin: int) -> LenientRecords:
         """What a broker answers: batches from that which holds ``begin``, and the aborted transactions of that stretch."""
-        data = b"".join(each for end, each in self.batches if end > begin)
+        data = b"".join(data for end, data in self.batches if end > begin)
         aborted = [(producer, first) for producer, first, marker in self.aborted if marker >= begin]
         return LenientRecords(TP, PartedRecords(data), aborted, begin, None, None, False, READ_COMMITTED)
 
@@ -107,11 +107,11 @@ def test_nothing_is_lost_or_comes_twice(seed: int) -> None:
     log = Log(seed)
     begin = log.random.randint(0, log.end - 1)
     records = log.fetch(begin)
-    got = [(each.offset, [name for name, _ in each.headers]) for each in records]
+    got = [(record.offset, [name for name, _ in record.headers]) for record in records]
 
-    assert got == [each for each in log.expected.items() if each[0] >= begin]
-    assert {each for each in records.malformed if each >= begin} == {
-        each for each in log.malformed if each >= begin
+    assert got == [item for item in log.expected.items() if item[0] >= begin]
+    assert {number for number in records.malformed if number >= begin} == {
+        number for number in log.malformed if number >= begin
     }
     assert records.next_fetch_offset == log.end
 
@@ -120,17 +120,17 @@ def test_the_logs_hold_what_they_should() -> None:
     """The test above has met malformed records, aborted and committed ones, and many in one record batch."""
     logs = [Log(seed) for seed in range(200)]
 
-    assert sum(len(each.malformed) for each in logs) > 500
-    assert sum(len(each.aborted) for each in logs) > 200
-    assert sum(len(each.expected) for each in logs) > 5_000
+    assert sum(len(log.malformed) for log in logs) > 500
+    assert sum(len(log.aborted) for log in logs) > 200
+    assert sum(len(log.expected) for log in logs) > 5_000
 
 
 def test_name_in_a_reason() -> None:
     """The reason fits into a header of the quarantine's record, and stands on one line of the log, whatever the name is."""
     names = [Latin1("é" * 200_000), Latin1("é\n2026 ERROR forged")]
-    data = bytes(batch([Raw(b"v", [(each, b"")], 1) for each in names]).build())
+    data = bytes(batch([Raw(b"v", [(name, b"")], 1) for name in names]).build())
     records = LenientRecords(TP, PartedRecords(data), [], 0, None, None, True, READ_COMMITTED)
-    read = [name for each in records for name, _ in each.headers]
+    read = [name for record in records for name, _ in record.headers]
 
     assert read == ["\\xe9" * 200_000, "\\xe9\n2026 ERROR forged"]
     assert len(records.malformed[0]) < 200
@@ -144,7 +144,7 @@ def test_before_what_is_damaged() -> None:
     first = LenientRecords(TP, PartedRecords(data), [], 0, None, None, True, READ_COMMITTED)
     second = LenientRecords(TP, PartedRecords(data[len(good) :]), [], 1, None, None, True, READ_COMMITTED)
 
-    assert [each.offset for each in first] == [0]
+    assert [item.offset for item in first] == [0]
     assert first.next_fetch_offset == 1
     with pytest.raises(CorruptRecordException, match="Invalid CRC"):
         next(_values(second))

@@ -250,13 +250,13 @@ class _Story:
         self.fed = 0
 
     def fetch(self, upto: int) -> None:
-        self.window.feed([Fetched(each, (b"a", b"b", None)[each % 3]) for each in range(self.fed, upto)])
+        self.window.feed([Fetched(index, (b"a", b"b", None)[index % 3]) for index in range(self.fed, upto)])
         self.fed = max(self.fed, upto)
 
     def bring(self, share: float = 1.0) -> None:
-        for each in self.window.missing():
+        for number in self.window.missing():
             if self.chance.random() < share:
-                self.window.bring(Fetched(each, (b"a", b"b", None)[each % 3]))
+                self.window.bring(Fetched(number, (b"a", b"b", None)[number % 3]))
 
     def work(self) -> bool:
         offset = _do_next(self.window)
@@ -331,11 +331,11 @@ def test_purged_before_it_is_fetched() -> None:
         (1, 3),
         (4,),
     )
-    for each in (window, after):
-        each.feed([*of(b"b", 2), *of(b"a", 3), *of(b"b", 4), *of(b"a", 5, 6)])
-        assert each.missing() == [1, 3]
-        assert each.bring(Fetched(3, b"a"))
-        assert [each.ledger.acquire("handler") for _ in range(2)] == [2, 3]
+    for item in (window, after):
+        item.feed([*of(b"b", 2), *of(b"a", 3), *of(b"b", 4), *of(b"a", 5, 6)])
+        assert item.missing() == [1, 3]
+        assert item.bring(Fetched(3, b"a"))
+        assert [item.ledger.acquire("handler") for _ in range(2)] == [2, 3]
 
 
 def test_fetched_while_it_was_looked_up() -> None:

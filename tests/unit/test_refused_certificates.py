@@ -97,9 +97,9 @@ async def test_of_the_broker(tmp_path: Path, name: str, times: dict[str, Any], s
     async with site.serving(name, **times) as server:
         told = await _told(site.kafka(server))
 
-    for each in told:
-        assert said in each
-        assert "ssl_cafile" not in each
+    for item in told:
+        assert said in item
+        assert "ssl_cafile" not in item
 
 
 async def test_authority(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ async def test_authority(tmp_path: Path) -> None:
     async with site.serving() as server:
         told = await _told(site.kafka(server, ssl_cafile=str(stranger)))
 
-    for each in told:
-        assert "its certificate is not trusted (" in each
-        assert each.endswith(f"set kafka.ssl_cafile, now {str(stranger)!r}, to the authority that signed it")
+    for name in told:
+        assert "its certificate is not trusted (" in name
+        assert name.endswith(f"set kafka.ssl_cafile, now {str(stranger)!r}, to the authority that signed it")
 
 
 @pytest.mark.parametrize(

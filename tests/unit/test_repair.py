@@ -128,7 +128,7 @@ def test_selection(selection: Selection, takes: bool) -> None:
 
 def test_what_is_typed() -> None:
     """Lengths of time and places; what is none is an error that shows one."""
-    assert [span(each) for each in ("90s", "10m", "2h", "1.5d")] == [90, 600, 7_200, 129_600]
+    assert [span(name) for name in ("90s", "10m", "2h", "1.5d")] == [90, 600, 7_200, 129_600]
     assert place("0/17") == (0, 17)
     refusing: list[tuple[Callable[[str], Any], str]] = [
         (span, "10"),
@@ -153,16 +153,16 @@ def test_where_it_goes() -> None:
     assert _publisher().published(_refused(source="orders/6/1")).partition == 2
 
     homes = {
-        _publisher(bridged=True).published(_refused(key=b"%d" % each, source="s/3/1")).partition
-        for each in range(40)
+        _publisher(bridged=True).published(_refused(key=b"%d" % index, source="s/3/1")).partition
+        for index in range(40)
     }
 
     assert homes == {0, 1, 2, 3}
     same = {
         _publisher(bridged=True, group_header="h")
-        .published(_refused(key=b"%d" % each, headers=(("h", b"g"),)))
+        .published(_refused(key=b"%d" % index, headers=(("h", b"g"),)))
         .partition
-        for each in range(40)
+        for index in range(40)
     }
     assert len(same) == 1
 
@@ -212,7 +212,7 @@ async def test_a_dry_run_says_what_would_be_left() -> None:
 
     assert (run.result.done, len(said)) == (1, 1)
     assert ["raise it there" in why for _, why in run.result.left] == [True, False]
-    assert all(each.value is None for each, _ in run.result.left)
+    assert all(refused.value is None for refused, _ in run.result.left)
 
 
 class _Settled:
@@ -226,7 +226,7 @@ class _Settled:
 
     async def settle(self, offsets: list[int], batches: list[Any]) -> None:
         self.offsets += offsets
-        self.published += sum(each.builder.record_count() for each in batches)
+        self.published += sum(batch.builder.record_count() for batch in batches)
 
 
 @pytest.mark.parametrize("bridged", [True, False])
@@ -298,7 +298,7 @@ def test_one_record_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_names() -> None:
     """An address goes before a bridge of its name; an unknown one is an error that names those that there are."""
-    bridges = [{"name": each, "source_topic": "s", "target_address": "orders"} for each in ("orders", "over")]
+    bridges = [{"name": name, "source_topic": "s", "target_address": "orders"} for name in ("orders", "over")]
     settings = validate({"app": {"id": "a"}, "addresses": [{"name": "orders"}], "bridges": bridges[1:]})
 
     assert find(settings, "orders").topic == "orders.quarantine"
@@ -347,8 +347,8 @@ def test_how_it_ends(
     done: int, left: int, code: int, said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is left is told with why, and the exit code says that not all is done."""
-    refused = [read("q", Fetched(offset=each, partition=0)) for each in range(left)]
-    result = Result(done, [(each, "its holder does not answer") for each in refused])
+    refused = [read("q", Fetched(offset=index, partition=0)) for index in range(left)]
+    result = Result(done, [(item, "its holder does not answer") for item in refused])
 
     assert result.tell(Wanted(Selection(group=b"g"), lambda _: None), "letters", "dropped") == code
     assert capsys.readouterr().out.splitlines() == said
@@ -362,17 +362,21 @@ def test_a_name_that_is_mistyped() -> None:
     """Where nothing is meant it is said what is open, and whose: a redrive for `biling` looks as if all were done."""
     letters = [_letter(1, "shipping"), _letter(2, "billing"), _letter(3, "billing")]
     wanted = Wanted(Selection(consumer_group="biling"), lambda _: None)
-    for each in letters:
-        is_open = each.offset != 3
+    for letter in letters:
+        is_open = letter.offset != 3
 
-        assert not wanted.takes(read("q", each), each, 0.0, is_open=is_open)
+        assert not wanted.takes(read("q", letter), letter, 0.0, is_open=is_open)
     assert none_open("dead letters", wanted) == (
         "there are no open dead letters that are meant; 2 others are open (consumer groups: billing, shipping)"
     )
 
     right = Wanted(Selection(consumer_group="billing"), lambda _: None)
 
-    assert [right.takes(read("q", each), each, 0.0, is_open=True) for each in letters] == [False, True, True]
+    assert [right.takes(read("q", letter), letter, 0.0, is_open=True) for letter in letters] == [
+        False,
+        True,
+        True,
+    ]
     assert right.passed.count == 1
 
 
@@ -384,7 +388,7 @@ def test_of_other_sources() -> None:
         for app in (b"bremen", b"kassel", b"", b"kassel", b"zwickau")
     ]
 
-    assert [wanted.takes(read("q", each), each, 0.0, is_open=True) for each in records] == [
+    assert [wanted.takes(read("q", record), record, 0.0, is_open=True) for record in records] == [
         True, False, True, False, False,
     ]  # fmt: skip
     assert ": kassel: 2, zwickau: 1: " in wanted.passed.told_of_foreign
@@ -392,7 +396,7 @@ def test_of_other_sources() -> None:
     wanted.passed.clear()
     assert wanted.passed.told_of_foreign == ""
     anybodys = Wanted(Selection(), lambda _: None)
-    assert all(anybodys.takes(read("q", each), each, 0.0, is_open=True) for each in records)
+    assert all(anybodys.takes(read("q", record), record, 0.0, is_open=True) for record in records)
 
 
 def test_nothing_is_open() -> None:
@@ -419,8 +423,8 @@ def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     output.print_one(refused, group, settled=False)
     shown = capsys.readouterr().out
 
-    (row,) = (each for each in listed.splitlines() if "1/7" in each)
-    assert all(each in row for each in ("hex:ff5b7265645d", r"[/b] \x1b[2J\nsecond line"))
+    (row,) = (line for line in listed.splitlines() if "1/7" in line)
+    assert all(name in row for name in ("hex:ff5b7265645d", r"[/b] \x1b[2J\nsecond line"))
     assert "orders.dlq of [bold]g[/bold]: 1 open" in listed
     assert "\x1b" not in listed + shown
     assert r"header          x\x1b: (none)" in shown
@@ -435,9 +439,9 @@ def test_columns(capsys: pytest.CaptureFixture[str]) -> None:
             read("q", Fetched((("_RF_CONSUMER_GROUP", group.encode()), ("_RF_REDRIVEN", b"%d" % redriven))))
             for group, redriven in given
         ]
-        output.print_rows("q", [output.Row(each, b"g", False, False) for each in found])
+        output.print_rows("q", [output.Row(refused, b"g", False, False) for refused in found])
         title, _, header, *_ = capsys.readouterr().out.splitlines()
-        return [title.strip(), *(each.strip() for each in header.strip("┃").split("┃"))]
+        return [title.strip(), *(part.strip() for part in header.strip("┃").split("┃"))]
 
     assert told(("", 0)) == ["q: 1 open", "place", "age", "group", "reason"]
     assert told(("a", 0), ("a", 1)) == [
@@ -481,8 +485,8 @@ async def test_waiting_that_cannot_be_told(
         "orders.dlq", rows, Wanted(Selection(), lambda _: None), "dead letters", as_json=True, waits=waits
     )
 
-    assert [each["group_waits"] for each in json.loads(capsys.readouterr().out)] == [True, None, None, None]
-    assert [each.rpartition(": this user")[2] for each in said] == [
+    assert [load["group_waits"] for load in json.loads(capsys.readouterr().out)] == [True, None, None, None]
+    assert [name.rpartition(": this user")[2] for name in said] == [
         " may not see the consumer group hidden: allow Describe on it",
         " may not see the topic orders.accepted: allow Describe on it",
     ]

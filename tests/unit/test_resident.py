@@ -18,7 +18,7 @@ class Fetched(NamedTuple):
 
 
 def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
-    return [Fetched(each, group) for each in offsets]
+    return [Fetched(offset, group) for offset in offsets]
 
 
 def _memory(bytes_max: int = 10_000_000) -> MemoryBudget:
@@ -32,13 +32,13 @@ def _memory(bytes_max: int = 10_000_000) -> MemoryBudget:
 
 def _kept(records_max: int, *records: Fetched, memory: MemoryBudget | None = None) -> RecordCache:
     kept = RecordCache(records_max, memory or _memory())
-    for each in records:
-        kept.add(each)
+    for record in records:
+        kept.add(record)
     return kept
 
 
 def _there(kept: RecordCache, offsets: range) -> list[int]:
-    return [each for each in offsets if kept.record(each) is not None]
+    return [offset for offset in offsets if kept.record(offset) is not None]
 
 
 def test_as_much_as_is_free() -> None:
@@ -51,7 +51,7 @@ def test_as_much_as_is_free() -> None:
 
 def test_as_many_bytes_as_are_free() -> None:
     """The same holds of the values: large ones of one group leave room for those of others."""
-    large = [Fetched(each, b"a", b"v" * 100_000) for each in range(20)]
+    large = [Fetched(index, b"a", b"v" * 100_000) for index in range(20)]
     kept = _kept(1_000, *large, Fetched(20, b"b", b"v" * 100_000), memory=_memory(1_000_000))
 
     assert _there(kept, range(21)) == [0, 1, 2, 3, 4, 20]
@@ -177,7 +177,7 @@ def test_any_order() -> None:
             kept.unpark(log[ahead : ahead + 20], always=False)
 
             assert kept.record(ahead) is not None
-        elif groups := [each for each, offsets in waiting.items() if offsets]:
+        elif groups := [item for item, offsets in waiting.items() if offsets]:
             group = chance.choice(groups)
             offset = waiting[group].pop(0)
             if kept.record(offset) is None:
@@ -223,8 +223,8 @@ def test_many_partitions_one_after_the_other() -> None:
                 kept.add(Fetched(offset, b"%d" % (offset % 50), _value(10_000)))
                 offset += 1
 
-    assert all(len(each) >= 50 for each in partitions)
-    assert sum(len(each.parked) for each in partitions) < 0.2 * sum(map(len, partitions))
+    assert all(len(partition) >= 50 for partition in partitions)
+    assert sum(len(partition.parked) for partition in partitions) < 0.2 * sum(map(len, partitions))
     assert 200 * 2**20 < memory.used < 450 * 2**20
 
 
@@ -280,13 +280,13 @@ def test_no_room_for_anything() -> None:
 def test_what_waits_makes_room_for_fresh_groups() -> None:
     """Groups that wait for their next attempt keep their records only as long as nobody else needs the room."""
     kept = _kept(10)
-    for each in range(10):
-        kept.add(Fetched(each, b"sick %d" % each))
-        kept.set_aside(each, b"sick %d" % each)
+    for index in range(10):
+        kept.add(Fetched(index, b"sick %d" % index))
+        kept.set_aside(index, b"sick %d" % index)
     assert _there(kept, range(10)) == list(range(10))
 
-    for each in range(10, 15):
-        kept.add(Fetched(each, b"fresh %d" % each))
+    for index in range(10, 15):
+        kept.add(Fetched(index, b"fresh %d" % index))
 
     assert _there(kept, range(15)) == list(range(5, 15))
     assert kept.backlog == 0
@@ -300,15 +300,15 @@ def test_what_waits_makes_room_for_fresh_groups() -> None:
     kept.unpark([Fetched(0, b"sick 0")], always=True)
     assert kept.record(0) is not None
     assert not kept.is_evicted(0)
-    for each in range(16):
-        kept.drop(each, b"sick %d" % each if each < 10 else b"fresh %d" % each)
+    for index in range(16):
+        kept.drop(index, b"sick %d" % index if index < 10 else b"fresh %d" % index)
     assert (kept.bytes, len(kept), len(kept.parked)) == (0, 0, 0)
 
 
 def test_what_is_set_aside_does_not_count_as_backlog() -> None:
     """The log is read on while only those that wait fill the room."""
-    kept = _kept(10, *(Fetched(each, b"g%d" % each) for each in range(10)))
+    kept = _kept(10, *(Fetched(index, b"g%d" % index) for index in range(10)))
     assert not kept.takes(2)
-    for each in range(10):
-        kept.set_aside(each, b"g%d" % each)
+    for index in range(10):
+        kept.set_aside(index, b"g%d" % index)
     assert kept.takes(2)

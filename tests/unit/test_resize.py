@@ -30,15 +30,15 @@ def _restored(meta: Meta | None, sequences: Sequence[int] = (), capacity: int = 
     """As read from a changelog: slots of these sequences, whose IDs are their numbers and times ten times those."""
     restore = Restore(None, 0, resident=True)
     restore.meta = meta
-    for each in sequences:
-        value = ring_value(each, b"%d" % each, Origin(3, each, each * 10))
-        restore.occupants[ring_key(capacity, each)] = value
+    for sequence in sequences:
+        value = ring_value(sequence, b"%d" % sequence, Origin(3, sequence, sequence * 10))
+        restore.occupants[ring_key(capacity, sequence)] = value
     return restore
 
 
 def _known(ring: Ring, count: int = 40) -> list[int]:
     """Sequences whose IDs the ring knows, each asked for alone."""
-    return [each for each in range(count) if ring.check([b"%d" % each]).verdicts == [Verdict.DUPLICATE]]
+    return [index for index in range(count) if ring.check([b"%d" % index]).verdicts == [Verdict.DUPLICATE]]
 
 
 # -- the ring at the configured capacity -----------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_older_is_a_copy() -> None:
 
 
 def _slots(capacity: int, *slots: int) -> list[bytes]:
-    return [ring_key(capacity, each) for each in slots]
+    return [ring_key(capacity, slot) for slot in slots]
 
 
 @pytest.mark.parametrize("low", [0, 24])
@@ -306,8 +306,8 @@ def test_changelog_stays_bounded(capacities: Sequence[int], monkeypatch: pytest.
             assert [slots[key] for key in removed if key in slots and slots[key].sequence >= low] == []
             for key in removed:
                 slots.pop(key, None)
-            for sequence, each in enumerate(checked.new_ids, checked.first_sequence):
-                slots[ring_key(capacity, sequence)] = Slot(capacity, sequence, each, Origin(3, sequence, 0))
+            for sequence, id_ in enumerate(checked.new_ids, checked.first_sequence):
+                slots[ring_key(capacity, sequence)] = Slot(capacity, sequence, id_, Origin(3, sequence, 0))
             ring.apply(checked)
             meta = META._replace(capacity=capacity, head=head, floor=ring.floor, older=older)
 
@@ -315,8 +315,8 @@ def test_changelog_stays_bounded(capacities: Sequence[int], monkeypatch: pytest.
     assert meta is not None
     for _ in range(20):
         older, removed = collect_garbage(meta.older, meta.head + 100)
-        slots = {key: each for key, each in slots.items() if key not in removed}
+        slots = {key: slot for key, slot in slots.items() if key not in removed}
         meta = meta._replace(older=older)
     assert meta.older == []
-    assert {each.capacity for each in slots.values()} <= {last}
+    assert {slot.capacity for slot in slots.values()} <= {last}
     assert len(slots) <= last

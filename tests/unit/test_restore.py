@@ -49,15 +49,15 @@ class Log:
 
     def transact(self, ids: str) -> str:
         """One batch, an ID a letter; what was said of each, a letter a message."""
-        return "".join(each.name[0] for each in self.transact_ids(_ids(ids)))
+        return "".join(id_.name[0] for id_ in self.transact_ids(_ids(ids)))
 
     def transact_ids(self, ids: Sequence[bytes | None]) -> list[Verdict]:
         """One batch of encoded IDs."""
         checked = self.ring.check(ids)
         self.ring.apply(checked)
         self.next += len(ids)
-        for sequence, each in enumerate(checked.new_ids, checked.first_sequence):
-            self.append(*_slot(self.ring.capacity, sequence, each))
+        for sequence, id_ in enumerate(checked.new_ids, checked.first_sequence):
+            self.append(*_slot(self.ring.capacity, sequence, id_))
         self.append(codec.META_KEY, codec.encode_meta(self.meta))
         self.end += 1
         self.cuts.append(self.end)
@@ -84,7 +84,7 @@ class Log:
     def upto(self, end: int) -> "Log":
         """What it was when its high watermark was ``end``."""
         earlier = Log(self.ring.capacity, self.incarnation)
-        earlier.records = [each for each in self.records if each.offset < end]
+        earlier.records = [record for record in self.records if record.offset < end]
         earlier.end, earlier.next = end, self.next
         return earlier
 
@@ -93,7 +93,7 @@ class Log:
 
 
 def _ids(letters: str) -> list[bytes | None]:
-    return [codec.encode_id(each.encode()) for each in letters]
+    return [codec.encode_id(letter.encode()) for letter in letters]
 
 
 def _slot(capacity: int, sequence: int, encoded_id: bytes) -> tuple[bytes, bytes]:
@@ -107,7 +107,7 @@ def restored(log: Log, store: Store | None, *, resident: bool = True, fetch: int
     start = trusted_start(state, log.bounds(), indexed=not resident)
     restore = Restore(store, store.begin_epoch() if store else 0, resident=resident)
     at_once(restore.load())
-    records = [each for each in log.records if start <= each.offset < log.end]
+    records = [record for record in log.records if start <= record.offset < log.end]
     for begin in range(0, len(records), fetch):
         restore.consume(records[begin : begin + fetch])
     restore.finish()
@@ -125,18 +125,18 @@ def _index(store: Store, capacity: int) -> StoredIndex:
     """An index whose live slots are all of one capacity."""
 
     def find(sequences: Sequence[int]) -> list[Slot | None]:
-        return store.slots_of([codec.ring_key(capacity, each) for each in sequences])
+        return store.slots_of([codec.ring_key(capacity, sequence) for sequence in sequences])
 
     return StoredIndex(store, capacity, find)
 
 
 def known(ring: Ring) -> str:
     """The letters that the ring calls duplicates, in order of their acceptance."""
-    checks = [(ring.check([each]), each) for each in ALPHABET]
+    checks = [(ring.check([data]), data) for data in ALPHABET]
     found = [
-        (checked.originals[0], each) for checked, each in checks if checked.verdicts == [Verdict.DUPLICATE]
+        (checked.originals[0], data) for checked, data in checks if checked.verdicts == [Verdict.DUPLICATE]
     ]
-    return b"".join(each[1:] for _, each in sorted(found)).decode()
+    return b"".join(data[1:] for _, data in sorted(found)).decode()
 
 
 def contents(store: Store) -> tuple[object, ...]:
@@ -160,8 +160,8 @@ def new_store(tmp_path: Path) -> Iterator[Callable[[], Store]]:
         return made[-1]
 
     yield new
-    for each in made:
-        each.close()
+    for store in made:
+        store.close()
 
 
 @pytest.fixture
@@ -175,8 +175,8 @@ both_kinds = pytest.mark.parametrize("resident", [True, False], ids=["resident i
 def _history(incarnation: str = "0011223344556677") -> Log:
     """Evictions, IDs accepted again, a batch larger than the ring, batches without a new ID."""
     log = Log(5, incarnation)
-    for each in ("abc", "cba", "defg", "a", "", "bcdabcdhi", "ihd", "jklmna", "b", "ab"):
-        log.transact(each)
+    for name in ("abc", "cba", "defg", "a", "", "bcdabcdhi", "ihd", "jklmna", "b", "ab"):
+        log.transact(name)
     return log
 
 
@@ -209,7 +209,7 @@ def test_fresh(store: Store, resident: bool) -> None:
     assert state.meta == log.last_meta()
     assert state.indexed is not resident
     assert before <= state.written_at <= time.time()
-    assert sorted(codec.decode_ring(*each).sequence for each in store.slots()) == list(
+    assert sorted(codec.decode_ring(*slot).sequence for slot in store.slots()) == list(
         range(ring.low, ring.head)
     )
 
@@ -236,7 +236,7 @@ def test_incremental(store: Store, new_store: Callable[[], Store], resident: boo
 
     restore = restored(log, store, resident=resident)
 
-    assert restore.count == 1 + sum(each.offset >= cut for each in log.records)
+    assert restore.count == 1 + sum(record.offset >= cut for record in log.records)
     fresh = new_store()
     restored(log, fresh, resident=resident)
     assert contents(store) == contents(fresh)
@@ -291,7 +291,7 @@ def test_killed_while_restoring(
         at_once(killed.load())
         for begin in range(0, piece, fetch):
             killed.consume(log.records[begin : min(begin + fetch, piece)])
-        written.add(tuple(sorted(codec.decode_ring(*each).sequence for each in store.slots())))
+        written.add(tuple(sorted(codec.decode_ring(*slot).sequence for slot in store.slots())))
 
         assert known(_ring(log, store, resident=resident)) == known(log.ring)
     assert len(written) > 3  # the pieces did leave different parts behind
@@ -331,7 +331,7 @@ def test_large_looks_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _compacted(log: Log) -> list[Record]:
     """Of the meta records the last one alone is left."""
-    return [each for each in log.records[:-1] if each.key != codec.META_KEY] + log.records[-1:]
+    return [record for record in log.records[:-1] if record.key != codec.META_KEY] + log.records[-1:]
 
 
 @both_kinds
@@ -347,8 +347,8 @@ async def test_a_compacted_changelog_is_written_as_it_comes(
     store = new_store()
     restore = Restore(store, store.begin_epoch(), resident=resident)
     at_once(restore.load())
-    for each in slots:
-        restore.consume([each])
+    for slot in slots:
+        restore.consume([slot])
         assert len(restore._pending) < 2
     assert (len(list(store.slots())), store.state(), store.unfinished) == (12, None, True)
     store.close()
@@ -439,10 +439,12 @@ def test_wrong_incarnation(store: Store, resident: bool) -> None:
     restored(_history(), store, resident=resident)
     anew = _history()
     anew.records = [
-        each._replace(value=codec.encode_meta(codec.decode_meta(each.value)._replace(incarnation="f" * 16)))
-        if each.key == codec.META_KEY and each.value
-        else each
-        for each in anew.records
+        record._replace(
+            value=codec.encode_meta(codec.decode_meta(record.value)._replace(incarnation="f" * 16))
+        )
+        if record.key == codec.META_KEY and record.value
+        else record
+        for record in anew.records
     ]
 
     with pytest.raises(
@@ -456,8 +458,8 @@ def test_made_anew_in_other_pieces(store: Store, resident: bool) -> None:
     """A changelog that was created again is noticed whatever lies at the store's position."""
     restored(_history(), store, resident=resident)
     anew = Log(5, incarnation="ffffffffffffffff")
-    for each in "abcdefghijklmnopqrstuvwxyz":
-        anew.transact(each)
+    for name in "abcdefghijklmnopqrstuvwxyz":
+        anew.transact(name)
 
     with pytest.raises(UntrustedError):
         restored(anew, store, resident=resident)
@@ -491,8 +493,8 @@ def _regrown(log: Log, cut: int, *batches: str) -> Log:
     """The log without what lies behind ``cut``, and with these batches instead; the input went on meanwhile."""
     regrown = log.upto(log.cuts[cut])
     regrown.reopen(5)
-    for each in batches:
-        regrown.transact(each)
+    for batch in batches:
+        regrown.transact(batch)
     return regrown
 
 
@@ -503,7 +505,7 @@ def test_tail_lost_and_regrown(store: Store, resident: bool) -> None:
     cut = log.cuts[3]  # "defg": four slots, then the meta record
     restored(log.upto(cut), store, resident=resident)
     regrown = _regrown(log, 2, "stuv", "wxyz")
-    assert [each.key for each in regrown.records if each.offset == cut - 2] == [codec.META_KEY]
+    assert [record.key for record in regrown.records if record.offset == cut - 2] == [codec.META_KEY]
 
     with pytest.raises(UntrustedError, match=f"another record at {cut - 2}: it lost its tail and grew again"):
         restored(regrown, store, resident=resident)
@@ -516,7 +518,7 @@ def test_tail_regrown_in_other_pieces(store: Store, resident: bool) -> None:
     cut = log.cuts[3]
     restored(log.upto(cut), store, resident=resident)
     regrown = _regrown(log, 2, "stuvwxyz")
-    assert [each.key[:1] for each in regrown.records if each.offset == cut - 2] == [codec.KIND_RING]
+    assert [record.key[:1] for record in regrown.records if record.offset == cut - 2] == [codec.KIND_RING]
 
     with pytest.raises(UntrustedError, match="it lost its tail and grew again"):
         restored(regrown, store, resident=resident)
@@ -542,7 +544,7 @@ def test_meta_record_compacted_away(store: Store, new_store: Callable[[], Store]
     cut = log.cuts[3]
     restored(log.upto(cut), store, resident=resident)
     before = contents(store)
-    log.records = [each for each in log.records if each.offset != cut - 2]
+    log.records = [record for record in log.records if record.offset != cut - 2]
 
     with pytest.raises(UntrustedError, match=f"its last record, at {cut - 2}, is no longer in the changelog"):
         restored(log, store, resident=resident)
@@ -566,7 +568,7 @@ def test_position_stays_behind_a_meta_record(store: Store, resident: bool) -> No
     """Of a transaction that was read in part the position tells nothing, so that the next restore can verify it."""
     log = _history()
     cut = log.cuts[3]
-    half = [each for each in log.records if each.offset < cut + 1]  # one slot of the next transaction
+    half = [record for record in log.records if record.offset < cut + 1]  # one slot of the next transaction
     restore = Restore(store, store.begin_epoch(), resident=resident)
     at_once(restore.load())
     restore.consume(half)
@@ -591,14 +593,14 @@ def test_older_sequence_does_not_apply(store: Store, resident: bool) -> None:
     log.ring = Ring(5, 9, 0)
     log.transact("")
     restore = restored(log, store, resident=resident)
-    assert [codec.decode_ring(*each).sequence for each in store.slots()] == [8]
+    assert [codec.decode_ring(*slot).sequence for slot in store.slots()] == [8]
     assert known(make_ring(5, restore, None if resident else _index(store, 5))) == "a"
 
     log.append(*older)
     log.transact("")
     restore = restored(log, store, resident=resident)
 
-    assert [codec.decode_ring(*each).sequence for each in store.slots()] == [8]
+    assert [codec.decode_ring(*slot).sequence for slot in store.slots()] == [8]
     assert known(make_ring(5, restore, None if resident else _index(store, 5))) == "a"
 
 
@@ -613,7 +615,7 @@ def test_tombstone(store: Store, resident: bool) -> None:
     log.ring = Ring(5, 2, 2)
     log.transact("")
     restored(log, store, resident=resident)
-    assert [codec.decode_ring(*each).sequence for each in store.slots()] == [1]
+    assert [codec.decode_ring(*slot).sequence for slot in store.slots()] == [1]
 
     log.append(codec.ring_key(5, 1), None)
     log.append(codec.ring_key(5, 0), None)
@@ -622,7 +624,7 @@ def test_tombstone(store: Store, resident: bool) -> None:
     log.transact("")
     restore = restored(log, store, resident=resident)
 
-    assert [codec.decode_ring(*each).sequence for each in store.slots()] == [5]
+    assert [codec.decode_ring(*slot).sequence for slot in store.slots()] == [5]
     assert {slot.sequence for slot in restore.slots()} == ({5} if resident else set())
     assert known(make_ring(5, restore, None if resident else _index(store, 5))) == "c"
 
@@ -784,7 +786,7 @@ async def test_damage_heals(
 ) -> None:
     """Damage to RocksDB, found on opening or only by a batch, is healed by opening again: the changelog has it all."""
     log = Log(2_000)
-    ids = [codec.encode_id(b"%d" % each) for each in range(2_000)]
+    ids = [codec.encode_id(b"%d" % index) for index in range(2_000)]
     times = [0] * len(ids)
     log.transact_ids(ids)
     open_table = _served(log, monkeypatch)
@@ -858,7 +860,7 @@ async def test_what_is_in_memory_is_not_read_again(tmp_path: Path, monkeypatch: 
     table, restored, reads = await _reopened(tmp_path, monkeypatch, others_write)
     table.close()
     store = Store(tmp_path / "orders-0")
-    sequences = sorted(codec.decode_ring(*each).sequence for each in store.slots())
+    sequences = sorted(codec.decode_ring(*slot).sequence for slot in store.slots())
     store.close()
 
     assert (restored.kept, restored.reused, restored.records, reads) == (True, True, 4, 0)
@@ -893,7 +895,7 @@ async def test_where_memory_does_not_do(
 
 def _turned_round(log: Log) -> None:
     """The last two ring records stand in turned order: no lane writes so."""
-    one, two = [n for n, each in enumerate(log.records) if each.key[:1] == codec.KIND_RING][-2:]
+    one, two = [n for n, record in enumerate(log.records) if record.key[:1] == codec.KIND_RING][-2:]
     first, second = log.records[one], log.records[two]
     log.records[one] = Record(first.offset, second.key, second.value)
     log.records[two] = Record(second.offset, first.key, first.value)
@@ -1050,18 +1052,18 @@ def _persist(
     store: Store, index: StoredIndex, first_sequence: int, letters: str, live_from: int | None = None
 ) -> None:
     """What a lane does with the new IDs of a committed batch."""
-    ids = [each for each in _ids(letters) if each is not None]
+    ids = [id_ for id_ in _ids(letters) if id_ is not None]
 
     def fill(writes: Writes) -> None:
         index.persist(writes, first_sequence, ids, live_from)
-        for sequence, each in enumerate(ids, first_sequence):
-            writes.put_slots([_slot(3, sequence, each)])
+        for sequence, id_ in enumerate(ids, first_sequence):
+            writes.put_slots([_slot(3, sequence, id_)])
 
     store.write(store.epoch, _state(1, indexed=True), fill)
 
 
 def _entries(store: Store, letters: str) -> dict[str, int]:
-    ids: Sequence[bytes] = [each for each in _ids(letters) if each is not None]
+    ids: Sequence[bytes] = [id_ for id_ in _ids(letters) if id_ is not None]
     found = zip(letters, store.sequences(ids), strict=True)
     return {letter: sequence for letter, sequence in found if sequence is not None}
 

@@ -53,7 +53,7 @@ def test_a_maximum_is_a_maximum(count: int, seconds: float) -> None:
 
     assert len(begun) == count
     assert begun[-1] >= seconds - 0.01
-    assert begun[-1] <= 1.3 * max(seconds, sum(min(60.0, 0.1 * 2**each) for each in range(count - 1)))
+    assert begun[-1] <= 1.3 * max(seconds, sum(min(60.0, 0.1 * 2**index) for index in range(count - 1)))
     delays = [later - earlier for earlier, later in itertools.pairwise(begun)]
     assert all(later > earlier / 2 for earlier, later in itertools.pairwise(delays[:-1]))
 
@@ -77,7 +77,7 @@ def test_what_the_handler_asks_for() -> None:
 def test_attempts_beyond_the_maximum() -> None:
     """While nothing may be given up, delays stay below a minute or so."""
     policy = ConsumerOptions().policy
-    assert max(policy.delay(each, Failures(each, 0), 0) for each in range(5, 50)) <= 1.2 * 60
+    assert max(policy.delay(index, Failures(index, 0), 0) for index in range(5, 50)) <= 1.2 * 60
 
 
 def test_a_new_holder_keeps_the_retry_time() -> None:

@@ -13,19 +13,19 @@ ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UN
 
 def _ids(text: str) -> list[bytes | None]:
     """One ID a letter; a dot is a message without ID."""
-    return [None if each == "." else each.encode() for each in text]
+    return [None if name == "." else name.encode() for name in text]
 
 
 def _verdicts(text: str) -> list[Verdict]:
     """A = accepted, D = duplicate, U = unchecked."""
-    return [{"A": ACCEPTED, "D": DUPLICATE, "U": UNCHECKED}[each] for each in text]
+    return [{"A": ACCEPTED, "D": DUPLICATE, "U": UNCHECKED}[name] for name in text]
 
 
 def _accept(ring: Ring, text: str) -> str:
     """Check and apply one batch; what was said, a letter a message."""
     checked = ring.check(_ids(text))
     ring.apply(checked)
-    return "".join(each.name[0] for each in checked.verdicts)
+    return "".join(verdict.name[0] for verdict in checked.verdicts)
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_exactly_n_newer(capacity: int, together: bool) -> None:
     def replay(count: int) -> str:
         ring = Ring(capacity)
         text = "a" + newer[:count] + "a"
-        return _accept(ring, text)[-1] if together else [_accept(ring, each) for each in text][-1]
+        return _accept(ring, text)[-1] if together else [_accept(ring, name) for name in text][-1]
 
     assert replay(capacity - 1) == "D"
     assert replay(capacity) == "A"
@@ -163,7 +163,7 @@ def test_one_batch_or_many() -> None:
     text = "".join(source.choice("abcdefgh.") for _ in range(2_000))
     for capacity in (0, 1, 3, 7, 8, 50):
         singly, whole, cut = Ring(capacity), Ring(capacity), Ring(capacity)
-        expected = "".join(_accept(singly, each) for each in text)
+        expected = "".join(_accept(singly, name) for name in text)
         pieces, at = [], 0
         while at < len(text):
             size = source.randint(0, 40)
@@ -189,10 +189,10 @@ def test_accepted_again_in_the_batch_that_evicts_it() -> None:
 def test_accepted_again_after_eviction() -> None:
     """An ID that comes back after its eviction is remembered for N newer ones from its new acceptance."""
     ring = Ring(3)
-    for each in "abcd":
-        _accept(ring, each)
+    for name in "abcd":
+        _accept(ring, name)
 
-    assert [_accept(ring, each) for each in "aefaga"] == ["A", "A", "A", "D", "A", "A"]
+    assert [_accept(ring, name) for name in "aefaga"] == ["A", "A", "A", "D", "A", "A"]
 
 
 # -- check and apply ------------------------------------------------------------------------------------------------
@@ -279,8 +279,8 @@ def test_floor_is_overtaken() -> None:
 
 
 def _known(index: ResidentIndex, text: str) -> dict[str, int]:
-    found = index.lookup([each.encode() for each in text])
-    return {each: sequence for each, sequence in zip(text, found, strict=True) if sequence is not None}
+    found = index.lookup([name.encode() for name in text])
+    return {name: sequence for name, sequence in zip(text, found, strict=True) if sequence is not None}
 
 
 def test_index_forgets() -> None:
@@ -310,7 +310,7 @@ def test_rebuild_in_any_order(order: Sequence[int]) -> None:
     """Entries come from RocksDB in no order; of two of one ID the later stands."""
     entries = [(10, b"a", 0), (11, b"b", 0), (12, b"a", 0), (13, b"c", 0)]
 
-    index = rebuild([entries[each] for each in order], 10, 14)
+    index = rebuild([entries[number] for number in order], 10, 14)
 
     assert _known(index, "abc") == {"a": 12, "b": 11, "c": 13}
 
@@ -341,7 +341,7 @@ def test_rebuild_leaves_out_the_dead() -> None:
     """Entries below low or from head on are dead, also where they name an ID that lives."""
     entries = [(9, b"x"), (10, b"a"), (11, b"b"), (9, b"b"), (12, b"a"), (12, b"y"), (99, b"z"), (-1, b"w")]
 
-    index = rebuild([(*each, 0) for each in entries], 10, 12)
+    index = rebuild([(*entry, 0) for entry in entries], 10, 12)
 
     assert _known(index, "abwxyz") == {"a": 10, "b": 11}
     assert len(index) == 2
@@ -379,9 +379,9 @@ def test_rebuilt_ring_goes_on_the_same(cut: int) -> None:
     running = Ring(6)
     for _ in range(cut):
         running.apply(running.check(batch()))
-    letters = [b"%c" % each for each in b"abcdefgh"]
+    letters = [b"%c" % number for number in b"abcdefgh"]
     found = zip(running.index.lookup(letters), letters, strict=True)
-    entries = [(sequence, each, 0) for sequence, each in found if sequence is not None]
+    entries = [(sequence, data, 0) for sequence, data in found if sequence is not None]
     index = rebuild(entries, running.low, running.head)
     rebuilt = Ring(6, running.head, running.floor, index)
 
@@ -403,10 +403,10 @@ def _aged(capacity: int = 10, max_age_ms: int = 1_000) -> Ring:
 
 def _accept_at(ring: Ring, *messages: tuple[str, int]) -> str:
     """Check and apply one batch of (ID, timestamp); what was said, a letter a message."""
-    ids, times = [_ids(each)[0] for each, _ in messages], [time for _, time in messages]
+    ids, times = [_ids(name)[0] for name, _ in messages], [time for _, time in messages]
     checked = ring.check(ids, times)
     ring.apply(checked)
-    return "".join(each.name[0] for each in checked.verdicts)
+    return "".join(verdict.name[0] for verdict in checked.verdicts)
 
 
 together = pytest.mark.parametrize("together", [True, False], ids=["one batch", "single batches"])
@@ -415,7 +415,7 @@ together = pytest.mark.parametrize("together", [True, False], ids=["one batch", 
 def _both(ring: Ring, together: bool, *messages: tuple[str, int]) -> str:
     if together:
         return _accept_at(ring, *messages)
-    return "".join(_accept_at(ring, each) for each in messages)
+    return "".join(_accept_at(ring, message) for message in messages)
 
 
 @together
@@ -540,15 +540,15 @@ def test_age_against_a_plain_reading() -> None:
                 now += source.randint(0, 12)
                 messages.append((source.choice("abcdef."), now - source.randint(0, 30)))
             expected = ""
-            for each, time in messages:
+            for name, time in messages:
                 live = dict(accepted[-capacity:] if capacity else [])
-                if each == "." or not capacity:
+                if name == "." or not capacity:
                     expected += "U"
-                elif each in live and time - live[each] <= 50:
+                elif name in live and time - live[name] <= 50:
                     expected += "D"
                 else:
                     expected += "A"
-                    accepted.append((each, time))
+                    accepted.append((name, time))
 
             assert _accept_at(ring, *messages) == expected
 
@@ -571,5 +571,5 @@ def test_aged_ring_goes_on_after_rebuild(capacity: int) -> None:
         assert rebuilt.check(ids, times) == checked
         running.apply(checked)
         new = zip(checked.new_ids, checked.new_times, strict=True)
-        slots += [(sequence, *each) for sequence, each in enumerate(new, checked.first_sequence)]
+        slots += [(sequence, *item) for sequence, item in enumerate(new, checked.first_sequence)]
         slots = slots[-2 * capacity :]

@@ -22,7 +22,7 @@ def run(ring: Ring, *units: str, times: Sequence[int] | None = None) -> list[Ver
 
 def applied(ring: Ring, *units: str, times: Sequence[int] | None = None) -> Checked:
     """As one batch, with all that is said of it."""
-    checked = ring.check_units([ids(each) for each in units], times or [0] * len(units))
+    checked = ring.check_units([ids(unit) for unit in units], times or [0] * len(units))
     ring.apply(checked)
     return checked
 
@@ -34,7 +34,7 @@ def test_one_known_id_is_enough(together: bool) -> None:
     if together:
         assert run(ring, "x", "abx", "b", "xab") == [ACCEPTED, DUPLICATE, ACCEPTED, DUPLICATE]
     else:
-        assert [run(ring, each) for each in ("x", "abx", "b", "xab")] == [
+        assert [run(ring, name) for name in ("x", "abx", "b", "xab")] == [
             [ACCEPTED],
             [DUPLICATE],
             [ACCEPTED],
@@ -78,7 +78,7 @@ def test_more_than_the_ring_holds() -> None:
     ring = Ring(3)
 
     assert run(ring, "abcdef") == [ACCEPTED]
-    assert [run(ring, each) for each in "fed"] == [[DUPLICATE]] * 3
+    assert [run(ring, name) for name in "fed"] == [[DUPLICATE]] * 3
     assert run(ring, "a") == [ACCEPTED]
 
 
@@ -115,8 +115,8 @@ def test_plain_messages_as_ever(capacity: int) -> None:
     letters = [None, "a", "b", "a", None, "c", "d", "a", "b", "e", "c"]
     units, plain = Ring(capacity), Ring(capacity)
     for batch in (letters, letters[::-1], letters):
-        several = units.check_units([[] if each is None else ids(each) for each in batch], [0] * len(batch))
-        single = plain.check([None if each is None else ids(each)[0] for each in batch], [0] * len(batch))
+        several = units.check_units([[] if item is None else ids(item) for item in batch], [0] * len(batch))
+        single = plain.check([None if item is None else ids(item)[0] for item in batch], [0] * len(batch))
 
         assert several._replace(owners=None) == single
 

@@ -51,7 +51,7 @@ def test_headers_of_ours_count() -> None:
     """Place and key, which an accepted record has in headers: the same bytes fit, or do not, as in the lane."""
     plain = _room({"orders.accepted": 1_000})
     by_header = _room({"orders.accepted": 1_000}, group_header="g")
-    fits = max(each for each in range(1_000) if not plain.refusal(_published(each)))
+    fits = max(index for index in range(1_000) if not plain.refusal(_published(index)))
 
     assert "1001 bytes" in plain.refusal(_published(fits + 1))
     assert _room({"orders.accepted": 1_000}, end=10).refusal(_published(fits)), "one digit more"

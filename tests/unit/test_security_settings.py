@@ -58,7 +58,7 @@ def test_ssl(pem: str) -> None:
     kafka = validate({"kafka": {"security_protocol": "SSL", **full}}).kafka
 
     assert (alone.uses_ssl, alone.uses_sasl) == (True, False)
-    assert {each: getattr(kafka, each) for each in full} == full
+    assert {name: getattr(kafka, name) for name in full} == full
 
 
 def test_the_password_is_no_part_of_the_settings() -> None:

@@ -263,7 +263,7 @@ def test_id_headers_are_those_of_the_part_s_address() -> None:
         {"parts": [{"value": "", "address": "payments", "id": "1", "headers": {"ID": "2"}}, {"value": "", "id": "3", "headers": {"_AMQ_DUPL_ID": "4"}}]}
     )  # fmt: skip
 
-    assert [each.headers for each in envelope.decode(b"json/1", record.value)] == [
+    assert [part.headers for part in envelope.decode(b"json/1", record.value)] == [
         (("ID", b"2"), ("_AMQ_DUPL_ID", b"1")),
         (("_AMQ_DUPL_ID", b"4"), ("ID", b"3")),
     ]

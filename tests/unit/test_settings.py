@@ -113,7 +113,7 @@ def test_address_defaults_reach_addresses() -> None:
         }
     )
 
-    found = [(each.name, each.id_cache_size, each.partitions) for each in settings.addresses]
+    found = [(address.name, address.id_cache_size, address.partitions) for address in settings.addresses]
     assert found == [("orders", 7, 3), ("returns", 9, 3)]
     assert settings.address_defaults.id_cache_size == 7
 
@@ -203,7 +203,7 @@ def test_default_group() -> None:
 def _sizes(*entries: dict[str, Any], **defaults: Any) -> dict[str, int]:
     """``id_cache_size`` of the addresses under these entries."""
     settings = validate({"address_defaults": defaults, "addresses": list(entries)})
-    return {each.name: each.id_cache_size for each in settings.addresses}
+    return {address.name: address.id_cache_size for address in settings.addresses}
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ def test_pattern_matches(pattern: str, matched: set[str]) -> None:
     names = ("orders", "orders-1", "orders-12", "Orders-1")
 
     sizes = _sizes(
-        {"name": pattern, "id_cache_size": 7}, *({"name": each} for each in names), id_cache_size=5
+        {"name": pattern, "id_cache_size": 7}, *({"name": name} for name in names), id_cache_size=5
     )
 
-    assert sizes == {each: 7 if each in matched else 5 for each in names}
+    assert sizes == {name: 7 if name in matched else 5 for name in names}
 
 
 def test_most_specific_pattern_wins_key_by_key() -> None:
@@ -561,7 +561,7 @@ def test_duplicates_topic_without_divert(keys: dict[str, str]) -> None:
 @pytest.mark.parametrize("others", [[], ["orders-1", "orders-2"]], ids=["matching nothing", "matching"])
 def test_fault_in_a_pattern(key: str, value: Any, expected: str, others: list[str]) -> None:
     """A fault in a pattern is told as elsewhere, once and at the pattern, also where nothing matches it yet."""
-    entries: list[dict[str, Any]] = [{"name": each} for each in others]
+    entries: list[dict[str, Any]] = [{"name": other} for other in others]
 
     fault = _fault({"addresses": [{"name": "orders-*", key: value}, *entries]})
 
@@ -701,7 +701,7 @@ def test_duplicate_address() -> None:
 )
 def test_colliding_topics(names: list[str], topic: str, first: str, second: str) -> None:
     """Two addresses whose names make one topic serve two purposes are refused, in either order."""
-    data = {"app": {"id": "rf"}, "addresses": [{"name": each} for each in names]}
+    data = {"app": {"id": "rf"}, "addresses": [{"name": name} for name in names]}
 
     assert _fault(data) == (
         f"settings: addresses: topic {topic!r} would be both {first} and {second}; rename one"
@@ -739,13 +739,13 @@ def test_colliding_topics_of_one_address(
 )
 def test_names_that_only_look_alike(names: list[str]) -> None:
     """Addresses whose names begin alike, or like ours, share no topic, no transactional ID and no folder."""
-    settings = validate({"addresses": [{"name": each} for each in names]})
-    topics = [topic for each in settings.addresses for topic in each.topics("a").values()]
+    settings = validate({"addresses": [{"name": name} for name in names]})
+    topics = [topic for address in settings.addresses for topic in address.topics("a").values()]
     lanes = [(name, number) for name in names for number in range(12)]
 
     assert len(set(topics)) == len(topics)
-    assert len({wire_names.transactional_id("a", *each) for each in lanes}) == len(lanes)
-    assert len({wire_names.lane_name(*each) for each in lanes}) == len(lanes)
+    assert len({wire_names.transactional_id("a", *lane) for lane in lanes}) == len(lanes)
+    assert len({wire_names.lane_name(*lane) for lane in lanes}) == len(lanes)
 
 
 def test_transactional_ids_of_consumers() -> None:
@@ -756,10 +756,10 @@ def test_transactional_ids_of_consumers() -> None:
         for topic in ("t", "t-1")
         for number in (1, 11)
     ]
-    ids = {wire_names.consumer_transactional_id("rf", *each) for each in places}
+    ids = {wire_names.consumer_transactional_id("rf", *place) for place in places}
 
     assert len(ids) == len(places)
-    assert all("/" in each for each in ids)  # no address has one
+    assert all("/" in id_ for id_ in ids)  # no address has one
 
 
 def test_topics_alike_to_kafka() -> None:
@@ -956,7 +956,7 @@ def test_environment_reaches_addresses(file: Path) -> None:
 
     settings = load(file, {"RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE": "7"})
 
-    assert [each.id_cache_size for each in settings.addresses] == [7, 9]
+    assert [address.id_cache_size for address in settings.addresses] == [7, 9]
 
 
 @pytest.mark.parametrize(

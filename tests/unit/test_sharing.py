@@ -24,7 +24,7 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, Unit], dict[str, set[AssignedLane
         f"u{number}": Unit(draw(st.integers(1, 7)), members) for number in range(draw(st.integers(1, 6)))
     }
     lanes = st.builds(AssignedLane, st.sampled_from([*units, "gone"]), st.integers(0, 8))
-    return units, {each: draw(st.sets(lanes, max_size=20)) for each in members}
+    return units, {member: draw(st.sets(lanes, max_size=20)) for member in members}
 
 
 @given(worlds())
@@ -33,13 +33,13 @@ def test_all_is_given_once_and_evenly(world: tuple[dict[str, Unit], dict[str, se
     units, held = world
     shares = assign_lanes(units, held)
 
-    given_ = sorted(each for those in shares.values() for each in those)
+    given_ = sorted(item for share in shares.values() for item in share)
     assert given_ == sorted(
         AssignedLane(name, number) for name, unit in units.items() for number in range(unit.partitions)
     )
-    assert _spread({member: len(those) for member, those in shares.items()}) <= 1
+    assert _spread({member: len(share) for member, share in shares.items()}) <= 1
     for name in units:
-        assert _spread({m: sum(each.unit == name for each in those) for m, those in shares.items()}) <= 1
+        assert _spread({m: sum(item.unit == name for item in share) for m, share in shares.items()}) <= 1
 
 
 @given(worlds())
@@ -47,7 +47,7 @@ def test_what_is_even_stays(world: tuple[dict[str, Unit], dict[str, set[Assigned
     """Shared out again, nothing moves, in whatever order the group names its members' lanes."""
     units, held = world
     shares = assign_lanes(units, held)
-    assert assign_lanes(units, {member: set(those) for member, those in shares.items()}) == shares
+    assert assign_lanes(units, {member: set(share) for member, share in shares.items()}) == shares
 
 
 @given(worlds())
@@ -65,8 +65,8 @@ def test_who_leaves_moves_only_what_it_had_and_what_evens_out(
         {name: Unit(unit.partitions, [member for member, _ in left]) for name, unit in only.items()},
         dict(left),
     )
-    for member, those in left:
-        assert set(those) <= set(after[member]), gone
+    for member, item in left:
+        assert set(item) <= set(after[member]), gone
 
 
 @given(worlds())
@@ -87,7 +87,7 @@ def test_addresses_of_few_partitions_are_spread() -> None:
     """Of twelve addresses with one partition each, each of three workers has four."""
     units = {f"u{number:02}": Unit(1, ["a", "b", "c"]) for number in range(12)}
     shares = assign_lanes(units, {"a": [], "b": [], "c": []})
-    assert [len(those) for those in shares.values()] == [4, 4, 4]
+    assert [len(share) for share in shares.values()] == [4, 4, 4]
 
 
 def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
@@ -98,7 +98,7 @@ def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
         {name: Unit(1, ["a", "b", "c"]) for name in units},
         before | {"c": []},
     )
-    assert Counter(len(those) for those in after.values()) == {4: 3}
+    assert Counter(len(value) for value in after.values()) == {4: 3}
     assert set(after["a"]) < set(before["a"])
     assert set(after["b"]) < set(before["b"])
 

@@ -37,7 +37,7 @@ async def test_one_slice_a_turn_of_all_together() -> None:
     beside.cancel()
 
     assert results == ["a", "b"]
-    work = [each for each in seen if each in {"a", "b"}]
+    work = [name for name in seen if name in {"a", "b"}]
     assert sorted(work) == ["a"] * 3 + ["b"] * 3
     pairs = [
         (one, other) for one, other in itertools.pairwise(seen) if one in {"a", "b"} and other in {"a", "b"}

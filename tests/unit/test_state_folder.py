@@ -86,10 +86,10 @@ async def test_a_lane_that_fails_again_starts_the_time_anew(monkeypatch: pytest.
 def test_who_is_given_lanes(unusable: set[str], expected: dict[str, int]) -> None:
     """A worker that cannot write its state gets none, unless nobody can."""
     topics = ("orders", "app-orders-forward")
-    joined = {each: (f"http://{each}", topics, ()) for each in ("a", "b")}
+    joined = {name: (f"http://{name}", topics, ()) for name in ("a", "b")}
     dealt = deal(joined, [topics], dict.fromkeys(topics, 8), unusable)
 
-    assert {member: len(those.get("orders", ())) for member, those in dealt.items()} == expected
+    assert {member: len(items.get("orders", ())) for member, items in dealt.items()} == expected
 
 
 def test_a_worker_with_other_topics_is_not_left_out() -> None:

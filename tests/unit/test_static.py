@@ -47,8 +47,8 @@ async def test_heartbeats_have_the_name() -> None:
         SimpleNamespace(_coordinator=coordinator), "orders-0", lambda: pytest.fail("fenced")
     )
     join = JoinGroupRequest("orders", 1, 1, "m", "orders-0", "consumer", [])
-    for each in (HeartbeatRequest("orders", 3, "m"), join):
-        await coordinator._send_req(each)
+    for heartbeat_request in (HeartbeatRequest("orders", 3, "m"), join):
+        await coordinator._send_req(heartbeat_request)
 
     assert sent[1] is join
     assert isinstance(sent[0], NamedHeartbeat)

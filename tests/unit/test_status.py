@@ -83,7 +83,7 @@ def test_transaction_version_lowered() -> None:
     """Told once for all lanes, whatever their transactional IDs, with Kafka's own tool and the restart."""
     status = with_lanes(state="retrying", reason="")
     [address] = status.addresses
-    lanes = [replace(each, reason=named(TransactionVersionError(each.lane))) for each in address.lanes]
+    lanes = [replace(lane, reason=named(TransactionVersionError(lane.lane))) for lane in address.lanes]
     found = _only(replace(status, addresses=[replace(address, lanes=lanes)]))
 
     assert found.stands
@@ -107,8 +107,8 @@ def test_undecided_transaction(age: float, found: int) -> None:
     """A producer's transaction that does not end holds up all behind it; any other one is daily life."""
     told = findings(with_lanes(undecided_seconds=age))
 
-    assert [each.stands for each in told] == [True] * found
-    assert all("find-hanging" in each.command for each in told)
+    assert [finding.stands for finding in told] == [True] * found
+    assert all("find-hanging" in finding.command for finding in told)
 
 
 def test_full_ring() -> None:
@@ -210,10 +210,11 @@ def test_handler_that_hangs(seconds: float, found: list[bool]) -> None:
     """Nothing fails, and nothing is finished: who has run for minutes is named, with the command that ends the run."""
     told = findings(with_share(lag=5, running=1, run_group="it's", run_seconds=seconds))
 
-    assert [each.stands for each in told] == found
-    assert all(f"group it's for {formatting.age(seconds)}" in each.what for each in told)
+    assert [finding.stands for finding in told] == found
+    assert all(f"group it's for {formatting.age(seconds)}" in finding.what for finding in told)
     assert all(
-        each.command == "ringfence groups release orders 'it'\\''s' --consumer-group billing" for each in told
+        finding.command == "ringfence groups release orders 'it'\\''s' --consumer-group billing"
+        for finding in told
     )
 
 
@@ -222,7 +223,7 @@ def test_runs_of_a_silent_consumer(waits: float, found: list[bool]) -> None:
     """They may hang, or work through a backlog: a note. One that answers, and works through a backlog, is well."""
     told = findings(with_share(lag=5, running=3, run_seconds=None, head_age_seconds=waits))
 
-    assert [each.stands for each in told] == found
+    assert [finding.stands for finding in told] == found
     assert findings(with_share(lag=5, running=3, run_seconds=2.0, head_age_seconds=waits)) == []
 
 
@@ -267,11 +268,11 @@ def test_consumer_says_faults() -> None:
     """Its own words, and runs that nobody could end."""
     told = findings(with_share({"faults": ["nearly every attempt fails"], "left_behind": 2}))
 
-    assert [each.what for each in told] == [
+    assert [finding.what for finding in told] == [
         "nearly every attempt fails",
         "2 handlers did not end when cancelled; their groups wait for them",
     ]
-    assert all(each.stands for each in told)
+    assert all(finding.stands for finding in told)
 
 
 def test_bridge() -> None:
@@ -282,14 +283,14 @@ def test_bridge() -> None:
         _only(replace(STATUS, bridges=[replace(BRIDGE, fault="away", stands=True)])),
     ]
 
-    assert [each.stands for each in told] == [False, True, True]
+    assert [finding.stands for finding in told] == [False, True, True]
 
 
 def test_standing_comes_first() -> None:
     """Notes follow what somebody has to act on."""
     told = findings(replace(with_share(lag=5, failing_attempts=1, failing_seconds=99.0), faults=["a note"]))
 
-    assert [each.stands for each in told] == [True, False]
+    assert [finding.stands for finding in told] == [True, False]
 
 
 @pytest.mark.parametrize(("group", "shown"), [("a-1.b_c", "a-1.b_c"), ("a b", "'a b'"), ("-x", "'-x'")])
@@ -352,10 +353,10 @@ def test_commands_can_be_copied() -> None:
     Console(file=output, width=80).print(document(status, findings(status)), crop=False)
     lines = output.getvalue().splitlines()
 
-    assert any(each.rstrip().endswith(f"skip orders {'g' * 60} --consumer-group billing") for each in lines)
+    assert any(line.rstrip().endswith(f"skip orders {'g' * 60} --consumer-group billing") for line in lines)
     assert lines[0].startswith("1 thing to act on")
     for title in ("ADDRESSES", "LANES", "CONSUMERS", "BRIDGES"):
-        assert title in lines[[each.strip() for each in lines].index(title)]
+        assert title in lines[[line.strip() for line in lines].index(title)]
     assert "10.0 %" in output.getvalue()
 
 

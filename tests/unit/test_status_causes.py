@@ -87,7 +87,7 @@ def test_some_lanes_wait() -> None:
     worker = _worker(state_folder="no space", lanes_in_memory=["orders-0"])
     [address] = STATUS.addresses
     waits = replace(address.lanes[1], state="retrying", folder_fault=True)
-    both = [replace(address, lanes=[address.lanes[0], each]) for each in (address.lanes[1], waits)]
+    both = [replace(address, lanes=[address.lanes[0], lane]) for lane in (address.lanes[1], waits)]
 
     statuses = [replace(STATUS, workers=[worker], addresses=[one]) for one in both]
     [[note], [standing]] = map(findings, statuses)
@@ -144,8 +144,8 @@ def test_lanes_of_addresses_with_one_cause() -> None:
 def test_workers_with_one_cause() -> None:
     """Each worker reports faults of topics and brokers that are away: told once."""
     workers = [
-        replace(WORKER, name=each, broker="away", faults=["address orders: no topic"])
-        for each in ("w1", "w2")
+        replace(WORKER, name=name, broker="away", faults=["address orders: no topic"])
+        for name in ("w1", "w2")
     ]
     away, topic = findings(replace(STATUS, workers=workers))
 
@@ -155,7 +155,7 @@ def test_workers_with_one_cause() -> None:
 
 def test_a_quota_is_a_note() -> None:
     """Brokers that delay two workers and a consumer: a note for each group, with the quotas, and the seconds for programs."""
-    workers = [replace(_worker(throttled={"Fetch": 1.5, "Produce": 2}), name=each) for each in ("w1", "w2")]
+    workers = [replace(_worker(throttled={"Fetch": 1.5, "Produce": 2}), name=name) for name in ("w1", "w2")]
     group = replace(STATUS.consumers[0], throttled=lanes.throttled([{"throttled": {"Fetch": 2.5}}, {}] * 2))
     status = replace(STATUS, workers=workers, consumers=[group])
     of_workers, of_consumers = findings(status)
@@ -174,7 +174,7 @@ def test_partitions_with_one_cause() -> None:
     """Partitions that no consumer was given are one finding, and of many only some are named."""
     status = with_share(lag=5, state="none", holder=None, head_age_seconds=61.0)
     [group] = status.consumers
-    shares = [replace(group.partitions[0], partition=each) for each in range(6)]
+    shares = [replace(group.partitions[0], partition=index) for index in range(6)]
     (found,) = findings(replace(status, consumers=[replace(group, partitions=shares)]))
 
     assert found.where == "billing at orders, partitions 0, 1, 2, 3 and 2 more"
@@ -182,7 +182,7 @@ def test_partitions_with_one_cause() -> None:
 
 def test_bridges_with_one_cause() -> None:
     """A cluster that does not answer holds up all its bridges."""
-    bridges = [replace(BRIDGE, bridge=each, fault="west:9092 does not answer") for each in ("a", "b")]
+    bridges = [replace(BRIDGE, bridge=name, fault="west:9092 does not answer") for name in ("a", "b")]
     (found,) = findings(replace(STATUS, bridges=bridges))
 
     assert (found.where, found.command) == ("bridges a, b", "ringfence bridge status")

@@ -26,7 +26,7 @@ class _Admin:
         pass
 
     def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, "Future[Any]"]:
-        found: dict[str, Future[Any]] = {each: Future() for each in groups}
+        found: dict[str, Future[Any]] = {group: Future() for group in groups}
         for name, future in found.items():
             if name == "hidden":
                 refused = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
@@ -108,6 +108,6 @@ async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     found, faults = await consumers.read(SETTINGS, nobody)
     _, without = await consumers.read(SETTINGS, nobody, ["hidden"])
 
-    assert [each.consumer_group for each in found] == ["billing"]
+    assert [consumers.consumer_group for consumers in found] == ["billing"]
     assert faults == ["hidden is left out: this user may not see its members: allow Describe on that group"]
     assert without == []

@@ -35,8 +35,8 @@ def test_says_what_the_verb_says() -> None:
     assert "<title>(2) Ringfence shop</title>" in html
     assert "it has 3 partitions" in html
     assert "ringfence topics check</code>" in html
-    for each in ("orders-0", "orders-1", "billing at orders", "west", "http://w1:6066", "10.0 %"):
-        assert each in html
+    for name in ("orders-0", "orders-1", "billing at orders", "west", "http://w1:6066", "10.0 %"):
+        assert name in html
     assert "ok: nothing stands" in _html(STATUS)
 
 
@@ -125,7 +125,7 @@ async def test_in_a_browser(tmp_path: Path) -> None:
         assert len(backgrounds) == 2
         assert await shown.run("!document.getElementById('pause').hidden")  # its script may run, and ...
         assert [
-            each for each in shown.complaints if "favicon" not in each
+            complaint for complaint in shown.complaints if "favicon" not in complaint
         ] == []  # ... nothing else wanted to
 
         focused = []

@@ -64,8 +64,8 @@ def _rest(process: subprocess.Popen[str]) -> tuple[int, list[str], str]:
 def _ended(body: str, signals: Sequence[int], *before: str) -> tuple[int, list[str], str]:
     """Exit code, lines after the first, errors."""
     with _program(body, *before) as process:
-        for each in signals:
-            process.send_signal(each)
+        for signal in signals:
+            process.send_signal(signal)
         return _rest(process)
 
 

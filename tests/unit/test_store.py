@@ -45,14 +45,14 @@ def _put(store: Store, *sequences: int, capacity: int = 10) -> None:
     """Write these slots under the present epoch."""
 
     def fill(writes: Writes) -> None:
-        for each in sequences:
-            writes.put_slots([_slot(each, capacity)[:2]])
+        for sequence in sequences:
+            writes.put_slots([_slot(sequence, capacity)[:2]])
 
     store.write(store.epoch, _state(max(sequences) + 1, 2), fill)
 
 
 def _sequences(store: Store) -> list[int]:
-    return sorted(codec.decode_ring(*each).sequence for each in store.slots())
+    return sorted(codec.decode_ring(*slot).sequence for slot in store.slots())
 
 
 # -- what is written is read ----------------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def _read_slots(store: Store) -> bool:
 
 
 def _read_slots_of(store: Store) -> bool:
-    slots = [_slot(each, MANY) for each in range(MANY)]
+    slots = [_slot(index, MANY) for index in range(MANY)]
     return store.slots_of([key for key, _, _ in slots]) == [slot for _, _, slot in slots]
 
 
@@ -423,9 +423,9 @@ def test_bytes_overwritten(full: Path, at: float, read: Callable[[Store], bool])
 @pytest.mark.parametrize("percent", [0, 10, 50, 90, 100])
 def test_log_overwritten(store: Store, tmp_path: Path, percent: int) -> None:
     """Damage to RocksDB's log loses the writes behind it and no part of those before: the changelog repairs it."""
-    for each in range(200):
-        slots = [_slot(each, 500)[:2]]
-        store.write(store.epoch, _state(each + 1, each + 1), lambda writes: writes.put_slots(slots))  # noqa: B023 - called at once
+    for index in range(200):
+        slots = [_slot(index, 500)[:2]]
+        store.write(store.epoch, _state(index + 1, index + 1), lambda writes: writes.put_slots(slots))  # noqa: B023 - called at once
     path = shutil.copytree(store.path, tmp_path / "killed")
     _overwrite(_one(path, "*.log"), percent / 100)
 
@@ -490,11 +490,11 @@ def _unprivileged() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="ringfence-"))
     for name in ("mine", "theirs"):
         Store(folder / name).close()
-    for each in (folder / "theirs").iterdir():
-        each.chmod(0o000 if each.name == "CURRENT" else 0o666)
+    for path in (folder / "theirs").iterdir():
+        path.chmod(0o000 if path.name == "CURRENT" else 0o666)
     (folder / "theirs").chmod(0o777)
-    for each in (folder, folder / "mine"):
-        each.chmod(0o555)
+    for path in (folder, folder / "mine"):
+        path.chmod(0o555)
     if root:
         os.seteuid(65_534)
     try:
@@ -502,8 +502,8 @@ def _unprivileged() -> Iterator[Path]:
     finally:
         if root:
             os.seteuid(0)
-        for each in (folder, folder / "mine"):
-            each.chmod(0o755)
+        for path in (folder, folder / "mine"):
+            path.chmod(0o755)
         shutil.rmtree(folder)
 
 
@@ -550,14 +550,14 @@ def test_stores_share_what_is_not_in_files_yet(tmp_path: Path) -> None:
     slot = codec.ring_key(10, 0), b"v" * 100_000
     most = 0
     for _ in range(70):
-        for each in opened:
-            each.write(each.epoch, _state(1, 2), lambda writes: writes.put_slots([slot]))
+        for store in opened:
+            store.write(store.epoch, _state(1, 2), lambda writes: writes.put_slots([slot]))
             most = max(most, sum(_told(other, "cur-size-all-mem-tables") for other in opened))
-            while _told(each, "num-immutable-mem-table"):
+            while _told(store, "num-immutable-mem-table"):
                 time.sleep(0.002)
     counted = shared().buffers.get_usage()
-    for each in opened:
-        each.close()
+    for store in opened:
+        store.close()
 
     assert BUFFERS_BYTES_MAX // 2 < most < BUFFERS_BYTES_MAX
     assert counted > 0

@@ -88,7 +88,7 @@ async def test_both_lines_move() -> None:
         await scene.ask(number)
     order: list[int] = []
     while len(order) < 12:
-        for number in [each for each in scene.begun if each not in order]:
+        for number in [number for number in scene.begun if number not in order]:
             order.append(number)
             await scene.end(number)
 

@@ -13,7 +13,7 @@ from tests.support import deployment
 from tests.support.deployment import ROOT
 
 UNITS = sorted((ROOT / "ops" / "systemd").glob("*.[st][ei][rm]*"))
-SERVICES = [each for each in UNITS if each.suffix == ".service"]
+SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 LEAVING_S = 20
 BY_HAND = ROOT / "ops" / "systemd" / "ringfence"
 
@@ -58,7 +58,7 @@ def _said(folder: Path, unit: Path, text: str) -> str:
 
 def test_units() -> None:
     """Workers, consumers, bridges, and the run with its timer."""
-    assert [each.name for each in UNITS] == [
+    assert [unit.name for unit in UNITS] == [
         "ringfence-bridge@.service",
         "ringfence-consumer@.service",
         "ringfence-reconcile.service",
@@ -107,7 +107,9 @@ def test_no_root(unit: Path) -> None:
     assert _values(unit, "NoNewPrivileges") == ["yes"]
 
 
-@pytest.mark.parametrize("unit", [each for each in SERVICES if "@" in each.name], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "unit", [service for service in SERVICES if "@" in service.name], ids=lambda each: each.name
+)
 def test_what_serves_is_never_given_up(unit: Path) -> None:
     """However long the broker is away; an end that was asked for is one."""
     assert _values(unit, "Restart") == ["on-failure"]
@@ -150,7 +152,7 @@ def _by_hand(
     )
     seen = folder / "environment"
     entries = seen.read_text().split("\0")[:-1] if seen.exists() else []
-    return done.returncode, done.stderr, dict(each.split("=", 1) for each in entries)
+    return done.returncode, done.stderr, dict(entry.split("=", 1) for entry in entries)
 
 
 def test_a_verb_by_hand_is_one_of_the_units(tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_a_verb_by_hand_is_one_of_the_units(tmp_path: Path) -> None:
         "LAST=no newline",
     ]
     code, said, environment = _by_hand(tmp_path, "\n".join(lines), "groups", "skip", "orders", "a  b")
-    [worker] = [each for each in SERVICES if each.name == "ringfence-worker@.service"]
+    [worker] = [service for service in SERVICES if service.name == "ringfence-worker@.service"]
 
     assert (code, said) == (3, "")
     assert environment["PLAIN"] == "pa$$w`rd; #1"
@@ -215,7 +217,7 @@ def test_a_value_that_systemd_changes_is_refused(value: str, tmp_path: Path) -> 
 
 def test_programs_of_the_units() -> None:
     """Units and hand run what `current` points to: a version is changed, and changed back, by that alone."""
-    programs = [_values(each, "ExecStart")[0].split()[0] for each in SERVICES]
+    programs = [_values(service, "ExecStart")[0].split()[0] for service in SERVICES]
 
-    assert {str(Path(each).parent) for each in programs} == {"/opt/ringfence/current/bin"}
+    assert {str(Path(program).parent) for program in programs} == {"/opt/ringfence/current/bin"}
     assert "/opt/ringfence/current/bin/ringfence " in BY_HAND.read_text()

@@ -54,11 +54,11 @@ class Log:
 
     def compact(self) -> None:
         """Of each key the last record stays."""
-        last = {each.key: each for each in self.records}
+        last = {record.key: record for record in self.records}
         self.records = sorted(last.values())
 
     def kinds(self) -> list[str]:
-        return [each.key[:1].hex() for each in self.records]
+        return [record.key[:1].hex() for record in self.records]
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def tables(tmp_path: Path) -> Iterator[Callable[..., LaneTable]]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.close()
+    for lane_table in made:
+        lane_table.close()
 
 
 async def _open(table: LaneTable, log: Log) -> tuple[int, Restored]:
@@ -92,7 +92,7 @@ def _known(
 ) -> list[bool]:
     """One batch, committed; ``stored`` = False: the process ends before it is written to RocksDB."""
     judged = table.check_hops(arrivals)
-    checked = table.check([codec.encode_id(each) for each in ids], [0] * len(ids))
+    checked = table.check([codec.encode_id(id_) for id_ in ids], [0] * len(ids))
     origins = [Origin(0, 0, 0)] * len(checked.new_ids)
     change = table.record(checked, origins, {"orders": 1}, {"orders": 1}, {}, judged)
     position = log.commit(table, change)
@@ -105,7 +105,11 @@ async def test_who_knows_no_hops_is_kept_out(log: Log, tables: Callable[..., Lan
     """From the first hop on the meta record, which an opening after a clean stop reads alone, has format 2; cleared or not."""
 
     def formats() -> list[int]:
-        return [json.loads(each.value or b"")["format"] for each in log.records if each.key == codec.META_KEY]
+        return [
+            json.loads(record.value or b"")["format"]
+            for record in log.records
+            if record.key == codec.META_KEY
+        ]
 
     table = tables()
     epoch, _ = await _open(table, log)
@@ -175,7 +179,7 @@ async def test_one_record_a_way_and_batch(log: Log, tables: Callable[..., LaneTa
     """However many came; and none where nothing did."""
     table = tables()
     epoch, _ = await _open(table, log)
-    _known(table, log, epoch, *(Arrival(WAY, each, 0) for each in range(50)), Arrival(OTHER_WAY, 60, 0))
+    _known(table, log, epoch, *(Arrival(WAY, index, 0) for index in range(50)), Arrival(OTHER_WAY, 60, 0))
     assert log.kinds() == ["03", "03", "00"]
     _known(table, log, epoch, ids=[b"a"])
 
@@ -221,7 +225,7 @@ async def test_resized(log: Log, tables: Callable[..., LaneTable]) -> None:
     """With less room the highest stay; off, all passes and nothing is written; on again, what was known is still true."""
     table = tables()
     epoch, _ = await _open(table, log)
-    _known(table, log, epoch, *(Arrival(WAY, each, 2) for each in range(2, 8)))
+    _known(table, log, epoch, *(Arrival(WAY, index, 2) for index in range(2, 8)))
     table.close()
     smaller = tables(capacity=2)
     await _open(smaller, log)

@@ -322,9 +322,9 @@ class _Consumer(_Process):
 
     def _run(self, cluster: _Cluster, now: float) -> None:
         """Nobody else runs it, but who has written nothing for as long as a lease lasts."""
-        for each in cluster.processes:
-            if isinstance(each, _Consumer) and each.running == self.next:
-                assert now >= each.covered_until + LEASE_S / 2
+        for process in cluster.processes:
+            if isinstance(process, _Consumer) and process.running == self.next:
+                assert now >= process.covered_until + LEASE_S / 2
         self.running = self.next
 
     def _finish(self, cluster: _Cluster, now: float) -> bool:
@@ -343,7 +343,7 @@ class _Consumer(_Process):
             self.epoch = cluster.epoch
         before = cluster.lease
         assert before.token == self.token
-        cluster.accepted += ((each, self.number) for each in range(before.next, self.next))
+        cluster.accepted += ((index, self.number) for index in range(before.next, self.next))
         cluster.lease = replace(before, released=released, next=self.next, at=now)
         self.covered_until = now + LEASE_S / 2
         return True
@@ -352,9 +352,9 @@ class _Consumer(_Process):
 def _compete(kind: type[_Process], seed: int) -> _Cluster:
     """Assignments that come late, or never; rebalances that a process sleeps through. At the end the group decides, for the first."""
     chance = random.Random(seed)
-    cluster, processes = _Cluster(chance), [kind(each) for each in range(3)]
+    cluster, processes = _Cluster(chance), [kind(index) for index in range(3)]
     cluster.processes = processes
-    untold: dict[int, list[int]] = {each: [] for each in range(3)}
+    untold: dict[int, list[int]] = {index: [] for index in range(3)}
     now = 0.0
     for _ in range(300):
         now += chance.random() / 2
@@ -362,21 +362,21 @@ def _compete(kind: type[_Process], seed: int) -> _Cluster:
         if event < 0.06:
             cluster.generation += 1
             cluster.owner = chance.randrange(3)
-            for each in processes:
+            for item in processes:
                 if chance.random() < 0.5:
-                    each.tenure.revoked()  # else it sleeps, or has not heard of it yet
-                untold[each.number].append(cluster.generation)
+                    item.tenure.revoked()  # else it sleeps, or has not heard of it yet
+                untold[item.number].append(cluster.generation)
         elif event < 0.2:
             _tell(chance.choice(processes), untold, cluster)
         else:
             chance.choice(processes).act(cluster, now)
-    for each in processes:
-        _tell(each, untold, cluster)
+    for entry in processes:
+        _tell(entry, untold, cluster)
     before = len(cluster.accepted)
     cluster.generation, cluster.owner = cluster.generation + 1, 0
-    for each in processes:
-        untold[each.number].append(cluster.generation)
-        _tell(each, untold, cluster)
+    for element in processes:
+        untold[element.number].append(cluster.generation)
+        _tell(element, untold, cluster)
     for _ in range(60):
         now += 0.5
         for each in processes:
@@ -385,7 +385,7 @@ def _compete(kind: type[_Process], seed: int) -> _Cluster:
     assert [record for record, _ in cluster.accepted] == list(range(len(cluster.accepted)))
     assert {process for _, process in cluster.accepted[-5:]} == {0}
     assert len(cluster.accepted) > before
-    assert [each.tenure.step(now) for each in processes[1:]] == [Action.END] * 2
+    assert [process.tenure.step(now) for process in processes[1:]] == [Action.END] * 2
     return cluster
 
 

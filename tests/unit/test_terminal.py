@@ -13,7 +13,7 @@ NAME = "orders-of-a-very-long-name-indeed-0"
 
 
 def _table() -> Table:
-    table = Table("lane", *(f"column {each}" for each in range(8)), title="rings")
+    table = Table("lane", *(f"column {index}" for index in range(8)), title="rings")
     table.add_row(NAME, *("x" * 40 for _ in range(8)))
     return table
 
@@ -49,8 +49,8 @@ def test_whole_when_piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
     terminal.tell(_table())
 
-    rows = [each for each in capsys.readouterr().out.splitlines() if NAME in each]
-    assert [each.count("x" * 40) for each in rows] == [8]
+    rows = [line for line in capsys.readouterr().out.splitlines() if NAME in line]
+    assert [row.count("x" * 40) for row in rows] == [8]
 
 
 HOSTILE = ("[red]x[/red]", "[/a]", "\x1b[2Jgone", ":warning:", "[link=http://x]y", "a\rb", "\u202egnp")

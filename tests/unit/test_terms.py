@@ -26,7 +26,7 @@ def _member(stated: Terms | None, owned: Owned, app_id: str | None = "shop") -> 
 def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, Terms | None]]:
     """Partitions of each, and the terms that each is refused by."""
     given, told = assigned(members)
-    return given, {name: group_terms.refused_by(each) for name, each in told.items()}
+    return given, {name: group_terms.refused_by(data) for name, data in told.items()}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ class _Group:
         self._found = found
 
     async def static_members(self) -> list[Member]:
-        members = [each for each in self._found if isinstance(each, Member)]
+        members = [item for item in self._found if isinstance(item, Member)]
         if len(members) < len(self._found):
             raise GroupLoadInProgressError
         return members

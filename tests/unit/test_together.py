@@ -21,7 +21,7 @@ class Oracle:
         await self.may.wait()
         if "down" in questions:
             raise OSError("down")
-        return {each: ValueError(each) if each == "bad" else number for each in questions}
+        return {question: ValueError(question) if question == "bad" else number for question in questions}
 
 
 async def _turn() -> None:
@@ -33,9 +33,9 @@ async def test_one_request_for_many() -> None:
     """What is asked in one turn is one request; what comes while it is under way is the next, also the same question."""
     oracle = Oracle()
     together = RequestCoalescer(oracle)
-    first = [asyncio.create_task(together.ask(each)) for each in ("a", "b", "a")]
+    first = [asyncio.create_task(together.ask(name)) for name in ("a", "b", "a")]
     await _turn()
-    second = [asyncio.create_task(together.ask(each)) for each in ("a", "c")]
+    second = [asyncio.create_task(together.ask(name)) for name in ("a", "c")]
     await _turn()
     oracle.may.set()
 
@@ -56,7 +56,7 @@ async def test_error_of_one_question() -> None:
 
     answers = await asyncio.gather(together.ask("a"), together.ask("down"), return_exceptions=True)
 
-    assert [type(each) for each in answers] == [OSError, OSError]
+    assert [type(answer) for answer in answers] == [OSError, OSError]
     assert await together.ask("a") == 3
 
 
@@ -100,7 +100,7 @@ async def test_stopped() -> None:
     await _turn()
     await together.stop()
 
-    assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [
+    assert [type(item) for item in await asyncio.gather(*waiting, return_exceptions=True)] == [
         StoppedError
     ] * 2
     with pytest.raises(StoppedError):

@@ -236,7 +236,7 @@ def test_target_with_other_partitions() -> None:
     """Its groups would be in two partitions: an opening, a watch and the check before a start say so."""
     orders, payments = _pair()
     topics, meta = _with_target(partitions=6), _meta(orders=4, payments_accepted=4)
-    counts = {name: each.partitions for name, each in topics.items()}
+    counts = {name: topic.partitions for name, topic in topics.items()}
     (fault,) = count_faults(orders, counts, [meta], [payments])
 
     assert fault.startswith("payments.accepted has 6 partitions, it had 4 when its lanes began: ")
@@ -275,7 +275,8 @@ def test_notes_on_what_holds_whole_messages(name: str, what: str) -> None:
     """Topics that hold messages as they came and take smaller ones than the input; of as large ones nothing is said."""
     [orders] = validate({"addresses": [{"name": "orders", "duplicates": "divert"}]}).addresses
     topics = {
-        each: TopicDescription(each, 4, {"max.message.bytes": "2000"}) for each in orders.topics(APP).values()
+        topic: TopicDescription(topic, 4, {"max.message.bytes": "2000"})
+        for topic in orders.topics(APP).values()
     }
     assert notes(APP, orders, topics) == []
     topics[name] = TopicDescription(name, 4, {"max.message.bytes": "1000"})
@@ -319,10 +320,10 @@ def test_an_input_that_keeps_messages_for_a_minute() -> None:
     orders, _ = _pair()
     topics = _with_target()
     config = {"retention.ms": "60000"}
-    topics |= {each: TopicDescription(each, 4, config) for each in ("orders", "orders.accepted")}
+    topics |= {name: TopicDescription(name, 4, config) for name in ("orders", "orders.accepted")}
 
     assert [
-        each for each in notes(APP, orders, topics) if each.startswith("orders (input topic of orders)")
+        note for note in notes(APP, orders, topics) if note.startswith("orders (input topic of orders)")
     ] == [
         (
             "orders (input topic of orders) keeps messages for 60 s: what no worker has processed by then is lost, also while workers restart: "

@@ -236,7 +236,7 @@ def test_what_an_input_does_not_tell() -> None:
     }
 
     made, smaller = (
-        {plan.name: plan.config for plan in missing(_settings(), each, brokers=1)} for each in (untold, small)
+        {plan.name: plan.config for plan in missing(_settings(), item, brokers=1)} for item in (untold, small)
     )
 
     assert made["orders.accepted"] == OUTPUT_CONFIG
@@ -273,7 +273,7 @@ def test_all_missing() -> None:
 def test_missing_journal() -> None:
     """A worker that could not write down that it forgets would be called forgetful."""
     (fault,) = compare(
-        _settings(), {name: each for name, each in _topics().items() if name not in JOURNAL}
+        _settings(), {name: topic for name, topic in _topics().items() if name not in JOURNAL}
     ).faults
 
     assert fault.startswith("ringfence-journal (journal of rings of all addresses) does not exist")
@@ -289,7 +289,7 @@ def test_journal_that_forgets(setting: str, value: str) -> None:
     found = compare(_settings(), _topics() | {journal.name: journal})
 
     assert found.faults == []
-    [note] = [each for each in found.notes if each.startswith("ringfence-journal has")]
+    [note] = [note for note in found.notes if note.startswith("ringfence-journal has")]
     assert f"has {setting}={value}, " in note
 
 
@@ -344,7 +344,7 @@ def test_retention_of_a_topic() -> None:
 def test_progress_topic_of_before() -> None:
     """One with large segments, whose markers stay for a day, is worth a note each, with the command; it stops no worker."""
     name = "ringfence-progress"
-    as_made = {each: int(TOPIC_CONFIG[each]) for each in CLEANING}
+    as_made = {item: int(TOPIC_CONFIG[item]) for item in CLEANING}
     before = {"segment.bytes": 8 * 2**20, "delete.retention.ms": 24 * 3600 * 1000}
 
     def found(cleaning: dict[str, int]) -> Findings:
@@ -354,7 +354,7 @@ def test_progress_topic_of_before() -> None:
 
     assert found(as_made).notes == []
     assert found(before).faults == []
-    assert [f"--topic {name} --add-config {each}={TOPIC_CONFIG[each]}" in note for each, note in zip(
+    assert [f"--topic {name} --add-config {item}={TOPIC_CONFIG[item]}" in note for item, note in zip(
         CLEANING, found(before).notes, strict=True
     )] == [True, True]  # fmt: skip
 

@@ -58,7 +58,7 @@ def test_linked(exporter: Any) -> None:
 
     assert span.name == "process orders"
     assert span.parent is None
-    assert [each.context.trace_id for each in span.links] == [1, 2]
+    assert [link.context.trace_id for link in span.links] == [1, 2]
     assert span.links[0].context.trace_state["vendor"] == "x"
     assert span.attributes["messaging.batch.message_count"] == 6
     assert span.attributes["ringfence.lane"] == "orders-3"
@@ -67,7 +67,10 @@ def test_linked(exporter: Any) -> None:
 def test_bounded(exporter: Any) -> None:
     """A batch of thousands is linked to as many as a span holds."""
     with batch_span(
-        "orders-0", "orders", 0, [Given(each, (("traceparent", _parent(each + 1)),)) for each in range(5_000)]
+        "orders-0",
+        "orders",
+        0,
+        [Given(index, (("traceparent", _parent(index + 1)),)) for index in range(5_000)],
     ):
         pass
     (span,) = exporter.get_finished_spans()

@@ -97,10 +97,10 @@ def test_producers_load_no_consumer() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded, consumer = done.stdout.splitlines()
 
-    assert {each.split(".")[0] for each in loaded.split()}.isdisjoint(
+    assert {part.split(".")[0] for part in loaded.split()}.isdisjoint(
         {"aiokafka", "confluent_kafka", "pydantic", "aiohttp", "click", "asyncio"}
     )
-    assert {each for each in loaded.split() if each.startswith("ringfence")} == {
+    assert {part for part in loaded.split() if part.startswith("ringfence")} == {
         "ringfence_client", "ringfence_client.handlers", "ringfence_client.handlers.envelope",
         "ringfence_kafka", "ringfence_kafka.protocol", "ringfence_kafka.protocol.wire_names",
     }  # fmt: skip

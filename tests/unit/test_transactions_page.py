@@ -135,13 +135,13 @@ def settings() -> Settings:
 def test_lines_of_send() -> None:
     """Each is a transaction, and the remedy is one under the transfer's key."""
     close, transfer = (
-        parse(each.encode()) for each in page.blocks("json", page.TEXT.split("## The format")[0])
+        parse(block.encode()) for block in page.blocks("json", page.TEXT.split("## The format")[0])
     )
 
     assert isinstance(close, TransactionLine)
     assert isinstance(transfer, TransactionLine)
     assert (close.group, transfer.group) == ("acct-1", "acct-1")
-    assert [(each.address, each.group, each.value) for each in close.parts] == [
+    assert [(part.address, part.group, part.value) for part in close.parts] == [
         ("payments", "acct-2", "close")
     ]
 

@@ -125,7 +125,10 @@ async def test_a_group_that_does_not_answer_changes_nothing(caplog: pytest.LogCa
         "the group billing has a foreign member, client.id intruder on host 10.0.0.9 (consumer protocol)"
     ]
     assert watch.faults == []
-    assert [each.levelname for each in caplog.records if "intruder" in each.message] == ["ERROR", "WARNING"]
+    assert [record.levelname for record in caplog.records if "intruder" in record.message] == [
+        "ERROR",
+        "WARNING",
+    ]
 
 
 @pytest.mark.parametrize("user_data", [b"", b"null", b"[]", b"{}", b"\xff", b'{"u": {}}'])

@@ -115,8 +115,8 @@ async def test_not_ready_meanwhile(tmp_path: Path) -> None:
     lanes = Lanes(validate({"app": app, "addresses": [{"name": "orders"}]}), cast("Any", None))
     await lanes.assigned(set(), cast("Any", None))
     found = []
-    for those in ([("other", 0)], [("orders", 1), ("rf-orders-forward", 1), ("orders", 0)], []):
-        lanes.note_unassigned(those)
+    for items in ([("other", 0)], [("orders", 1), ("rf-orders-forward", 1), ("orders", 0)], []):
+        lanes.note_unassigned(items)
         found.append((lanes.ready, lanes.unassigned))
 
     assert found == [(True, []), (False, ["orders-0", "orders-1"]), (True, [])]

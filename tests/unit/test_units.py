@@ -34,14 +34,17 @@ def test_bare_parts_are_read_as_all_others(
     """What is read in fewer steps comes out the same, or is refused the same."""
     address = SETTINGS.addresses[0]
     units = Units(address, SETTINGS.transaction_targets(address))
-    bare = [{"key": "k", "value": "v"} | ({} if each is None else {"address": each}) for each in addresses]
+    bare = [
+        {"key": "k", "value": "v"} | ({} if address is None else {"address": address})
+        for address in addresses
+    ]
 
     def opened() -> object:
         try:
             unit = units.open(envelope(0, *bare), own_id)
         except MalformedEnvelopeError as error:
             return str(error)
-        return [list(each) for each in unit]
+        return [list(item) for item in unit]
 
     quick = opened()
     monkeypatch.setattr(units, "_plain", set())
@@ -89,21 +92,21 @@ def test_longest_name_of_an_address() -> None:
 
 def test_partitions_of_the_target() -> None:
     """By its own count and its own partitioner, as who sends there himself finds them."""
-    groups = [f"group-{each}" for each in range(40)]
+    groups = [f"group-{index}" for index in range(40)]
     out = emitted(
         Lane(),
         Lane().decide(
-            envelope(0, *(part(address, each) for each in groups for address in (None, "payments")))
+            envelope(0, *(part(address, group) for group in groups for address in (None, "payments")))
         ),
     )
-    found = {(each.topic, (each.key or b"").decode()): each.partition for each in out}
+    found = {(item.topic, (item.key or b"").decode()): item.partition for item in out}
 
     assert found == {
-        (topic, each): place
-        for each in groups
+        (topic, group): place
+        for group in groups
         for topic, place in (
-            ("transfers.accepted", (int(murmur2(each.encode())) & 0x7FFFFFFF) % 3),
-            ("payments.accepted", zlib.crc32(each.encode()) % 5),
+            ("transfers.accepted", (int(murmur2(group.encode())) & 0x7FFFFFFF) % 3),
+            ("payments.accepted", zlib.crc32(group.encode()) % 5),
         )
     }
 
@@ -114,11 +117,11 @@ def test_all_parts_under_the_id_of_a_plain_message() -> None:
     plain = [("_AMQ_DUPL_ID", b"x")]
     lane, other = Lane(), Lane()
 
-    assert [each.name for each in lane.verdicts(Given(0, AT_HOME, plain), envelope(1, *same))] == [
+    assert [verdict.name for verdict in lane.verdicts(Given(0, AT_HOME, plain), envelope(1, *same))] == [
         "ACCEPTED",
         "DUPLICATE",
     ]
-    assert [each.name for each in other.verdicts(envelope(0, *same), Given(1, AT_HOME, plain))] == [
+    assert [verdict.name for verdict in other.verdicts(envelope(0, *same), Given(1, AT_HOME, plain))] == [
         "ACCEPTED",
         "DUPLICATE",
     ]
@@ -162,8 +165,8 @@ def test_old_timestamps_of_parts() -> None:
     lane.emitter._outputs.aged_ms["payments.accepted"] = 1_000.0
     batch = lane.decide(envelope(0, part(), part("payments")))
     made = [
-        (each.topic, each.aged)
-        for each in lane.emitter.emit(batch, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1))
+        (item.topic, item.aged)
+        for item in lane.emitter.emit(batch, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1))
     ]
 
     assert made == [("transfers.accepted", False), ("payments.accepted", True)]

@@ -15,9 +15,7 @@ DAY = timedelta(days=1)
 def _issued(folder: Path, begins: datetime, ends: datetime) -> Path:
     path = folder / "chain.pem"
     issued = trustme.CA().issue_cert("here.test", not_before=begins, not_after=ends)
-    path.write_bytes(
-        issued.private_key_pem.bytes() + b"".join(each.bytes() for each in issued.cert_chain_pems)
-    )
+    path.write_bytes(issued.private_key_pem.bytes() + b"".join(pem.bytes() for pem in issued.cert_chain_pems))
     return path
 
 

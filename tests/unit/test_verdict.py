@@ -102,7 +102,7 @@ def test_bytes_are_compared_as_bytes() -> None:
     """No byte is trimmed, folded or decoded."""
     values = [b"a", b"A", b"a ", b" a", b"a\x00", b"\xff", "ä".encode(), "ä".encode("latin-1")]
 
-    assert len({duplicate_id([("_AMQ_DUPL_ID", each)], NAMES) for each in values}) == len(values)
+    assert len({duplicate_id([("_AMQ_DUPL_ID", value)], NAMES) for value in values}) == len(values)
 
 
 def test_ids_from_header() -> None:
@@ -134,7 +134,7 @@ def test_ids_from_key() -> None:
     headers: Headers = [("_AMQ_DUPL_ID", b"other")]
     keys = [b"k", None, b"", b"x" * 257]
 
-    ids = _reader(duplicate_id_from="key").ids([Given(headers, key=each) for each in keys])[0]
+    ids = _reader(duplicate_id_from="key").ids([Given(headers, key=key) for key in keys])[0]
 
     assert ids == [encode_id(b"k"), None, None, digest_id(b"x" * 257)]
 
@@ -144,10 +144,12 @@ def test_ids_from_value() -> None:
     headers: Headers = [("_AMQ_DUPL_ID", b"other")]
     values = [b"v", None, b"", b"x" * 1_000]
 
-    ids = _reader(duplicate_id_from="value").ids([Given(headers, key=b"k", value=each) for each in values])[0]
+    ids = _reader(duplicate_id_from="value").ids([Given(headers, key=b"k", value=value) for value in values])[
+        0
+    ]
 
     assert ids == [digest_id(b"v"), None, None, digest_id(b"x" * 1_000)]
-    assert {len(each) for each in ids if each is not None} == {33}
+    assert {len(id_) for id_ in ids if id_ is not None} == {33}
 
 
 def test_value_is_no_raw_id() -> None:
@@ -164,7 +166,7 @@ def test_value_is_no_raw_id() -> None:
 def test_group_is_the_key() -> None:
     """Without a group header the key is the group, null is none and empty is one."""
     headers: Headers = [("g", b"header")]
-    records = [Given(headers, key=each) for each in (b"k", None, b"", b"\xff\x00")]
+    records = [Given(headers, key=name) for name in (b"k", None, b"", b"\xff\x00")]
 
     assert _reader().groups(records) == [b"k", None, b"", b"\xff\x00"]
     assert _reader().groups([]) == []
@@ -213,4 +215,4 @@ def test_last_header() -> None:
     """Of repeats the last counts, null included; a name that is not there has no value."""
     headers: Headers = [("a", b"1"), ("b", b""), ("a", b"2"), ("c", b"3"), ("c", None)]
 
-    assert [last_header(headers, each) for each in "abcd"] == [b"2", b"", None, None]
+    assert [last_header(headers, name) for name in "abcd"] == [b"2", b"", None, None]

@@ -15,7 +15,7 @@ def test_versions_agree() -> None:
         for line in (ROOT / "CHANGELOG.md").read_text().splitlines()
         if line.startswith("## ")
     ]
-    released = [each for each in headings if each != "Unreleased"]
+    released = [heading for heading in headings if heading != "Unreleased"]
 
     assert project["version"] == client["version"]
     assert f"ringfence-client=={client['version']}" in project["dependencies"]

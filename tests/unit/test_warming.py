@@ -61,11 +61,11 @@ async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path, bef
         joined = {order[0]: first.metadata(TOPICS), order[1]: second.metadata(TOPICS)}
         given = _lead(second, joined, before)
         members = [
-            _described(each, name, given[name]) for each, name in zip((first, second), order, strict=False)
+            _described(item, name, given[name]) for item, name in zip((first, second), order, strict=False)
         ]
 
         foreseen = newcomer.foresee(members, TOPICS, COUNTS)
-        joined = {name: each.metadata(TOPICS) for name, each in zip(order, workers, strict=True)}
+        joined = {name: worker.metadata(TOPICS) for name, worker in zip(order, workers, strict=True)}
         decided = _lead(first, dict(sorted(joined.items())))[order[2]]
 
         assert foreseen == _partitions(decided)

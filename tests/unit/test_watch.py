@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
             task = asyncio.create_task(watched.run())
             await asyncio.wait_for(enough.wait(), 10)
             task.cancel()
-        return seen, [each.getMessage() for each in caplog.records]
+        return seen, [record.getMessage() for record in caplog.records]
 
     return run
 
@@ -103,4 +103,4 @@ async def test_away_first_and_then_not_let_in(asked: Asked) -> None:
     _, lines = await asked(gone, gone, gone, None, gone, denied=denied)
 
     assert answers == []
-    assert [each for each in lines if not each.startswith("the broker")] == ["it denies access", "again"]
+    assert [line for line in lines if not line.startswith("the broker")] == ["it denies access", "again"]

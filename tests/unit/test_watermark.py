@@ -11,15 +11,15 @@ from ringfence_kafka.protocol.offset_ranges import OFFSET_MAX, Run, decode, enco
 def _read(*offsets: int, start: int = 0) -> Watermark:
     """A watermark to which these offsets were delivered."""
     watermark = Watermark(start)
-    for each in offsets:
-        assert watermark.delivered(each)
+    for offset in offsets:
+        assert watermark.delivered(offset)
     return watermark
 
 
 def _finish(watermark: Watermark, *offsets: int) -> tuple[int, list[Run]]:
     """Finish these; what would be written down then."""
-    for each in offsets:
-        watermark.finish(each)
+    for offset in offsets:
+        watermark.finish(offset)
     return watermark.next, watermark.runs()
 
 
@@ -88,8 +88,8 @@ def test_nothing_yet() -> None:
 def test_is_finished(offset: int, finished: bool) -> None:
     """Finished is what lies below the floor, was finished, does not exist or was finished before the restart."""
     watermark = Watermark(4, [(9, 11)])
-    for each in (4, 5, 6):
-        watermark.delivered(each)
+    for number in (4, 5, 6):
+        watermark.delivered(number)
     watermark.reached(8)
     watermark.finish(5)
 
@@ -129,7 +129,7 @@ def test_restart() -> None:
     stored = _finish(before, 1, 3)
     after = Watermark(*stored)
 
-    assert [after.delivered(each) for each in range(6)] == [True, False, True, False, True, True]
+    assert [after.delivered(index) for index in range(6)] == [True, False, True, False, True, True]
     assert _finish(after, 0) == (2, [(3, 4)])
 
 
@@ -174,8 +174,8 @@ def test_finished_before_it_is_read() -> None:
     watermark.finish_unread(2)
 
     assert (watermark.next, watermark.runs()) == (3, [(4, 10), (12, 13)])
-    assert [watermark.delivered(each) for each in range(2, 14)] == [
-        each in {3, 10, 11, 13} for each in range(2, 14)
+    assert [watermark.delivered(index) for index in range(2, 14)] == [
+        index in {3, 10, 11, 13} for index in range(2, 14)
     ]
     with pytest.raises(ValueError, match="offset 3 was delivered"):
         watermark.finish_unread(3)
@@ -186,17 +186,17 @@ def test_anything_finished_before_it_is_read() -> None:
     for seed in range(300):
         chance = random.Random(seed)
         start = chance.randrange(5)
-        known = {each for each in range(start, 30) if chance.random() < chance.choice((0.2, 0.8))}
+        known = {index for index in range(start, 30) if chance.random() < chance.choice((0.2, 0.8))}
         watermark = Watermark(start, of_offsets(sorted(known)))
         read = chance.randrange(start, 15)
-        unfinished = {each for each in range(start, read) if watermark.delivered(each)}
-        for each in chance.sample(range(read, 30), 8):
-            watermark.finish_unread(each)
-            known.add(each)
+        unfinished = {index for index in range(start, read) if watermark.delivered(index)}
+        for number in chance.sample(range(read, 30), 8):
+            watermark.finish_unread(number)
+            known.add(number)
         after = Watermark(watermark.next, watermark.runs())
         due = unfinished | (set(range(read, 40)) - known)
 
-        assert (seed, {each for each in range(40) if not after.is_finished(each)}) == (seed, due)
+        assert (seed, {index for index in range(40) if not after.is_finished(index)}) == (seed, due)
 
 
 # -- bytes --------------------------------------------------------------------------------------------------------

@@ -205,9 +205,9 @@ def test_parked_in_order() -> None:
 def test_bounds_hold() -> None:
     """More records, or more bytes, than a window takes are parked, whosever they are."""
     many = _window(Progress(0), records_max=10)
-    many.feed([Fetched(each, b"%d" % each) for each in range(50)])
+    many.feed([Fetched(index, b"%d" % index) for index in range(50)])
     large = _window(Progress(0), bytes_max=1_000_000)
-    large.feed([Fetched(each, None, b"v" * 400_000) for each in range(50)])
+    large.feed([Fetched(index, None, b"v" * 400_000) for index in range(50)])
 
     assert many.counts == {"undone": 50, "kept": 10, "parked": 40}
     assert large.counts == {"undone": 50, "kept": 3, "parked": 47}
@@ -219,7 +219,7 @@ def test_bounds_hold() -> None:
 def test_half_is_filled() -> None:
     """Half of a window is filled in any case, fetch by fetch; the rest only for handlers that lack work."""
     window = _window(Progress(0), records_max=20)
-    window.feed([Fetched(each, b"%d" % each) for each in range(8)])
+    window.feed([Fetched(index, b"%d" % index) for index in range(8)])
 
     assert window.wants_more(0, 2)
     assert not window.wants_more(0, 3)
@@ -269,14 +269,14 @@ def _quick(window: Window, count: int) -> None:
 def test_look_in_vain() -> None:
     """A look that brought no new group is not repeated at once: the window has to move on, or to stand nearly still."""
     window = _window(Progress(0), records_max=1_000)
-    window.feed([Fetched(each, b"%d" % (each % 3)) for each in range(1_000)])
+    window.feed([Fetched(index, b"%d" % (index % 3)) for index in range(1_000)])
     kept = window.counts["kept"]
     _quick(window, 200)
 
     assert kept == 750
     assert window.wants_more(50)
 
-    window.feed([Fetched(1_000 + each, b"%d" % (each % 3)) for each in range(10)])
+    window.feed([Fetched(1_000 + index, b"%d" % (index % 3)) for index in range(10)])
 
     assert not window.wants_more(50)
 
@@ -346,10 +346,10 @@ def test_purged() -> None:
     assert window.counts == {"undone": 2, "kept": 2, "parked": 0}
 
     successor = _window(window.progress("me", ""))
-    for each in (window, successor):
-        each.feed(of(b"a", 0, 1, 2, 3) + of(b"b", 4) + of(b"a", 6, 7, 8) + of(b"b", 9))
+    for item in (window, successor):
+        item.feed(of(b"a", 0, 1, 2, 3) + of(b"b", 4) + of(b"a", 6, 7, 8) + of(b"b", 9))
 
-        assert each.purge(b"none", 0) == 0
+        assert item.purge(b"none", 0) == 0
 
     window.finish("x", 0)
 

@@ -37,7 +37,7 @@ def test_how_far_a_lane_is() -> None:
         faults=SimpleNamespace(by_address={}),
         agreement=SimpleNamespace(by_address={"orders": ["id_cache_size: a says 1, b says 2"]}),
     )
-    (unlike,) = [each for each in _gauges(lanes) if each.name == "ringfence_limits_disagreements"]
+    (unlike,) = [gauge for gauge in _gauges(lanes) if gauge.name == "ringfence_limits_disagreements"]
     found = {
         (sample.name, sample.labels["lane"]): sample.value
         for family in _gauges(lanes)
@@ -45,7 +45,7 @@ def test_how_far_a_lane_is() -> None:
         if "lane" in sample.labels
     }
 
-    assert [(each.labels, each.value) for each in unlike.samples] == [({"address": "orders"}, 1)]
+    assert [(sample.labels, sample.value) for sample in unlike.samples] == [({"address": "orders"}, 1)]
     assert found["ringfence_lane_other_rules", "orders-0"] == 1
     assert found["ringfence_lane_other_rules", "orders-1"] == 0
     assert found["ringfence_lane_next_offset", "orders-0"] == 17

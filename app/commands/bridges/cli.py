@@ -25,8 +25,8 @@ class _Bridge(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Of the verb that is meant."""
-        for number, each in enumerate(args):
-            if each == _STATUS and (number == 0 or args[number - 1] not in _WITH_VALUE):
+        for number, arg in enumerate(args):
+            if arg == _STATUS and (number == 0 or args[number - 1] not in _WITH_VALUE):
                 rest = args[:number] + args[number + 1 :]
                 return status.make_context(f"{info_name} {_STATUS}", rest, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)

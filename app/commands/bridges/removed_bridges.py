@@ -59,9 +59,12 @@ class Left:
 async def read(settings: Settings) -> tuple[list[Left], list[str]]:
     """All that are found; and of each cluster that could not be asked, that none of it are known."""
     known = plans(settings) if settings.bridges or settings.cluster_connections else []
-    sources = {each.bootstrap_servers: each for each in (settings.kafka, *(plan.source for plan in known))}
-    found = await asyncio.gather(*(_at(settings, each, known) for each in sources.values()))
-    left = sorted((each for those, _ in found for each in those), key=lambda each: each.bridge)
+    sources = {
+        kafka_settings.bootstrap_servers: kafka_settings
+        for kafka_settings in (settings.kafka, *(plan.source for plan in known))
+    }
+    found = await asyncio.gather(*(_at(settings, source, known) for source in sources.values()))
+    left = sorted((left for item, _ in found for left in item), key=lambda each: each.bridge)
     return left, [fault for _, fault in found if fault]
 
 
@@ -95,17 +98,17 @@ def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[st
         error = listed.errors[0]
         # A KafkaError can be raised, and is not what threads and futures can hand on: who waits for it waits for ever.
         raise error if isinstance(error, KafkaException) else KafkaException(error)
-    names = [each.group_id for each in listed.valid if _is_left(each.group_id, app_id, known)]
+    names = [item.group_id for item in listed.valid if _is_left(item.group_id, app_id, known)]
     if not names:
         return {}
     described = descriptions.describe(source, names, partial=True)
     found = {}
-    for name in (each for each in names if each in described and not described[each].members):
+    for name in (name for name in names if name in described and not described[name].members):
         asked = admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name)], request_timeout=ANSWER_LIMIT_S
         )
         committed = asked[name].result().topic_partitions
-        found[name] = [(each.topic, each.partition) for each in committed if each.offset >= 0]
+        found[name] = [(item.topic, item.partition) for item in committed if item.offset >= 0]
     return found
 
 
@@ -139,7 +142,7 @@ async def _left(cluster: Cluster, notes: Notes, settings: Settings, known: Itera
     for topic, by_partition in notes.items():
         if topic not in there:
             continue  # deleted: nothing waits
-        places = [(topic, each) for each in by_partition]
+        places = [(topic, number) for number in by_partition]
         present = as_printed((await cluster.identity(topic)).topic_id)
         ends, starts = await asyncio.gather(
             cluster.known_stable_ends(places, ANSWER_LIMIT_S), cluster.known_starts(places, ANSWER_LIMIT_S)

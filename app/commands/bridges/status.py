@@ -113,24 +113,26 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
     with reading("offsets of bridges"):
         found = asyncio.run(read(plans(settings, names)))
         left, untold = ([], []) if names else asyncio.run(removed_bridges.read(settings))
-    for each in untold:
-        click.echo(f"note: {printable(each)}", err=True)
-    if all(each.fault for each in found):
+    for name in untold:
+        click.echo(f"note: {printable(name)}", err=True)
+    if all(shown.fault for shown in found):
         raise BrokerUnavailableError(
-            "\n".join(dict.fromkeys(f"bridge {each.bridge}: {each.fault}" for each in found))
+            "\n".join(dict.fromkeys(f"bridge {shown.bridge}: {shown.fault}" for shown in found))
         )
     if as_json:
         document = {
-            "bridges": {each.bridge: asdict(each) for each in found},
-            "left": [asdict(each) for each in left],
+            "bridges": {shown.bridge: asdict(shown) for shown in found},
+            "left": [asdict(item) for item in left],
         }
         click.echo(json.dumps(document, indent=2))
     else:
         _print(found)
         for one in left:
             click.echo(printable(f"{one.bridge}: {one.what}: {one.do}"))
-    abandoned = any(each.read_by is None for each in left)
-    stands = any(each.fault or each.foreign or any(row.standing for row in each.partitions) for each in found)
+    abandoned = any(item.read_by is None for item in left)
+    stands = any(
+        shown.fault or shown.foreign or any(row.standing for row in shown.partitions) for shown in found
+    )
     return NOT_WELL if stands or abandoned else 0
 
 
@@ -143,10 +145,10 @@ async def _one(plan: Plan) -> Shown:
     try:
         async with Cluster(plan.source, plan.group) as cluster:
             shown = await _read(plan, cluster)
-            if any(each.not_begun for each in shown.partitions):
+            if any(partition.not_begun for partition in shown.partitions):
                 await asyncio.sleep(BEGIN_LIMIT_S)
                 shown = await _read(plan, cluster)
-            return replace(shown, partitions=[_with_fault(each) for each in shown.partitions])
+            return replace(shown, partitions=[_with_fault(partition) for partition in shown.partitions])
     except TopicAuthorizationFailedError as error:
         fault = f"topic {error.args[0]}: this user may not see it: allow Describe on it"
     except RingfenceError as error:
@@ -165,8 +167,8 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
         )
     numbers = range(counts[topic])
     present = as_printed((await cluster.identity(topic)).topic_id)
-    committed = await asyncio.gather(*(cluster.noted(topic, each) for each in numbers))
-    places = [(topic, each) for each in numbers]
+    committed = await asyncio.gather(*(cluster.noted(topic, number) for number in numbers))
+    places = [(topic, number) for number in numbers]
     ends, starts, marks = await asyncio.gather(
         cluster.known_stable_ends(places, TOLD_LIMIT_S),
         cluster.known_starts(places, TOLD_LIMIT_S),
@@ -183,7 +185,7 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
         if found is not None and decode(found.note) is None and own_commit(found) is None:
             note = replace(note, error=NOT_OURS.format(offset=found.offset))
             confirmed = None
-        if not all(place in each for each in (ends, starts, marks)):
+        if not all(place in item for item in (ends, starts, marks)):
             note = replace(note, error=note.error or NOT_TOLD)
         else:
             at = starts[place] if recreated or confirmed is None else max(starts[place], confirmed)
@@ -195,7 +197,8 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
                 note = replace(note, error=lost_end(plan, number, marks[place], confirmed, reached))
         rows.append(_row(number, confirmed, lag, note, group, topic, recreated=recreated))
     foreign = [
-        fault(plan.group, each) for each in await cluster.foreign_members(functools.partial(is_ours, topic))
+        fault(plan.group, member)
+        for member in await cluster.foreign_members(functools.partial(is_ours, topic))
     ]
     return Shown(
         plan.name,
@@ -251,16 +254,16 @@ _COLUMNS: Final = ("partition", "confirmed", "lag", "forwarded", "sent again", "
 
 def _print(found: Sequence[Shown]) -> None:
     console = terminal.console()
-    for each in found:
-        title = f"{each.bridge}: {each.source_topic} to {each.target_topic}"
-        if each.fault:
-            _say(console, f"{title}\n  FAULT  {shortened(each.fault, _WHOLE)}")
+    for shown in found:
+        title = f"{shown.bridge}: {shown.source_topic} to {shown.target_topic}"
+        if shown.fault:
+            _say(console, f"{title}\n  FAULT  {shortened(shown.fault, _WHOLE)}")
             continue
-        members = f"{len(each.members)} member{'' if len(each.members) == 1 else 's'}"
+        members = f"{len(shown.members)} member{'' if len(shown.members) == 1 else 's'}"
         terminal.tell(
-            _table(f"{title} ({each.state.lower().replace('_', ' ')}, {members})", each.partitions), console
+            _table(f"{title} ({shown.state.lower().replace('_', ' ')}, {members})", shown.partitions), console
         )
-        for text in standing(each):
+        for text in standing(shown):
             _say(console, f"  {shortened(text, _WHOLE)}")
 
 
@@ -268,8 +271,8 @@ def standing(shown: Shown) -> list[str]:
     """What somebody has to look at, each once for all partitions that it concerns."""
     told: dict[str, list[int]] = {}
     foreign = [
-        f"FAULT: {each}: messages that it reads are not forwarded until it has left: {WAY_OUT}"
-        for each in shown.foreign
+        f"FAULT: {name}: messages that it reads are not forwarded until it has left: {WAY_OUT}"
+        for name in shown.foreign
     ]
     for row in shown.partitions:
         if row.error:
@@ -324,6 +327,6 @@ def _table(title: str, rows: Iterable[Row]) -> Table:
         figures: list[Any] = [row.lag, row.forwarded, row.retried, row.filtered, row.quarantined]
         confirmed = "not begun" if row.confirmed is None else f"{row.confirmed:,}"
         table.add_row(
-            str(row.partition), confirmed, *("?" if each is None else f"{each:,}" for each in figures)
+            str(row.partition), confirmed, *("?" if figure is None else f"{figure:,}" for figure in figures)
         )
     return table

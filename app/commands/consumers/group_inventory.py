@@ -37,7 +37,7 @@ class Inventory:
 
     def __str__(self) -> str:
         """Return it in words."""
-        names = sorted("(none)" if each is None else group_names.shown(each) for each in self.parked)
+        names = sorted("(none)" if item is None else group_names.shown(item) for item in self.parked)
         more = len(names) - SHOWN_MAX
         shown = f"{', '.join(map(printable, names[:SHOWN_MAX]))}{f' and {more:,} more' if more > 0 else ''}"
         text = (
@@ -57,9 +57,9 @@ async def read(settings: Settings, group: str) -> Inventory:
     except (KafkaError, RingfenceError, OSError, TimeoutError):
         found.unread.append(wire_names.progress_topic(settings.app.id))
         return found
-    found.lag = sum(each.lag or 0 for each in rows)
+    found.lag = sum(row.lag or 0 for row in rows)
     for address in settings.addresses:
-        if address.name in {each.address for each in rows}:
+        if address.name in {row.address for row in rows}:
             try:
                 await _letters(settings, address, group, found)
             except (KafkaError, RingfenceError, OSError, TimeoutError):
@@ -77,7 +77,9 @@ async def _letters(settings: Settings, address: AddressSettings, group: str, fou
         async def count(_: RedrivePartition, letters: Sequence[Refused]) -> None:
             found.dead_letters += len(letters)
             found.parked |= {
-                each.key for each in letters if each.accepted is not None and each.accepted[1:] in blocked
+                letter.key
+                for letter in letters
+                if letter.accepted is not None and letter.accepted[1:] in blocked
             }
 
         async with common.opened(

@@ -128,11 +128,11 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
         document = {
             "groups": {
                 name: {
-                    "state": each.state,
-                    "members": sorted(each.members),
+                    "state": group.state,
+                    "members": sorted(group.members),
                     "foreign": found.foreign.get(name, []),
                 }
-                for name, each in found.groups.items()
+                for name, group in found.groups.items()
             },
             "partitions": list(map(asdict, found.rows)),
             "faults": found.faults,
@@ -140,7 +140,7 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
         click.echo(json.dumps(document, indent=2))
     else:
         _print(found)
-    strangers = [each for those in found.foreign.values() for each in those]
+    strangers = [name for value in found.foreign.values() for name in value]
     for each in [*strangers, *found.faults]:
         click.echo(f"ringfence: {each}", err=True)
     if group and not found.rows:
@@ -170,39 +170,39 @@ async def read(
             settings.app.id
         )  # nobody's lease: what `dlq` and `quarantine` have settled
         stored = {
-            place: each
-            for place, each in stored.items()
+            place: item
+            for place, item in stored.items()
             if group in {None, place[0]} and topic in {None, place[1]} and place[0] != repair
         }
-        names = {each for each, _, _ in stored} | _only(group)
+        names = {name for name, _, _ in stored} | _only(group)
         groups = await cluster.describe_groups(sorted(names), partial=partial)
-        stored = {place: each for place, each in stored.items() if place[0] in groups}
+        stored = {place: item for place, item in stored.items() if place[0] in groups}
         faults += [
-            f"{each} is left out: this user may not see its members: allow Describe on that group"
-            for each in sorted(names - groups.keys())
+            f"{name} is left out: this user may not see its members: allow Describe on that group"
+            for name in sorted(names - groups.keys())
         ]
-        addresses = {each.accepted_topic: each.name for each in settings.addresses}
-        assigned = {(name, *each) for name, described in groups.items() for each in described.assigned}
+        addresses = {address.accepted_topic: address.name for address in settings.addresses}
+        assigned = {(name, *item) for name, described in groups.items() for item in described.assigned}
         consumed = {
             (name, where)
-            for name, where, _ in (*stored, *(each for each in assigned if each[1] in addresses))
+            for name, where, _ in (*stored, *(item for item in assigned if item[1] in addresses))
             if topic in {None, where}
         }
         counts = await cluster.partition_counts(sorted({where for _, where in consumed})) if consumed else {}
         places = sorted(
-            {(name, where, each) for name, where in consumed for each in range(counts.get(where, 0))}
+            {(name, where, index) for name, where in consumed for index in range(counts.get(where, 0))}
             | set(stored)
         )
-        present = {(where, each) for _, where, each in places if each < counts.get(where, 0)}
+        present = {(where, number) for _, where, number in places if number < counts.get(where, 0)}
         ends = await cluster.known_stable_ends(present, TOLD_LIMIT_S)
         identities = await cluster.topic_ids(sorted({where for where, _ in present}))
         old = {
             place: await cluster.log_start(*place[1:])
-            for place, each in stored.items()
-            if place[1:] in present and _is_of_another(each, identities[place[1]])
+            for place, item in stored.items()
+            if place[1:] in present and _is_of_another(item, identities[place[1]])
         }
         foreign = await _foreign(
-            cluster, {name: [each for n, each, _ in places if n == name] for name in groups}
+            cluster, {name: [item for n, item, _ in places if n == name] for name in groups}
         )
         rows = [
             _row(
@@ -216,8 +216,8 @@ async def read(
             for place in places
         ]
     faults += [
-        f"{where}/{each}: its brokers do not tell where it ends: is its leader away?"
-        for where, each in sorted(present - ends.keys())
+        f"{where}/{number}: its brokers do not tell where it ends: is its leader away?"
+        for where, number in sorted(present - ends.keys())
     ]
     faults += [f"{row.consumer_group} {row.topic}/{row.partition}: {row.fault}" for row in rows if row.fault]
     return Found(rows, groups, faults, foreign)
@@ -232,11 +232,11 @@ async def _foreign(cluster: Cluster, topics: Mapping[str, Collection[str]]) -> d
 
         with contextlib.suppress(KafkaError, OSError, TimeoutError):
             async with asyncio.timeout(TOLD_LIMIT_S):
-                return [fault(group, each) for each in await cluster.foreign_members(ours, group)]
+                return [fault(group, member) for member in await cluster.foreign_members(ours, group)]
         return []
 
     found = await asyncio.gather(*map(ask, topics))
-    return {group: those for group, those in zip(topics, found, strict=True) if those}
+    return {group: items for group, items in zip(topics, found, strict=True) if items}
 
 
 def _is_of_another(stored: _Stored, topic_id: str) -> bool:
@@ -252,9 +252,9 @@ async def _stored(
     settings: Settings, cluster: Cluster, topic: str, partitions: int
 ) -> tuple[dict[Place, _Stored], list[str]]:
     """All leases; and what is wrong with records that name no place."""
-    read = [progress_topic.read(settings.kafka, cluster, topic, each) for each in range(partitions)]
+    read = [progress_topic.read(settings.kafka, cluster, topic, index) for index in range(partitions)]
     found, faults = {}, []
-    pairs = [(records, each) for records in await asyncio.gather(*read) for each in records.values()]
+    pairs = [(records, record) for records in await asyncio.gather(*read) for record in records.values()]
     for beside, each in pairs:
         if record_parts.is_key(each.key or b""):
             continue  # its head names it, or nobody does any more
@@ -373,7 +373,7 @@ def _table(title: str, rows: Iterable[LeaseRow]) -> Table:
     for row in rows:
         known = row.state not in {NONE, UNREADABLE}
         figures = (row.token, row.delivered, row.acknowledged, row.running)
-        token, *others = (f"{each:,}" if known else "" for each in figures)
+        token, *others = (f"{figure:,}" if known else "" for figure in figures)
         age = "" if row.age_seconds is None else f"{row.age_seconds:,.1f} s"
         lag = "" if row.lag is None else f"{row.lag:,}"
         table.add_row(str(row.partition), row.state, token, age, *others, lag)

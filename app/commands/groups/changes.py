@@ -83,9 +83,9 @@ def drop(
             f"{found.accepted_topic}: {named(error)}: look at the brokers and at this user's rights, then "
             "run this again; what was dropped stays so"
         ) from error
-    for partition, (count, those) in ((number, each) for number, each in places.items() if each[0]):
+    for partition, (count, items) in ((number, place) for number, place in places.items() if place[0]):
         to = " to the dead letters" if letters else ""
-        which = f": {offset_ranges.shown(those)}" if those else ""
+        which = f": {offset_ranges.shown(items)}" if items else ""
         click.echo(f"dropped  {found.accepted_topic}/{partition}  {_messages(count)} of {name}{to}{which}")
     if any(count for count, _ in places.values()):
         return 0
@@ -125,9 +125,9 @@ class _Meant(NamedTuple):
 def _which(topic: str, meant: Mapping[int, _Meant], order: _Order) -> str:
     """For the question."""
     if order.skip:
-        return f"the first message, {', '.join(f'{topic}/{number}/{each.head}' for number, each in meant.items())}"
-    places = (f"{topic}/{number} from offset {each.head} to {each.end - 1}" for number, each in meant.items())
-    count = _messages(sum(each.depth for each in meant.values()))
+        return f"the first message, {', '.join(f'{topic}/{number}/{item.head}' for number, item in meant.items())}"
+    places = (f"{topic}/{number} from offset {item.head} to {item.end - 1}" for number, item in meant.items())
+    count = _messages(sum(value.depth for value in meant.values()))
     return f"{count}, those that a handler has excepted, of {', '.join(places)}"
 
 
@@ -241,7 +241,7 @@ async def _drop(
                     "again, or leave --to-dlq out"
                 )
             end = row.head_offset + 1 if order.skip else now.end
-            again = [each for each in row.redriven if each < end]
+            again = [number for number in row.redriven if number < end]
             await offline_drop.drop_below(
                 settings, address, cluster, number, order.name, end, now.topic_id, _say_waiting, again
             )

@@ -36,8 +36,8 @@ class LeaseHolders:
 
     async def close(self) -> None:
         """Disconnect."""
-        for each in self._clusters.values():
-            await each.stop()
+        for cluster in self._clusters.values():
+            await cluster.stop()
 
     async def progresses(self, group: str) -> Sequence[Progress | None]:
         """Of each partition, as they were when they were first asked for."""
@@ -55,9 +55,9 @@ class LeaseHolders:
         found = await self.progresses(group)
         return {
             (number, offset)
-            for number, each in enumerate(found)
-            if each is not None and each.topic_id == self.topic_id
-            for offset in each.blocked
+            for number, item in enumerate(found)
+            if item is not None and item.topic_id == self.topic_id
+            for offset in item.blocked
         }
 
     async def is_unknown(self, group: str, partition: int) -> bool:

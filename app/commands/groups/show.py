@@ -116,9 +116,13 @@ async def _read(
             async with limit:
                 return await _partition(settings, address, cluster, partition, known, idle=idle)
 
-        found = await asyncio.gather(*(one(number, each) for number, each in enumerate(known)))
+        found = await asyncio.gather(*(one(number, item) for number, item in enumerate(known)))
     rows = [row for _, groups in found for row in groups]
-    return [each for each, _ in found], sorted(rows, key=lambda row: -row.head_age_seconds), met
+    return (
+        [partition_row for partition_row, _ in found],
+        sorted(rows, key=lambda row: -row.head_age_seconds),
+        met,
+    )
 
 
 async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[Progress | None]) -> bool:
@@ -126,10 +130,10 @@ async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[P
 
     ``known`` is what :func:`progresses` found. An offset may be there without: an operator has set it beforehand.
     """
-    if any(each is not None for each in known) or await cluster.group_state() not in NO_MEMBERS:
+    if any(item is not None for item in known) or await cluster.group_state() not in NO_MEMBERS:
         return True
     asked = (cluster.committed(address.accepted_topic, number) for number in range(len(known)))
-    return any(each is not None for each in await asyncio.gather(*asked))
+    return any(item is not None for item in await asyncio.gather(*asked))
 
 
 async def progresses(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Progress | None]:
@@ -145,15 +149,15 @@ async def progresses(settings: Settings, address: AddressSettings, cluster: Clus
             f"topic {address.accepted_topic} does not exist: `ringfence topics create` makes it"
         )
     keys = [
-        progress_record.encode_key(cluster.group_id, address.accepted_topic, each)
-        for each in range(counts[address.accepted_topic])
+        progress_record.encode_key(cluster.group_id, address.accepted_topic, index)
+        for index in range(counts[address.accepted_topic])
     ]
     if name not in counts:
         return [None for _ in keys]
     topic = ProgressTopic(settings.kafka, settings.app.id, cluster)
     await topic.start()
     try:
-        return list(await asyncio.gather(*(topic.latest(each) for each in keys)))
+        return list(await asyncio.gather(*(topic.latest(key) for key in keys)))
     finally:
         await topic.stop()
 
@@ -176,11 +180,11 @@ async def _partition(
     live = await ask(settings, web) if held and web else None
     silent = live if isinstance(live, ProbeError) else None
     answered = isinstance(live, list)
-    for each in live if isinstance(live, list) else ():
-        row = rows.get(each["group_hex"])
-        if row is not None and each["partition"] == partition:
-            row.acquired, row.owner = each["acquired"], each["owner"]
-    depth = sum(each.depth for each in rows.values())
+    for item in live if isinstance(live, list) else ():
+        row = rows.get(item["group_hex"])
+        if row is not None and item["partition"] == partition:
+            row.acquired, row.owner = item["acquired"], item["owner"]
+    depth = sum(row.depth for row in rows.values())
     return (
         PartitionRow(partition, now.progress.next, now.end, depth, held, web, answered, silent),
         list(rows.values()),
@@ -222,19 +226,21 @@ async def unfinished(
     now = time.time() * 1000
 
     async def consume(records: Sequence[Any]) -> None:
-        for each in records:
-            key = each.key
-            done = finished.is_finished(each.offset) or each.offset in range(*known.purged.get(key, (0, 0)))
-            if each.offset >= end or (done and each.offset not in again):
+        for record in records:
+            key = record.key
+            done = finished.is_finished(record.offset) or record.offset in range(
+                *known.purged.get(key, (0, 0))
+            )
+            if record.offset >= end or (done and record.offset not in again):
                 continue
             row = rows.get(name := None if key is None else key.hex())
             if row is None:
                 shown = None if key is None else group_names.shown(key)
-                age = round(max(0.0, now - each.timestamp) / 1000, 3)
-                row = rows[name] = GroupRow(partition, shown, name, 0, 0, None, each.offset, age)
+                age = round(max(0.0, now - record.timestamp) / 1000, 3)
+                row = rows[name] = GroupRow(partition, shown, name, 0, 0, None, record.offset, age)
             row.depth += 1
-            if each.offset in again:
-                row.redriven.append(each.offset)
+            if record.offset in again:
+                row.redriven.append(record.offset)
 
     begin = max(standing.start, min((known.next, *again)))
     await log_reader.read(settings.kafka, topic, partition, begin, end, consume)
@@ -263,14 +269,14 @@ def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
     terminal.tell(table, console)
     if len(groups) > SHOWN_MAX:
         console.print(f"and {len(groups) - SHOWN_MAX:,} more: --json has all")
-    for each in partitions:
-        holder = f"held by {each.holder}" if each.holder else "held by nobody"
-        if each.holder and not each.answered:
+    for partition in partitions:
+        holder = f"held by {partition.holder}" if partition.holder else "held by nobody"
+        if partition.holder and not partition.answered:
             holder += (
-                f", whose web server does not answer ({each.web or 'it has none'})"
-                if each.unheard is None
-                else f"; of its web server at {each.web}: {each.unheard}"
+                f", whose web server does not answer ({partition.web or 'it has none'})"
+                if partition.unheard is None
+                else f"; of its web server at {partition.web}: {partition.unheard}"
             )
         console.print(
-            f"partition {each.partition}: {each.unfinished:,} unfinished, {holder}", highlight=False
+            f"partition {partition.partition}: {partition.unfinished:,} unfinished, {holder}", highlight=False
         )

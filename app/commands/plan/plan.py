@@ -128,7 +128,7 @@ def plan(
     if within is not None:
         ids = given["rate"] * within
     elif ids is None and settings.addresses:
-        ids = float(sum(each.partitions * each.id_cache_size for each in settings.addresses))
+        ids = float(sum(address.partitions * address.id_cache_size for address in settings.addresses))
     if ids is None:
         raise click.UsageError(
             f"how many IDs are to be remembered? --ids 10M, or --resends-within 2h; {config} has no addresses that would say it"
@@ -172,7 +172,7 @@ def assumptions(demand: Demand, found: Plan) -> list[Assumption]:
     ]
     if found.id_cache_size > demand.resident_ids:
         result.append(Assumption("IDs of a lane, their index in RocksDB", found.id_cache_size, 1))
-    beyond = (each for each in result if each.planned > each.measured)
+    beyond = (item for item in result if item.planned > item.measured)
     return sorted(beyond, key=lambda each: -each.planned / each.measured)
 
 
@@ -183,7 +183,8 @@ def document(demand: Demand, found: Plan) -> dict[str, Any]:
         "plan": asdict(found),
         "limits": [limit._asdict() for limit in limits(demand, found)],
         "assumptions": [
-            {**each._asdict(), "times": each.planned / each.measured} for each in assumptions(demand, found)
+            {**assumption._asdict(), "times": assumption.planned / assumption.measured}
+            for assumption in assumptions(demand, found)
         ],
     }
 
@@ -207,9 +208,9 @@ def show(demand: Demand, found: Plan) -> None:
     for what, times, do in limits(demand, found):
         if times < 1:
             click.echo(f"Does not fit: {what} carries {times:.2g} times this load: {do}.")
-    for each in assumptions(demand, found)[:1]:
+    for assumption in assumptions(demand, found)[:1]:
         click.echo(
-            f"Weakest assumption: {each.what}: {each.planned:,.0f} planned, {each.measured:,.0f} measured."
+            f"Weakest assumption: {assumption.what}: {assumption.planned:,.0f} planned, {assumption.measured:,.0f} measured."
         )
 
 

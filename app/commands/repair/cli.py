@@ -62,8 +62,8 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--newer-than", metavar="TIME", help="No older than that."),
         click.option("--at", multiple=True, metavar="PARTITION/OFFSET", help="This one; repeat it for more."),
     )
-    for each in reversed(options):
-        command = each(command)
+    for option in reversed(options):
+        command = option(command)
     return command
 
 
@@ -84,8 +84,8 @@ def _redriving(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--force", is_flag=True, help="Also what would be left for such a reason."),
     )
-    for each in reversed(options):
-        command = each(command)
+    for option in reversed(options):
+        command = option(command)
     return command
 
 

@@ -61,9 +61,9 @@ async def listed(found: Opened, wanted: Wanted, *, whole: bool = False) -> list[
     rows: list[tuple[Refused, bool]] = []
 
     async def keep(partition: RedrivePartition, those: Sequence[Refused]) -> None:
-        for each in those:
-            kept = each if whole else replace(each, value=None)
-            rows.append((kept, partition.is_settled(each.place.offset)))
+        for refused in those:
+            kept = refused if whole else replace(refused, value=None)
+            rows.append((kept, partition.is_settled(refused.place.offset)))
 
     with reading(found.topic.topic):
         await scan(found.topic, found.partitions, wanted, Act(keep))
@@ -81,13 +81,14 @@ def show_rows(
 ) -> int:
     """Print them; ``waits``: whether their groups wait behind them, None = that cannot be told. Returns 0: to have none is well."""
     told = [
-        output.Row(each, wanted.group_of(each), done, waits.get(each.place, False)) for each, done in rows
+        output.Row(refused, wanted.group_of(refused), done, waits.get(refused.place, False))
+        for refused, done in rows
     ]
     if as_json:
         output.dump(
             [
-                output.document(each.refused, each.group, settled=each.settled) | {"group_waits": each.waits}
-                for each in told
+                output.document(item.refused, item.group, settled=item.settled) | {"group_waits": item.waits}
+                for item in told
             ]
         )
     elif not told:
@@ -137,28 +138,28 @@ async def drop(
     result = Result()
     rows = await listed(found, wanted)
     if dry_run:
-        for each, _ in rows:
-            output.say(f"would drop  {output.line(each)}")
+        for refused, _ in rows:
+            output.say(f"would drop  {output.line(refused)}")
         return Result(len(rows))
     if not rows:
         return result
     confirmed(f"Drop {len(rows)} {what} of {found.topic.topic}? They will not be done", yes=yes)
     # What has come since is not what was asked about.
-    meant = {each.place[1:] for each, _ in rows}
+    meant = {refused.place[1:] for refused, _ in rows}
 
     async def act(partition: RedrivePartition, those: Sequence[Refused]) -> None:
-        chosen = [each for each in those if each.place[1:] in meant]
+        chosen = [refused for refused in those if refused.place[1:] in meant]
         for begin in range(0, len(chosen), CHUNK_MAX):
             chunk = chosen[begin : begin + CHUNK_MAX]
             left = await before(chunk)
-            for each, reason in left:
-                result.leave(each, reason)
-            kept = {each.place for each, _ in left}
-            if not (chunk := [each for each in chunk if each.place not in kept]):
+            for refused, reason in left:
+                result.leave(refused, reason)
+            kept = {refused.place for refused, _ in left}
+            if not (chunk := [refused for refused in chunk if refused.place not in kept]):
                 continue
-            await partition.settle([each.place.offset for each in chunk])
-            for each in chunk:
-                output.say(f"dropped  {output.line(each)}")
+            await partition.settle([refused.place.offset for refused in chunk])
+            for item in chunk:
+                output.say(f"dropped  {output.line(item)}")
             result.done += len(chunk)
 
     await worked(found, wanted, Act(act, writes=True), f"dropping {what}", result)

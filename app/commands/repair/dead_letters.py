@@ -50,14 +50,14 @@ class LetterRedrive:
                 continue
             await self._pace.wait(len(sound))
             done = []
-            for (group, number), each in _by_holder(sound):
+            for (group, number), value in _by_holder(sound):
                 letters: dict[int, int] = {}
-                for letter in each:  # one message may have several dead letters
+                for letter in value:  # one message may have several dead letters
                     offset = letter.place_accepted.offset
                     letters[offset] = max(letters.get(offset, 0), letter.redriven + 1)
                 told = await self._holders.tell(group, number, letters, "redrive", _redriving(letters))
-                settled = [letter for letter in each if letter.place_accepted.offset in told.done]
-                self._leave((letter for letter in each if letter not in settled), told.left)
+                settled = [letter for letter in value if letter.place_accepted.offset in told.done]
+                self._leave((letter for letter in value if letter not in settled), told.left)
                 done += [letter.refused.place.offset for letter in settled]
             if done:
                 await partition.settle(sorted(done))
@@ -66,16 +66,16 @@ class LetterRedrive:
 
     async def try_out(self, _: RedrivePartition, found: Sequence[Refused]) -> None:
         """Say what would become of these."""
-        for each in await self._sound(found):
+        for item in await self._sound(found):
             self.result.done += 1
-            refused = each.refused
+            refused = item.refused
             self._say(
-                f"would redrive  {refused.place}  {each.place_accepted} for {refused.consumer_group}  {refused.reason}"
+                f"would redrive  {refused.place}  {item.place_accepted} for {refused.consumer_group}  {refused.reason}"
             )
 
     def _leave(self, letters: Any, reason: str) -> None:
-        for each in letters:
-            self.result.leave(each.refused, reason)
+        for letter in letters:
+            self.result.leave(letter.refused, reason)
 
     async def _sound(self, found: Sequence[Refused]) -> list["_Redrivable"]:
         """Those that may be redriven; the others are left, with why."""
@@ -86,21 +86,21 @@ class LetterRedrive:
                 self.result.leave(refused, reason)
             else:
                 due.append(_Redrivable(refused, refused.accepted))
-        standing = await self._standing({each.place_accepted for each in due})
+        standing = await self._standing({item.place_accepted for item in due})
         sound = []
-        for each in due:
-            reason = _difference(each.refused, standing.get(each.place_accepted))
+        for item in due:
+            reason = _difference(item.refused, standing.get(item.place_accepted))
             if not reason and await self._holders.is_unknown(
-                each.refused.consumer_group, each.place_accepted.partition
+                item.refused.consumer_group, item.place_accepted.partition
             ):
                 reason = (
-                    f"{each.refused.consumer_group} has no progress there: it was forgotten, or it never consumed; start a consumer of it, then "
+                    f"{item.refused.consumer_group} has no progress there: it was forgotten, or it never consumed; start a consumer of it, then "
                     "redrive; or drop the dead letter"
                 )
             if reason:
-                self._leave([each], reason)
+                self._leave([item], reason)
             else:
-                sound.append(each)
+                sound.append(item)
         return sound
 
     def _refusal(self, letter: Refused) -> str:
@@ -116,18 +116,20 @@ class LetterRedrive:
         """The messages at these places, as far as they are there."""
         found: dict[Place, Any] = {}
         counts = await self._cluster.partition_counts([self._address.accepted_topic])
-        for (topic, number), those in groupby(sorted(places), lambda each: each[:2]):
+        for (topic, number), items in groupby(sorted(places), lambda each: each[:2]):
             if number >= counts.get(topic, 0):
                 continue
             start = await self._cluster.log_start(topic, number)
             end = await self._cluster.stable_end(topic, number)
-            wanted = {each.offset for each in those if start <= each.offset < end}
+            wanted = {item.offset for item in items if start <= item.offset < end}
 
             async def consume(
                 records: Sequence[Any], topic: str = topic, number: int = number, wanted: set[int] = wanted
             ) -> None:
                 found.update(
-                    (Place(topic, number, each.offset), each) for each in records if each.offset in wanted
+                    (Place(topic, number, record.offset), record)
+                    for record in records
+                    if record.offset in wanted
                 )
 
             for first, last in offset_ranges.near(sorted(wanted), APART_MAX):
@@ -150,7 +152,7 @@ def _by_holder(letters: Sequence[_Redrivable]) -> list[tuple[tuple[str, int], li
     def key(each: _Redrivable) -> tuple[str, int]:
         return each.refused.consumer_group, each.place_accepted.partition
 
-    return [(each, list(those)) for each, those in groupby(sorted(letters, key=key), key)]
+    return [(item, list(items)) for item, items in groupby(sorted(letters, key=key), key)]
 
 
 def _redriving(letters: Mapping[int, int]) -> Callable[[Window], None]:
@@ -182,17 +184,17 @@ async def drop_blocked(
     """Have groups go on that wait behind these. Returns those of which that could not be done, with why."""
     left: list[tuple[Refused, str]] = []
     waiting = []
-    for each in letters:
-        place = each.accepted
-        if place is None or not each.consumer_group:
+    for letter in letters:
+        place = letter.accepted
+        if place is None or not letter.consumer_group:
             continue
-        if place[1:] in await holders_.blocked(each.consumer_group):
-            waiting.append(_Redrivable(each, place))
-    for (group, number), those in _by_holder(waiting):
-        change = _unblocking([(each.refused.key, each.place_accepted.offset) for each in those])
-        asked = {each.place_accepted.offset: each.redriven + 1 for each in those}
+        if place[1:] in await holders_.blocked(letter.consumer_group):
+            waiting.append(_Redrivable(letter, place))
+    for (group, number), item in _by_holder(waiting):
+        change = _unblocking([(item.refused.key, item.place_accepted.offset) for item in item])
+        asked = {item.place_accepted.offset: item.redriven + 1 for item in item}
         told = await holders_.tell(group, number, asked, "drop", change)
-        left += ((each.refused, told.left) for each in those if each.place_accepted.offset not in told.done)
+        left += ((item.refused, told.left) for item in item if item.place_accepted.offset not in told.done)
         for offset in told.done:
             say(f"unblocked  {number}/{offset} of {group}: its group goes on without it")
     return left

@@ -68,13 +68,13 @@ async def _waiting(
     untold: dict[Place, bool | None] = {}
     refused: set[str] = set()
     try:
-        for each, settled in rows:
-            where, group = each.accepted, each.consumer_group
+        for item, settled in rows:
+            where, group = item.accepted, item.consumer_group
             if settled or where is None or not group or where.topic != address.accepted_topic:
                 continue
             try:
                 if group not in refused and where[1:] in await holders.blocked(group):
-                    last[group, where] = each.place
+                    last[group, where] = item.place
             except (GroupAuthorizationFailedError, TopicAuthorizationFailedError) as error:
                 refused.add(group)
                 of_group = isinstance(error, GroupAuthorizationFailedError)
@@ -85,7 +85,7 @@ async def _waiting(
                     err=True,
                 )
             if group in refused:
-                untold[each.place] = None
+                untold[item.place] = None
     except TopicError:
         return {}  # there is no accepted topic any more
     finally:

@@ -81,19 +81,19 @@ class Row(NamedTuple):
 
 def print_rows(topic: str, rows: Sequence[Row]) -> None:
     """For a person: the oldest first. A column that would say the same in each row is left out: windows are narrow."""
-    settled = sum(each.settled for each in rows)
+    settled = sum(row.settled for row in rows)
     console = terminal.console()
-    groups = sorted({each.refused.consumer_group for each in rows})
+    groups = sorted({row.refused.consumer_group for row in rows})
     of = f" of {groups[0]}" if groups[0] and len(groups) == 1 else ""
     title = f"{topic}{of}: {len(rows) - settled:,} open" + (f", {settled:,} settled" if settled else "")
     columns = [(name, cell) for name, cell, kept in _columns(rows, groups) if kept]
     table = Table(*(name for name, _ in columns), title=title)
-    for each in rows[:SHOWN_MAX]:
-        table.add_row(*(cell(each) for _, cell in columns))
+    for row in rows[:SHOWN_MAX]:
+        table.add_row(*(cell(row) for _, cell in columns))
     terminal.tell(table, console)
     if len(rows) > SHOWN_MAX:
         console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
-        kinds = Counter(each.refused.reason for each in rows if not each.settled)
+        kinds = Counter(row.refused.reason for row in rows if not row.settled)
         for reason, count in kinds.most_common(REASONS_MAX):
             console.print(f"  {count:,}  {printable(reason)}", highlight=False, soft_wrap=True)
 
@@ -102,7 +102,7 @@ def _columns(
     rows: Sequence[Row], consumer_groups: Sequence[str]
 ) -> list[tuple[str, Callable[[Row], str], bool]]:
     """Each column's name, what it says of a row, and whether it says anything."""
-    redriven = any(each.refused.redriven for each in rows)
+    redriven = any(row.refused.redriven for row in rows)
     return [
         ("place", lambda row: f"{row.refused.place.partition}/{row.refused.place.offset}", True),
         ("age", lambda row: age(row.refused), True),
@@ -171,7 +171,9 @@ def print_left(left: Sequence[tuple[Refused, str]], say: Callable[[str], None]) 
         place = first[reason].place
         say(f"left  {count} ({place.partition}/{place.offset}{', …' if count > 1 else ''}): {reason}")
     if len(counts) > REASONS_MAX:
-        say(f"left  {sum(counts.values()) - sum(each for _, each in counts.most_common(REASONS_MAX))} more")
+        say(
+            f"left  {sum(counts.values()) - sum(number for _, number in counts.most_common(REASONS_MAX))} more"
+        )
 
 
 def line(refused: Refused) -> str:

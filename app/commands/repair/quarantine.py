@@ -143,7 +143,9 @@ def _target(quarantine: Quarantine, described: Mapping[str, TopicDescription]) -
 async def _end(opened: common.Opened, target: TopicDescription) -> int:
     """Of the longest partition."""
     numbers = range(target.partitions)
-    return max(await asyncio.gather(*(opened.cluster.high_watermark(target.name, each) for each in numbers)))
+    return max(
+        await asyncio.gather(*(opened.cluster.high_watermark(target.name, number) for number in numbers))
+    )
 
 
 def drop(

@@ -65,7 +65,7 @@ def find(settings: Settings, name: str, *, bridge: bool = False) -> Quarantine:
             return Quarantine(
                 name, plan.target, plan.quarantine_topic, plan.target_topic, plan.address, bridged=True
             )
-    names = [*(each.name for each in known), *(each.name for each in settings.addresses if not bridge)]
+    names = [*(plan.name for plan in known), *(address.name for address in settings.addresses if not bridge)]
     kind = "bridge" if bridge else "address or bridge"
     raise ConfigurationError(
         f"unknown {kind} {name!r}: the configuration has {', '.join(sorted(names)) or 'none'}"
@@ -125,7 +125,7 @@ class Publisher:
 
     def published(self, refused: Refused) -> Published:
         """Key, value and headers as they were."""
-        headers = [each for each in refused.headers if each[0] not in _GOES]
+        headers = [header for header in refused.headers if header[0] not in _GOES]
         headers.append((wire_names.HEADER_REDRIVEN, b"%d" % (refused.redriven + 1)))
         return Published(self._partition(refused), refused.key, refused.value, headers)
 
@@ -194,35 +194,35 @@ class Redrive:
     async def try_out(self, _: RedrivePartition, found: Sequence[Refused]) -> None:
         """Say what would become of these."""
         self._current = False
-        for each in found:
-            whole = await self.whole(each)
+        for refused in found:
+            whole = await self.whole(refused)
             if self._comes_again(whole):
                 continue
             reason = self._publisher.refusal(whole) or await self._too_large(whole, empty_batch)
             if reason:
-                self.result.leave(each, reason)
+                self.result.leave(refused, reason)
             else:
                 self._note(whole)
                 self.result.done += 1
-                self._say(f"would redrive  {output.line(each)}")
+                self._say(f"would redrive  {output.line(refused)}")
 
     async def _chunk(self, partition: RedrivePartition, found: Sequence[Refused]) -> None:
         self._current = False
-        whole = [await self.whole(each) for each in found]
+        whole = [await self.whole(refused) for refused in found]
         offsets, count = [], 0
         batches = Batches(self._quarantine.target_topic, partition.builder)
-        for each in whole:
-            if self._comes_again(each):
-                offsets.append(each.place.offset)
+        for refused in whole:
+            if self._comes_again(refused):
+                offsets.append(refused.place.offset)
                 continue
-            reason = self._publisher.refusal(each) or await self._too_large(each, partition.builder)
+            reason = self._publisher.refusal(refused) or await self._too_large(refused, partition.builder)
             if reason:
-                self.result.leave(each, reason)
+                self.result.leave(refused, reason)
                 continue
-            batches.add(self._publisher.published(each))
-            offsets.append(each.place.offset)
+            batches.add(self._publisher.published(refused))
+            offsets.append(refused.place.offset)
             count += 1
-            self._note(each)
+            self._note(refused)
         if not offsets:
             return
         await self._pace.wait(len(offsets))
@@ -284,7 +284,7 @@ async def read_one(cluster: Cluster, kafka: KafkaSettings, place: Place) -> Any 
     found: list[Any] = []
 
     async def consume(records: Sequence[Any]) -> None:
-        found.extend(each for each in records if each.offset == place.offset)
+        found.extend(record for record in records if record.offset == place.offset)
 
     await log_reader.read(kafka, place.topic, place.partition, place.offset, place.offset + 1, consume)
     return found[0] if found else None

@@ -165,8 +165,8 @@ class RedrivePartition:
         if self._producer is None or self._topic.progress is None:
             raise AssertionError(f"{self} is not taken")
         watermark = self._watermark
-        for each in offsets:
-            watermark.finish(each)
+        for offset in offsets:
+            watermark.finish(offset)
         self._beat += 1
         written = Progress(
             watermark.next, watermark.runs(), holder=HOLDER, beat=self._beat, topic_id=self._topic.topic_id
@@ -175,8 +175,8 @@ class RedrivePartition:
         change = self._parts.change(written.by_offset())
         records = progress_record.records(self._key, written, change)
         places = [
-            Outgoing(progress.name, progress.home(self._key), each)
-            for each in record_batches(records, self._producer.builder)
+            Outgoing(progress.name, progress.home(self._key), batch)
+            for batch in record_batches(records, self._producer.builder)
         ]
         try:
             async with asyncio.timeout(LIMIT_S):

@@ -94,7 +94,7 @@ def read(topic: str, record: Any) -> Refused:
 def place_of(text: str) -> Place | None:
     """The place that ``<topic>/<partition>/<offset>`` names; None = it is not that."""
     topic, *numbers = text.rsplit("/", 2)
-    found = [_number(each.encode()) for each in numbers]
+    found = [_number(number.encode()) for number in numbers]
     if not topic or len(found) != 2 or found[0] is None or found[1] is None:  # noqa: PLR2004
         return None
     return Place(topic, found[0], found[1])

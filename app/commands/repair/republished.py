@@ -58,7 +58,7 @@ class Batches:
         """All of them."""
         return [
             *self._full,
-            *(Outgoing(self._topic, partition, each) for partition, each in self._open.items()),
+            *(Outgoing(self._topic, partition, item) for partition, item in self._open.items()),
         ]
 
 

@@ -55,8 +55,8 @@ async def scan(topic: RedriveLog, partitions: int, wanted: Wanted, act: Act) -> 
     wanted.passed.clear()
     now_ms = time.time() * 1000
     left = wanted.limit
-    at = {each for each, _ in wanted.selection.at}
-    ends = await topic.cluster.stable_ends([(topic.topic, each) for each in range(partitions)])
+    at = {number for number, _ in wanted.selection.at}
+    ends = await topic.cluster.stable_ends([(topic.topic, index) for index in range(partitions)])
     for number in range(partitions):
         if (at and number not in at) or left == 0:
             continue
@@ -89,14 +89,14 @@ async def _one(
     async def consume(records: Sequence[Any]) -> None:
         nonlocal left
         found = []
-        for each in records:
-            if each.offset >= end or left == 0:
+        for record in records:
+            if record.offset >= end or left == 0:
                 break
-            is_open = partition.seen(each.offset) if each.offset >= begin else False
+            is_open = partition.seen(record.offset) if record.offset >= begin else False
             if not is_open and not wanted.settled_too:
                 continue
-            refused = read(topic.topic, each)
-            if wanted.takes(refused, each, now_ms, is_open=is_open):
+            refused = read(topic.topic, record)
+            if wanted.takes(refused, record, now_ms, is_open=is_open):
                 found.append(refused)
                 left = None if left is None else left - 1
         if found:

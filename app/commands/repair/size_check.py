@@ -60,11 +60,13 @@ class SizeCheck:
         others = tuple(others)
         # What is a duplicate by now is not accepted, and may well be too large to be diverted: that is not asked.
         names = [*outputs(app_id, address, others), address.duplicates_topic]
-        config = {each: described[each] for each in names if each in described and described[each].config}
+        config = {name: described[name] for name in names if name in described and described[name].config}
         sizes = dict.fromkeys(names, _ANYTHING) | {
-            name: each.message_bytes_max for name, each in config.items()
+            name: topic_description.message_bytes_max for name, topic_description in config.items()
         }
-        counts = dict.fromkeys(names, 1) | {name: each.partitions for name, each in config.items()}
+        counts = dict.fromkeys(names, 1) | {
+            name: topic_description.partitions for name, topic_description in config.items()
+        }
         self._emitter = Emitter(
             address, wire_names.forward_topic(app_id, address.name), Outputs(counts, sizes, {}), others
         )
@@ -121,6 +123,6 @@ def outputs(
         return [address.accepted_topic]
     return [
         address.accepted_topic,
-        *(each.accepted_topic for each in others),
+        *(other.accepted_topic for other in others),
         wire_names.forward_topic(app_id, address.name),
     ]

@@ -88,9 +88,9 @@ async def _adopt(
             show.LaneView(settings, address, cluster, number)
             for number in range(await show.lanes(settings, address, cluster))
         ]
-        restored = [await each.read_on() for each in views]
+        restored = [await view.read_on() for view in views]
         progress.end()
-        due = [number for number, each in enumerate(restored) if _due(each, own)]
+        due = [number for number, restore in enumerate(restored) if _due(restore, own)]
         for view in views:
             if view.partition not in due:
                 say(
@@ -98,7 +98,7 @@ async def _adopt(
                 )
         if not due:
             return
-        confirmed(_question(address, [restored[each] for each in due], own), yes=yes)
+        confirmed(_question(address, [restored[number] for number in due], own), yes=yes)
         done = 0
         progress.begin(f"changing the rules of {address.name}")
         progress.count(lambda: f"{done:,} of {counted(len(due), 'lane')}")
@@ -115,18 +115,18 @@ def _due(restore: Restore, own: Mapping[str, Any]) -> bool:
 
 def _question(address: AddressSettings, restored: list[Restore], own: Mapping[str, Any]) -> str:
     """Return the change, and its meaning for messages that are sent again."""
-    recorded = [dict(each.meta.rules) for each in restored if each.meta is not None]
+    recorded = [dict(restore.meta.rules) for restore in restored if restore.meta is not None]
     changes = list(
         dict.fromkeys(
             f"{key} from {as_written(before)} to {as_written(now)}"
-            for each in recorded
-            for key, before, now in differences(each, own)
+            for item in recorded
+            for key, before, now in differences(item, own)
         )
     )
     text = f"Change the rules of {address.name}: {'; '.join(changes) or 'none differs, the record is completed'}."
-    if any(forgets(each, own) for each in recorded):
+    if any(forgets(item, own) for item in recorded):
         text += " Its rings forget all IDs: what is sent again from now on is accepted again."
-    moved = {key for each in recorded for key, _, _ in differences(each, own)} & set(_MOVES)
+    moved = {key for item in recorded for key, _, _ in differences(item, own)} & set(_MOVES)
     if moved:
         text += (
             f" Groups and IDs get other home lanes ({', '.join(sorted(moved))}): let consumers finish first; an ID is not known in its new "

@@ -87,7 +87,7 @@ _IDS: Final = Forgetting(
     lambda address: address,
 )
 _HOPS: Final = Forgetting(
-    lambda restore: len({codec.decode_hops(*each)[0].source for each in restore.hops.items()}),
+    lambda restore: len({codec.decode_hops(*item)[0].source for item in restore.hops.items()}),
     "sources of bridges",
     lambda restore: [(key, None) for key in restore.hops],
     lambda meta: meta,

@@ -82,9 +82,9 @@ def find(settings: Settings, address: str, identifier: str, as_json: bool, of: s
     if as_json:
         click.echo(json.dumps({"known": bool(found), "lanes": found}, indent=2))
         return 0 if found else 1
-    for each in found:
+    for item in found:
         click.echo(
-            f"known  lane {each['lane']}  original {each['source']}  timestamp {moment(int(str(each['timestamp'])))}"
+            f"known  lane {item['lane']}  original {item['source']}  timestamp {moment(int(str(item['timestamp'])))}"
         )
     if not found:
         click.echo(_not_known(owner, identifier, of))

@@ -47,7 +47,9 @@ def address_of(settings: Settings, name: str) -> AddressSettings | None:
     Raises:
         ConfigurationError: there is no such address.
     """
-    if not name.startswith(wire_names.HOP_MEMORY) or any(each.name == name for each in settings.addresses):
+    if not name.startswith(wire_names.HOP_MEMORY) or any(
+        address.name == name for address in settings.addresses
+    ):
         return None
     try:
         return settings.configured(name.removeprefix(wire_names.HOP_MEMORY))
@@ -65,14 +67,21 @@ def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
     """
     name = wire_names.HOP_MEMORY + address.name
     with reading(name):
-        found = [_remembered(address, *each) for each in asyncio.run(_ways(settings, address))]
+        found = [_remembered(address, *item) for item in asyncio.run(_ways(settings, address))]
     if as_json:
-        click.echo(json.dumps({"addresses": {name: [asdict(each) for each in found]}}, indent=2))
+        click.echo(json.dumps({"addresses": {name: [asdict(remembered) for remembered in found]}}, indent=2))
         return 0
     table = Table("lane", "source", "arrived in", "floor", "above", "highest")
-    for each in found:
-        highest = "" if each.highest is None else f"{each.highest}"
-        table.add_row(each.lane, each.source, each.arrived, f"{each.floor}", f"{each.above:,}", highest)
+    for remembered in found:
+        highest = "" if remembered.highest is None else f"{remembered.highest}"
+        table.add_row(
+            remembered.lane,
+            remembered.source,
+            remembered.arrived,
+            f"{remembered.floor}",
+            f"{remembered.above:,}",
+            highest,
+        )
     if found:
         tell(table)
     else:
@@ -101,14 +110,19 @@ def find(settings: Settings, address: AddressSettings, text: str, as_json: bool)
             found.append((_remembered(address, lane, way, held), below))
     if as_json:
         known = [
-            {"lane": each.lane, "arrived": each.arrived, "floor": each.floor, "below": below}
-            for each, below in found
+            {
+                "lane": remembered.lane,
+                "arrived": remembered.arrived,
+                "floor": remembered.floor,
+                "below": below,
+            }
+            for remembered, below in found
         ]
         click.echo(json.dumps({"known": bool(found), "lanes": known}, indent=2))
         return 0 if found else 1
-    for each, below in found:
-        why = f"below {each.floor}, which its bridge has confirmed" if below else "it came"
-        click.echo(f"known  lane {each.lane}  where it arrives in {each.arrived}: {why}")
+    for remembered, below in found:
+        why = f"below {remembered.floor}, which its bridge has confirmed" if below else "it came"
+        click.echo(f"known  lane {remembered.lane}  where it arrives in {remembered.arrived}: {why}")
     if not found:
         click.echo(
             f"not known  {text} in {name}: it never came{_unless(address)}, or was forgotten among more than "
@@ -147,9 +161,9 @@ async def _ways(settings: Settings, address: AddressSettings) -> list[tuple[str,
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         restored = await rings.snapshots(settings, address, cluster)
     return [
-        (wire_names.lane_name(address.name, number), *each)
+        (wire_names.lane_name(address.name, number), *item)
         for number, restore in enumerate(restored)
-        for each in sorted(_memory(address, restore).ways.items())
+        for item in sorted(_memory(address, restore).ways.items())
     ]
 
 

@@ -49,7 +49,7 @@ async def await_judged(
     """
     # What is forwarded is there before its place in the input is passed: asked in this order nothing slips through.
     for topic in (address.input_topic, wire_names.forward_topic(settings.app.id, address.name)):
-        ends = [await cluster.high_watermark(topic, each.partition) for each in views]
+        ends = [await cluster.high_watermark(topic, view.partition) for view in views]
         await _await(settings, address, cluster, topic, dict(zip(views, ends, strict=True)))
 
 

@@ -71,12 +71,12 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
     ):
         reports = asyncio.run(read(settings, chosen))
     if as_json:
-        document = {name: [asdict(each) for each in lanes] for name, lanes in reports.items()}
+        document = {name: [asdict(lane) for lane in lanes] for name, lanes in reports.items()}
         print(json.dumps({"addresses": document}, indent=2))  # noqa: T201 - the document is the output
     else:
         _print_tables(reports)
         for name, lanes in reports.items():
-            if any(each.bridged for each in lanes):
+            if any(lane.bridged for lane in lanes):
                 bridged = wire_names.HOP_MEMORY + name
                 print(f"{bridged}: what came over bridges: ringfence rings show {bridged}")  # noqa: T201 - as above
     return 0
@@ -88,7 +88,9 @@ async def read(settings: Settings, addresses: tuple[AddressSettings, ...]) -> di
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         for address in addresses:
             restored = await snapshots(settings, address, cluster)
-            reports[address.name] = [_report(address, number, each) for number, each in enumerate(restored)]
+            reports[address.name] = [
+                _report(address, number, restore) for number, restore in enumerate(restored)
+            ]
     return reports
 
 
@@ -104,7 +106,9 @@ async def snapshots(settings: Settings, address: AddressSettings, cluster: Clust
         async with limit:
             return await LaneView(settings, address, cluster, partition).read_on()
 
-    return list(await asyncio.gather(*(one(each) for each in range(await lanes(settings, address, cluster)))))
+    return list(
+        await asyncio.gather(*(one(index) for index in range(await lanes(settings, address, cluster))))
+    )
 
 
 async def lanes(settings: Settings, address: AddressSettings, cluster: Cluster) -> int:
@@ -193,14 +197,14 @@ def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
 def _print_tables(reports: dict[str, list[RingReport]]) -> None:
     table = Table("lane", "size", "capacity", "oldest ID", "newest ID", "newest at (UTC)", "seconds covered")
     for name, lanes in reports.items():
-        for each in lanes:
+        for lane in lanes:
             table.add_row(
-                wire_names.lane_name(name, each.partition),
-                f"{each.size:,}",
-                f"{each.capacity:,}",
-                *(_shown(entry) for entry in (each.oldest, each.newest)),
-                _moment(each.newest),
-                "" if each.seconds_covered is None else f"{each.seconds_covered:,.1f}",
+                wire_names.lane_name(name, lane.partition),
+                f"{lane.size:,}",
+                f"{lane.capacity:,}",
+                *(_shown(entry) for entry in (lane.oldest, lane.newest)),
+                _moment(lane.newest),
+                "" if lane.seconds_covered is None else f"{lane.seconds_covered:,.1f}",
             )
     tell(table)
 

@@ -108,7 +108,7 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
     try:
         line = Line.model_validate_json(raw)
     except ValidationError as error:
-        if not any(each["loc"] == ("parts",) for each in error.errors()):
+        if not any(item["loc"] == ("parts",) for item in error.errors()):
             raise ValueError(_explain(error, Line)) from error
     else:
         _require_single_keys(raw)
@@ -122,9 +122,9 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
     _require_single_keys(raw)
     check_id(envelope, id_headers)
     parts = []
-    for number, each in enumerate(envelope.parts, 1):
+    for number, part in enumerate(envelope.parts, 1):
         try:
-            parts.append(PartLine.model_validate(each))
+            parts.append(PartLine.model_validate(part))
             _check_payload(parts[-1])
         except ValidationError as error:
             raise ValueError(f"part {number}/{len(envelope.parts)}: {_explain(error, PartLine)}") from error
@@ -180,7 +180,7 @@ def _check_payload(line: Line) -> None:
 
 def _explain(error: ValidationError, model: type[_Headed]) -> str:
     """The faults of pydantic's as ours."""
-    return "; ".join(dict.fromkeys(_explained(dict(each), model) for each in error.errors()))
+    return "; ".join(dict.fromkeys(_explained(dict(item), model) for item in error.errors()))
 
 
 def _explained(error: dict[str, Any], model: type[_Headed]) -> str:
@@ -191,7 +191,7 @@ def _explained(error: dict[str, Any], model: type[_Headed]) -> str:
             fault = message.removeprefix("Invalid JSON: ").replace("line 1 column", "column")
             said = f"not JSON ({fault}): write one JSON object a line, in UTF-8"
         case "model_type" | "model_attributes_type":
-            form = ", ".join(f'"{each}": ' + ("{…}" if each == "headers" else "…") for each in _KEYS[model])
+            form = ", ".join(f'"{key}": ' + ("{…}" if key == "headers" else "…") for key in _KEYS[model])
             said = f"{_shown(error['input'])} is no object: write {{{form}}}"
         case "extra_forbidden":
             said = _unknown(key, model)

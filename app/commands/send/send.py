@@ -194,7 +194,7 @@ def _by_line(sender: Sender) -> str:
     repeated = sender.sent_without_id + sender.doubtful_without_id
     shown_max = None if repeated else _RANGES_SHOWN_MAX
     missing = {*sender.unwritten, *sender.doubtful}
-    written = [each for each in range(1, sender.last + 1) if each not in missing]
+    written = [index for index in range(1, sender.last + 1) if index not in missing]
     said = [f"Written: {_shown(written, shown_max)}."]
     if sender.doubtful:
         said.append(

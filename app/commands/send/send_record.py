@@ -42,7 +42,7 @@ class Composer:
         """``partitions``: of its input topic; ``others``: the addresses that its transactions may have parts for."""
         others = tuple(others)
         self._address = address
-        self._targets = {each.name: each for each in others}
+        self._targets = {other.name: other for other in others}
         self._home = Partitioner(partitions, address.partitioner)
         self._reader = IdReader(address)
         self._units = Units(address, others)
@@ -69,9 +69,9 @@ class Composer:
     def _transaction(self, line: TransactionLine) -> Outgoing:
         """It is read as a worker would read it: what that would refuse is not sent, and its IDs are those that count there."""
         parts = []
-        for number, each in enumerate(line.parts, 1):
+        for number, part in enumerate(line.parts, 1):
             try:
-                parts.append(self._part(each))
+                parts.append(self._part(part))
             except ValueError as error:
                 raise ValueError(f"part {number}/{len(line.parts)}: {error}") from error
         value, own = envelope(parts, line.id, id_header=self._address.duplicate_id_headers[0])

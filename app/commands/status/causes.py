@@ -30,12 +30,12 @@ class Problem(NamedTuple):
 def merged(problems: Iterable[Problem]) -> Iterator[Finding]:
     """Yield a finding for all of a kind of which the same is true, in the order of the first of each."""
     found: dict[Problem, list[Problem]] = {}
-    for each in problems:
-        found.setdefault(each._replace(name="", waiting=0), []).append(each)
-    for cause, those in found.items():
-        offsets = sum(each.waiting for each in those)
+    for problem in problems:
+        found.setdefault(problem._replace(name="", waiting=0), []).append(problem)
+    for cause, items in found.items():
+        offsets = sum(item.waiting for item in items)
         behind = f"; {waiting(offsets)}" if offsets else ""
-        where = named(cause.kind, list(dict.fromkeys(each.name for each in those)))
+        where = named(cause.kind, list(dict.fromkeys(item.name for item in items)))
         yield Finding(where, f"{cause.what}{behind}", cause.do, cause.command, cause.stands)
 
 

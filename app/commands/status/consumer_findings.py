@@ -39,13 +39,20 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
         do = "fix the handler; this lets a group go on without it"
         yield Finding(where, what, do, _groups("skip", consumers, "GROUP"), stands=True)
     for silent in dict.fromkeys(consumers.unheard.values()):
-        at = ", ".join(web for web, each in consumers.unheard.items() if each == silent)
+        at = ", ".join(web for web, probe_error in consumers.unheard.items() if probe_error == silent)
         what = f"{silent.what}, at {at}, so what its handlers do is not known here"
         yield Finding(where, what, silent.do, "", stands=False)
     yield from merged(
-        Problem(f"{where}, partition", str(share.partition), each.what, each.do, each.command, each.stands)
+        Problem(
+            f"{where}, partition",
+            str(share.partition),
+            consumer.what,
+            consumer.do,
+            consumer.command,
+            consumer.stands,
+        )
         for share in consumers.partitions
-        for each in _share(consumers, share, f"{where}, partition {share.partition}")
+        for consumer in _share(consumers, share, f"{where}, partition {share.partition}")
     )
 
 

@@ -47,35 +47,33 @@ async def read(
         return [], [f"topic {error.args[0]}: this user may not see it: allow Describe and Read on it"]
     except PrerequisiteError as error:
         return [], [str(error)]
-    rows = [each for each in found.rows if each.consumer_group not in ignored]
+    rows = [row for row in found.rows if row.consumer_group not in ignored]
     waiting = {
-        (each.topic, each.partition, offset): each.acknowledged + each.lag
-        for each in rows
-        if each.lag
-        for offset in (each.acknowledged, each.failing_offset, each.blocked_offset)
+        (row.topic, row.partition, offset): row.acknowledged + row.lag
+        for row in rows
+        if row.lag
+        for offset in (row.acknowledged, row.failing_offset, row.blocked_offset)
         if offset is not None
     }
     oldest = await _heads(settings, waiting)
-    webs = sorted(
-        {each.web for each in rows if each.web and each.state != RELEASED and each.holder_is_member}
-    )
+    webs = sorted({row.web for row in rows if row.web and row.state != RELEASED and row.holder_is_member})
     asked = [ask(session, settings.app, web, path) for web in webs for path in ("/health", "/groups")]
     answers = await asyncio.gather(*asked)
     said = {web: (answers[2 * at], answers[2 * at + 1]) for at, web in enumerate(webs)}
-    places = sorted({(each.consumer_group, each.topic) for each in rows})
+    places = sorted({(row.consumer_group, row.topic) for row in rows})
     shown = []
     for name, topic in places:
-        own = [each for each in rows if (each.consumer_group, each.topic) == (name, topic)]
+        own = [row for row in rows if (row.consumer_group, row.topic) == (name, topic)]
         group = found.groups[name]
         foreign = found.foreign.get(name, [])
         shown.append(_consumers(name, own, (group.state, sorted(group.members)), said, oldest, foreign))
-    return shown, [each for each in found.faults if not _is_ignored(each, ignored)]
+    return shown, [fault for fault in found.faults if not _is_ignored(fault, ignored)]
 
 
 async def deleted(settings: Settings, cluster: Cluster) -> list[str]:
     """Return a line for a progress topic that is missing although consumers have run. It keeps all consumers from their work."""
     kept = wire_names.progress_topic(settings.app.id)
-    letters = [wire_names.dead_letter_topic(each.name) for each in settings.addresses]
+    letters = [wire_names.dead_letter_topic(address.name) for address in settings.addresses]
     try:
         counts = await cluster.partition_counts([kept, *letters])
     except TopicAuthorizationFailedError:
@@ -84,7 +82,7 @@ async def deleted(settings: Settings, cluster: Cluster) -> list[str]:
 
 
 def _is_ignored(fault: str, ignored: Iterable[str]) -> bool:
-    return any(fault.startswith(f"{each} ") for each in ignored)
+    return any(fault.startswith(f"{name} ") for name in ignored)
 
 
 async def _heads(
@@ -112,7 +110,7 @@ def _consumers(
     oldest: Mapping[tuple[str, int, int], Any],
     foreign: Sequence[str],
 ) -> Consumers:
-    webs = {each.web for each in rows if each.web in said}
+    webs = {row.web for row in rows if row.web in said}
     healths = {
         web: health
         for web in webs
@@ -146,7 +144,7 @@ def _consumers(
 def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None, int]]:
     """By partition: the group of which most messages wait, and how many."""
     found: dict[int, tuple[str | None, int]] = {}
-    for row in (each for answer in answers for each in answer.get("groups", ())):
+    for row in (item for answer in answers for item in answer.get("groups", ())):
         known = found.get(row["partition"])
         if row["group"] is not None and (known is None or row["depth"] > known[1]):
             found[row["partition"]] = (group_names.shown(bytes.fromhex(row["group_hex"])), row["depth"])

@@ -40,19 +40,20 @@ def findings(status: Status) -> list[Finding]:
     for address in status.addresses:
         found += _address(status, address)
     found += merged(
-        Problem("lane", lane.lane, *each, waiting=lane.waiting or 0)
+        Problem("lane", lane.lane, *item, waiting=lane.waiting or 0)
         for address in status.addresses
         for lane in address.lanes
-        for each in _lane(status, lane, address.topic)
+        for item in _lane(status, lane, address.topic)
     )
     found += [
-        Finding(f"consumers of {status.app}", each, "", _CREATE, stands=True) for each in status.deleted
+        Finding(f"consumers of {status.app}", name, "", _CREATE, stands=True) for name in status.deleted
     ]
     for consumers in status.consumers:
         found += consumer_findings.findings(consumers)
     found += _bridges(status.bridges)
     found += [
-        Finding(f"bridge {each.bridge}", each.what, each.do, "", each.stands) for each in status.left_bridges
+        Finding(f"bridge {bridge.bridge}", bridge.what, bridge.do, "", bridge.stands)
+        for bridge in status.left_bridges
     ]
     return sorted(found, key=lambda each: not each.stands)
 
@@ -66,7 +67,7 @@ def _workers(status: Status) -> Iterator[Finding]:
     where = f"workers of {status.app}"
     rebalancing = "Rebalance" in status.workers_state
     if not status.workers and not rebalancing:
-        offsets = sum(lane.waiting or 0 for each in status.addresses for lane in each.lanes)
+        offsets = sum(lane.waiting or 0 for address in status.addresses for lane in address.lanes)
         waits = waiting(offsets) if offsets else "no message waits yet"
         what = f"no worker runs, so nothing is accepted; {waits}"
         yield Finding(where, what, "start one", "ringfence worker", stands=True)
@@ -74,7 +75,7 @@ def _workers(status: Status) -> Iterator[Finding]:
         what = "workers come or go: the group gives out its lanes at this moment"
         yield Finding(where, what, *_LOOK_AGAIN, stands=False)
     yield from merged(
-        Problem("worker", worker.name, *each) for worker in status.workers for each in _worker(status, worker)
+        Problem("worker", worker.name, *item) for worker in status.workers for item in _worker(status, worker)
     )
 
 
@@ -167,7 +168,7 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
 
 def _unheard(status: Status, lane: Lane) -> _Told:
     """Its messages wait, and its worker cannot be asked."""
-    worker = next((each for each in status.workers if each.name == lane.worker), None)
+    worker = next((worker for worker in status.workers if worker.name == lane.worker), None)
     web, silent = (None, None) if worker is None else (worker.web, worker.unheard)
     page = f"its page at {web} does not answer" if web else "it has no web server (app.web_port = 0)"
     do = f"look at the log of {lane.worker}, or have its web server where this machine reaches it (app.web_host, app.web_port)"
@@ -180,7 +181,7 @@ def _unheard(status: Status, lane: Lane) -> _Told:
 def _retries(status: Status, lane: Lane) -> Iterator[_Told]:
     reason = lane.reason or ""
     if lane.folder_fault:
-        if not any(each.name == lane.worker and each.state_folder for each in status.workers):
+        if not any(worker.name == lane.worker and worker.state_folder for worker in status.workers):
             # Its worker names all such lanes together as soon as one has tried to open again.
             what = "its folder cannot be written, and its worker opens it again"
             yield _Told(what, "look at the disk of its worker", "", stands=True)
@@ -211,8 +212,8 @@ def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:
     found: dict[tuple[str, bool], list[str]] = {}
     for bridge in bridges:
         texts = [(bridge.fault, True)] if bridge.fault else []
-        for each in [*texts, *((text, bridge.stands) for text in bridge.standing)]:
-            found.setdefault(each, []).append(bridge.bridge)
+        for item in [*texts, *((text, bridge.stands) for text in bridge.standing)]:
+            found.setdefault(item, []).append(bridge.bridge)
     for (text, stands), names in found.items():
         one = f" {quoted(names[0])}" if len(names) == 1 else ""
         yield Finding(named("bridge", names), text, "", f"ringfence bridge status{one}", stands=stands)

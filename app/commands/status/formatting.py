@@ -40,7 +40,7 @@ def memory(used: int | None, limit: int | None) -> str:
 
 def lanes_open(states: Collection[str]) -> str:
     """How many are open, of how many. Of those whose worker was not heard nobody knows: a zero would look like a fault."""
-    up, unheard = (sum(each == state for each in states) for state in (model.OPEN, model.UNKNOWN))
+    up, unheard = (sum(name == state for name in states) for state in (model.OPEN, model.UNKNOWN))
     known = str(up) if not unheard else f"≥{up}" if up else "?"
     return f"{known}/{len(states)}"
 

@@ -45,9 +45,9 @@ async def workers(
     settings: Settings, cluster: Cluster, session: aiohttp.ClientSession
 ) -> tuple[Members, list[Worker], dict[str, Any]]:
     """The members of the workers' group; of lanes, by their names, what their workers say."""
-    inputs = {each.input_topic for each in settings.addresses}
+    inputs = {address.input_topic for address in settings.addresses}
     group = await cluster.members()
-    answers = await asyncio.gather(*(ask(session, settings.app, each.web) for each in group.members))
+    answers = await asyncio.gather(*(ask(session, settings.app, member.web) for member in group.members))
     told: dict[str, Any] = {}
     found = []
     for member, answer in zip(group.members, answers, strict=True):
@@ -63,7 +63,7 @@ async def workers(
 async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
     """A line for each member of the workers' group that is not a worker; nothing where the coordinator does not tell it."""
     with contextlib.suppress(KafkaError, OSError):
-        return [fault(settings.app.id, each) for each in await cluster.foreign_members(is_worker)]
+        return [fault(settings.app.id, member) for member in await cluster.foreign_members(is_worker)]
     return []
 
 
@@ -71,8 +71,8 @@ def _worker(
     member: Member, lanes: int, answer: Mapping[str, Any] | None, silent: ProbeError | None
 ) -> Worker:
     faults = [*(answer or {}).get("unreadable", ())]
-    for name, those in ((answer or {}).get("faults") or {}).items():
-        faults += [each if name == "*" else f"address {name}: {each}" for each in those]
+    for name, items in ((answer or {}).get("faults") or {}).items():
+        faults += [item if name == "*" else f"address {name}: {item}" for item in items]
     return Worker(
         name=member.name,
         host=member.host,
@@ -82,7 +82,7 @@ def _worker(
         broker=None if answer is None else answer.get("broker"),
         faults=faults,
         state_folder=str((answer or {}).get("state_folder", "")),
-        lanes_in_memory=[str(each) for each in (answer or {}).get("lanes_in_memory", ())],
+        lanes_in_memory=[str(item) for item in (answer or {}).get("lanes_in_memory", ())],
         unheard=silent,
         throttled=throttled([answer or {}]),
         limits=dict((answer or {}).get("limits") or {}),
@@ -92,16 +92,16 @@ def _worker(
 
 def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What those have in memory who tell it, and what they may, together."""
-    told = [each["memory"] for each in answers if each.get("memory")]
-    sums = {key: sum(int(each[name]) for each in told) for key, name in _MEMORY.items()}
+    told = [answer["memory"] for answer in answers if answer.get("memory")]
+    sums = {key: sum(int(item[name]) for item in told) for key, name in _MEMORY.items()}
     return sums if told else {}
 
 
 def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Seconds of the last minute for which brokers delayed them, by request."""
     found: Counter[str] = Counter()
-    for each in answers:
-        found.update(each.get("throttled") or {})
+    for answer in answers:
+        found.update(answer.get("throttled") or {})
     return dict(found)
 
 
@@ -116,7 +116,9 @@ async def addresses(
 ) -> list[Address]:
     """All addresses; one whose topics cannot be asked has the fault and no lanes."""
     return list(
-        await asyncio.gather(*(_address(settings, each, cluster, group, told) for each in settings.addresses))
+        await asyncio.gather(
+            *(_address(settings, address, cluster, group, told) for address in settings.addresses)
+        )
     )
 
 
@@ -129,7 +131,7 @@ async def _address(
         if topic not in counts:
             return Address(address.name, topic, [], [f"topic {topic} does not exist"])
         numbers = range(counts[topic])
-        places = [(topic, each) for each in numbers]
+        places = [(topic, number) for number in numbers]
         ends, stable, starts, committed = await asyncio.gather(
             *(
                 _each(question, places)
@@ -154,10 +156,10 @@ async def _address(
         if state != model.OPEN and done[place] > (ends[place] or 0):
             done[place] = start  # of another topic of that name: nothing of this one is processed
     oldest, undecided = await asyncio.gather(
-        first_records.first_records(settings.kafka, {each: (done[each], stable[each] or 0) for each in places}),
+        first_records.first_records(settings.kafka, {place: (done[place], stable[place] or 0) for place in places}),
         first_records.first_records(
             settings.kafka,
-            {each: (max(done[each], stable[each] or 0), ends[each] or 0) for each in places if stable[each] is not None},
+            {place: (max(done[place], stable[place] or 0), ends[place] or 0) for place in places if stable[place] is not None},
             committed=False,
         ),
     )  # fmt: skip
@@ -197,7 +199,7 @@ def _lane(
         size, capacity = meta.head - max(meta.floor, meta.head - meta.capacity, 0), meta.capacity
     state = said.get("state", model.UNKNOWN) if worker is not None else model.NOBODY
     accepted, duplicates, unchecked, quarantined = (
-        said.get(each, 0) if ring else None for each in ("accepted", "duplicates", "unchecked", "quarantined")
+        said.get(name, 0) if ring else None for name in ("accepted", "duplicates", "unchecked", "quarantined")
     )
     return Lane(
         name, partition, str(state), said.get("reason"), worker, lag, head, undecided, said.get("rate"),
@@ -220,11 +222,11 @@ async def _metas(
     found: dict[int, Meta] = {}
     with contextlib.suppress(TopicAuthorizationFailedError):
         count = (await cluster.partition_counts([topic])).get(topic, 0)
-        places = [(topic, each) for each in numbers if each < count]
+        places = [(topic, number) for number in numbers if number < count]
         starts, ends = await asyncio.gather(
             *(_each(ask, places) for ask in (cluster.log_start, cluster.stable_end))
         )
-        spans = {each: (starts[each] or 0, ends[each] or 0) for each in places}
+        spans = {place: (starts[place] or 0, ends[place] or 0) for place in places}
         for (_, number), value in (await log_reader.newest(settings.kafka, spans, META_KEY)).items():
             with contextlib.suppress(FormatError):
                 found[number] = decode_meta(value)

@@ -59,19 +59,19 @@ class Address:
     @property
     def lag(self) -> int | None:
         """Of all lanes that tell it."""
-        known = [each.lag for each in self.lanes if each.lag is not None]
+        known = [lane.lag for lane in self.lanes if lane.lag is not None]
         return sum(known) if known else None
 
     @property
     def rate(self) -> float | None:
         """Of all lanes that tell it."""
-        known = [each.rate for each in self.lanes if each.rate is not None]
+        known = [lane.rate for lane in self.lanes if lane.rate is not None]
         return sum(known) if known else None
 
     @property
     def duplicates_share(self) -> float | None:
         """Of what its lanes judged since their workers have them; None = nothing, or no worker tells."""
-        counts = [(each.accepted or 0, each.duplicates or 0, each.unchecked or 0) for each in self.lanes]
+        counts = [(lane.accepted or 0, lane.duplicates or 0, lane.unchecked or 0) for lane in self.lanes]
         judged = sum(map(sum, counts))
         return sum(duplicates for _, duplicates, _ in counts) / judged if judged else None
 
@@ -79,13 +79,13 @@ class Address:
     def seconds_covered(self) -> float | None:
         """Of the lane whose ring reaches back the least."""
         return min(
-            (each.seconds_covered for each in self.lanes if each.seconds_covered is not None), default=None
+            (lane.seconds_covered for lane in self.lanes if lane.seconds_covered is not None), default=None
         )
 
     @property
     def fullest(self) -> Lane | None:
         """The lane whose ring holds the most."""
-        known = [each for each in self.lanes if each.ring_capacity]
+        known = [lane for lane in self.lanes if lane.ring_capacity]
         return max(known, key=lambda each: (each.ring_size or 0) / (each.ring_capacity or 1), default=None)
 
 
@@ -186,24 +186,24 @@ class Consumers:
     @property
     def lag(self) -> int | None:
         """Of all partitions that tell it."""
-        known = [each.lag for each in self.partitions if each.lag is not None]
+        known = [partition.lag for partition in self.partitions if partition.lag is not None]
         return sum(known) if known else None
 
     @property
     def waiting(self) -> int:
         """So many messages wait at most, of all partitions that tell it."""
-        return sum(each.waiting or 0 for each in self.partitions)
+        return sum(partition.waiting or 0 for partition in self.partitions)
 
     @property
     def oldest(self) -> Share | None:
         """The partition whose first unfinished message is the oldest."""
-        known = [each for each in self.partitions if each.head_age_seconds is not None]
+        known = [partition for partition in self.partitions if partition.head_age_seconds is not None]
         return max(known, key=lambda each: each.head_age_seconds or 0, default=None)
 
     @property
     def hottest(self) -> Share | None:
         """The partition with the group of which most messages wait."""
-        known = [each for each in self.partitions if each.hot_depth]
+        known = [partition for partition in self.partitions if partition.hot_depth]
         return max(known, key=lambda each: each.hot_depth or 0, default=None)
 
 

@@ -71,7 +71,7 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
         bridges=linked,
         faults=[*faults, *untold],
         left_bridges=[
-            LeftBridge(each.bridge, each.what, each.do, stands=each.read_by is None) for each in left
+            LeftBridge(item.bridge, item.what, item.do, stands=item.read_by is None) for item in left
         ],
         foreign=foreign,
         deleted=deleted,
@@ -81,7 +81,7 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
 async def _bridges(settings: Settings) -> list[Bridge]:
     if not settings.bridges and not settings.cluster_connections:
         return []
-    return [_bridge(each) for each in await status.read(plans(settings))]
+    return [_bridge(shown) for shown in await status.read(plans(settings))]
 
 
 def _bridge(shown: status.Shown) -> Bridge:
@@ -91,11 +91,11 @@ def _bridge(shown: status.Shown) -> Bridge:
         target_topic=shown.target_topic,
         state=shown.state,
         members=shown.members,
-        lag=sum(each.lag or 0 for each in shown.partitions) if shown.partitions else None,
-        forwarded=sum(each.forwarded for each in shown.partitions),
+        lag=sum(partition.lag or 0 for partition in shown.partitions) if shown.partitions else None,
+        forwarded=sum(partition.forwarded for partition in shown.partitions),
         fault=shown.fault,
         standing=status.standing(shown),
         stands=shown.fault is not None
         or bool(shown.foreign)
-        or any(each.standing for each in shown.partitions),
+        or any(partition.standing for partition in shown.partitions),
     )

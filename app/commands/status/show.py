@@ -22,7 +22,7 @@ def document(status: Status, found: Sequence[Finding]) -> RenderableType:
     parts: list[RenderableType] = [_verdict(status, found), *map(_finding, found)]
     if status.addresses:
         parts += ["", _addresses(status.addresses), "", _lanes(status)]
-    if any(each.buffered_bytes is not None for each in status.workers):
+    if any(worker.buffered_bytes is not None for worker in status.workers):
         parts += ["", _workers(status.workers)]
     if status.consumers:
         parts += ["", _consumers(status.consumers)]
@@ -37,7 +37,7 @@ def show(status: Status, found: Sequence[Finding]) -> None:
 
 
 def _verdict(status: Status, found: Iterable[Finding]) -> Text:
-    standing = sum(each.stands for each in found)
+    standing = sum(finding.stands for finding in found)
     where = f"{status.app} at {status.bootstrap_servers}, {status.at}"
     if standing:
         return Text.assemble((f"{count(standing, 'thing')} to act on", "bold red"), f"  {where}")
@@ -61,7 +61,7 @@ def _finding(finding: Finding) -> RenderableType:
 
 def _add(table: Table, *cells: str) -> None:
     """A row of what may be anybody's words: no markup, and nothing that steers the terminal."""
-    table.add_row(*(Text(printable(each)) for each in cells))
+    table.add_row(*(Text(printable(cell)) for cell in cells))
 
 
 def _table(title: str, columns: str) -> Table:
@@ -75,25 +75,25 @@ def _table(title: str, columns: str) -> Table:
 
 def _addresses(addresses: Iterable[Address]) -> Table:
     table = _table("ADDRESSES", "<address|lanes open|in|duplicates|lag|ring|reaches back")
-    for each in addresses:
-        full = each.fullest
+    for address in addresses:
+        full = address.fullest
         filled = share((full.ring_size or 0) / (full.ring_capacity or 1)) if full is not None else ""
         _add(
             table,
-            each.address, lanes_open([lane.state for lane in each.lanes]), rate(each.rate), share(each.duplicates_share), number(each.lag),
-            filled, age(each.seconds_covered),
+            address.address, lanes_open([lane.state for lane in address.lanes]), rate(address.rate), share(address.duplicates_share), number(address.lag),
+            filled, age(address.seconds_covered),
         )  # fmt: skip
     return table
 
 
 def _lanes(status: Status) -> RenderableType:
-    lanes = [lane for each in status.addresses for lane in each.lanes]
-    sick = [each for each in lanes if each.state != model.OPEN]
-    shown = [*sick, *[each for each in lanes if each.state == model.OPEN][: max(0, LANES_MAX - len(sick))]]
+    lanes = [lane for address in status.addresses for lane in address.lanes]
+    sick = [lane for lane in lanes if lane.state != model.OPEN]
+    shown = [*sick, *[lane for lane in lanes if lane.state == model.OPEN][: max(0, LANES_MAX - len(sick))]]
     table = _table("LANES", "<lane|<state|lag|oldest|<worker")
-    for each in shown:
+    for item in shown:
         _add(
-            table, each.lane, each.state, number(each.lag), age(each.head_age_seconds), _worker(status, each)
+            table, item.lane, item.state, number(item.lag), age(item.head_age_seconds), _worker(status, item)
         )
     if len(shown) == len(lanes):
         return table
@@ -105,14 +105,14 @@ def _lanes(status: Status) -> RenderableType:
 def _worker(status: Status, lane: Lane) -> str:
     if lane.worker is None:
         return "nobody"
-    web = next((each.web for each in status.workers if each.name == lane.worker), None)
+    web = next((worker.web for worker in status.workers if worker.name == lane.worker), None)
     return lane.worker if web is None else f"{lane.worker} {web}"
 
 
 def _workers(workers: Iterable[Worker]) -> Table:
     table = _table("WORKERS", "<worker|lanes|under way")
-    for each in workers:
-        _add(table, each.name, str(each.lanes), memory(each.buffered_bytes, each.buffer_limit_bytes))
+    for worker in workers:
+        _add(table, worker.name, str(worker.lanes), memory(worker.buffered_bytes, worker.buffer_limit_bytes))
     return table
 
 
@@ -120,28 +120,28 @@ def _consumers(consumers: Iterable[Consumers]) -> Table:
     table = _table(
         "CONSUMERS", "<group at address|members|lag|oldest|attempts|<its group|<most wait in|under way"
     )
-    for each in consumers:
-        oldest, hot = each.oldest, each.hottest
+    for consumer in consumers:
+        oldest, hot = consumer.oldest, consumer.hottest
         _add(
             table,
-            f"{each.consumer_group} at {each.address}",
-            str(len(each.members)),
-            number(each.lag),
+            f"{consumer.consumer_group} at {consumer.address}",
+            str(len(consumer.members)),
+            number(consumer.lag),
             age(oldest.head_age_seconds) if oldest else "",
             str(oldest.head_attempts) if oldest else "",
             (oldest.head_group or "(none)") if oldest else "",
             f"{hot.hot_group}: {number(hot.hot_depth)}" if hot else "",
-            memory(each.buffered_bytes, each.buffer_limit_bytes),
+            memory(consumer.buffered_bytes, consumer.buffer_limit_bytes),
         )
     return table
 
 
 def _bridges(status: Status) -> Table:
     table = _table("BRIDGES", "<bridge|<from|<to|members|lag|forwarded")
-    for each in status.bridges:
+    for bridge in status.bridges:
         _add(
             table,
-            each.bridge, each.source_topic, each.target_topic, str(len(each.members)), number(each.lag),
-            number(each.forwarded),
+            bridge.bridge, bridge.source_topic, bridge.target_topic, str(len(bridge.members)), number(bridge.lag),
+            number(bridge.forwarded),
         )  # fmt: skip
     return table

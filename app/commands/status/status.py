@@ -26,11 +26,11 @@ NOT_OK: Final = 1
 
 def as_document(status: Status, found: Collection[Finding]) -> dict[str, Any]:
     """For programs, and what the worker's page is made from."""
-    return {"ok": not _standing(found), "findings": [asdict(each) for each in found], **asdict(status)}
+    return {"ok": not _standing(found), "findings": [asdict(finding) for finding in found], **asdict(status)}
 
 
 def _standing(found: Collection[Finding]) -> bool:
-    return any(each.stands for each in found)
+    return any(finding.stands for finding in found)
 
 
 def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[str]) -> int:

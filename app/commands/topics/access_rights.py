@@ -42,13 +42,15 @@ async def missing_on_topics(settings: Settings) -> Findings:
 
 def _missing_on_topics(settings: Settings) -> Findings:
     needed = list(
-        dict.fromkeys(topic for each in settings.addresses for topic in each.topics(settings.app.id).values())
+        dict.fromkeys(
+            topic for address in settings.addresses for topic in address.topics(settings.app.id).values()
+        )
     )
     admin = AdminClient(confluent_options(settings.kafka))  # kept: without it no answer comes
     described = admin.describe_topics(TopicCollection(needed), **_OPTIONS)
-    granted = {topic: _granted(each) for topic, each in described.items()}
+    granted = {topic: _granted(future) for topic, future in described.items()}
     return Findings(
-        by_address={each.name: _of_address(settings, each, granted) for each in settings.addresses}
+        by_address={address.name: _of_address(settings, address, granted) for address in settings.addresses}
     )
 
 
@@ -67,10 +69,10 @@ def _of_address(settings: Settings, address: AddressSettings, granted: Mapping[s
         for fault in _faults("topic", topic, rights_on(role), granted[topic])
     ]
     return own + [
-        of_target(address, each, fault)
-        for each in settings.transaction_targets(address)
+        of_target(address, target, fault)
+        for target in settings.transaction_targets(address)
         for fault in _faults(
-            "topic", each.accepted_topic, rights_on("accepted topic"), granted[each.accepted_topic]
+            "topic", target.accepted_topic, rights_on("accepted topic"), granted[target.accepted_topic]
         )
     ]
 
@@ -81,7 +83,7 @@ def _granted(described: Any) -> Granted:
     except KafkaException as error:
         refused = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
         return frozenset() if error.args[0].code() in refused else None
-    return None if operations is None else frozenset(each.name.capitalize() for each in operations)
+    return None if operations is None else frozenset(operation.name.capitalize() for operation in operations)
 
 
 def _faults(kind: str, name: str, needed: Collection[str], granted: Granted) -> list[str]:

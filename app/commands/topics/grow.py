@@ -130,8 +130,10 @@ async def _grow(
             return work, []
         progress.begin("looking for workers and for messages that are left")
         obstacles = [
-            each
-            async for each in _obstacles(settings, address, cluster, work, despite_backlog=despite_backlog)
+            obstacle
+            async for obstacle in _obstacles(
+                settings, address, cluster, work, despite_backlog=despite_backlog
+            )
         ]
         progress.count(counted(len(obstacles), "obstacle"))
         progress.end()
@@ -159,14 +161,14 @@ async def _work(settings: Settings, address: AddressSettings, cluster: Cluster, 
     forward = wire_names.forward_topic(settings.app.id, address.name)
     topics = {"changelog": changelog, "forward topic": forward, "input topic": address.input_topic}
     counts = await cluster.partition_counts([*topics.values()])
-    for role, each in topics.items():
-        if each not in counts:
-            raise MissingTopicError(missing(role, address.name, each))
+    for role, topic in topics.items():
+        if topic not in counts:
+            raise MissingTopicError(missing(role, address.name, topic))
     await require_journal(settings, cluster)
     metas = await _metas(cluster, changelog, counts[changelog])
     growth = plan(address, counts[address.input_topic], metas, wanted)
     left = [lane for lane in metas if metas[lane].partition_counts.get(address.input_topic) != wanted]
-    return Work(growth, {each: counts[each] for each in topics.values()}, metas, left)
+    return Work(growth, {topic: counts[topic] for topic in topics.values()}, metas, left)
 
 
 async def _obstacles(
@@ -180,7 +182,7 @@ async def _obstacles(
             "everything is judged; a worker that was killed counts until its session ends"
         )
     if not despite_backlog:
-        left = [each async for each in _unjudged(settings, address, cluster, work)]
+        left = [setting async for setting in _unjudged(settings, address, cluster, work)]
         if left:
             more = f", and {len(left) - 1} more lanes have something left" if len(left) > 1 else ""
             yield (
@@ -225,8 +227,8 @@ async def _carry_out(
         await _hand_on(settings, address, cluster, lane, growth, metas)
         done += 1
     progress.begin(f"giving {forward} and {topic} {growth.wanted} partitions")
-    for each in (forward, topic):
-        await _give(cluster, each, counts, growth.wanted, say)
+    for name in (forward, topic):
+        await _give(cluster, name, counts, growth.wanted, say)
     noted = 0
     progress.begin("recording the new partition count")
     progress.count(lambda: f"{noted:,} of {lanes}")
@@ -237,7 +239,7 @@ async def _carry_out(
 
 async def _metas(cluster: Cluster, changelog: str, count: int) -> dict[int, Meta]:
     """The lanes' last meta records; those that never wrote any are left out."""
-    found = await asyncio.gather(*(newest_meta(cluster, changelog, each) for each in range(count)))
+    found = await asyncio.gather(*(newest_meta(cluster, changelog, index) for index in range(count)))
     return {lane: meta for lane, meta in enumerate(found) if meta is not None}
 
 
@@ -259,7 +261,7 @@ async def _hand_on(
     metas: Mapping[int, Meta],
 ) -> None:
     """Give a lane's heirs what it knows, but those that have worked with it since."""
-    heirs = [each for each in growth.heirs(lane) if each not in metas or not metas[each].next_offsets]
+    heirs = [heir for heir in growth.heirs(lane) if heir not in metas or not metas[heir].next_offsets]
     async with OwnedLane(settings, address, lane):
         restore = await LaneView(settings, address, cluster, lane).read_on()
     if restore.meta != metas[lane]:

@@ -41,12 +41,12 @@ class Work(NamedTuple):
     @property
     def parents(self) -> list[int]:
         """Those of them that have heirs."""
-        return [each for each in sorted(self.left) if each < self.growth.began]
+        return [number for number in sorted(self.left) if number < self.growth.began]
 
     @property
     def done(self) -> bool:
         """Whether nothing is left to do."""
-        return not self.left and all(each == self.growth.wanted for each in self.counts.values())
+        return not self.left and all(count == self.growth.wanted for count in self.counts.values())
 
 
 def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: int) -> Growth:
@@ -73,7 +73,7 @@ def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: 
     if wanted < least:
         raise GrowthError(f"{address.input_topic} has {least} partitions: Kafka takes none away")
     if wanted % began:
-        several = ", ".join(str(each) for each in islice(multiples(began, least), 3))
+        several = ", ".join(str(multiple) for multiple in islice(multiples(began, least), 3))
         raise GrowthError(
             f"{wanted} is no multiple of the {began} partitions with which the lanes of {address.name} began: what they know could "
             f"not be handed on. Choose {several}, …"
@@ -93,7 +93,7 @@ def multiples(began: int, least: int) -> Iterator[int]:
 def named_heirs(address: AddressSettings, growth: Growth, lane: int) -> str:
     """The heirs of a lane, for a line that is not to have thousands of names; a document has all."""
     heirs = growth.heirs(lane)
-    shown = ", ".join(wire_names.lane_name(address.name, each) for each in heirs[:NAMES_MAX])
+    shown = ", ".join(wire_names.lane_name(address.name, heir) for heir in heirs[:NAMES_MAX])
     return shown if len(heirs) <= NAMES_MAX else f"{shown}, {len(heirs) - NAMES_MAX:,} more"
 
 
@@ -107,8 +107,8 @@ def foretell(
     for lane in work.parents:
         heirs = named_heirs(address, work.growth, lane)
         say(f"would tell  {heirs}  what {wire_names.lane_name(address.name, lane)} knows")
-    for each in obstacles:
-        say(f"in the way  {each}")
+    for obstacle in obstacles:
+        say(f"in the way  {obstacle}")
 
 
 def document(address: AddressSettings, work: Work, obstacles: list[str], *, dry_run: bool) -> dict[str, Any]:

@@ -65,9 +65,9 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
                     inputs[topic] = None
                     inputs[topic] = await _unprocessed(cluster, topic, there[topic])
             readers = "".join(
-                f"Address {each.name} reads {each.input_topic}, which nobody writes now. "
-                for each in settings.addresses
-                if each.input_topic == wire_names.accepted_topic(name)
+                f"Address {address.name} reads {address.input_topic}, which nobody writes now. "
+                for address in settings.addresses
+                if address.input_topic == wire_names.accepted_topic(name)
             )
             found.append(RemovedAddress(name, own, inputs, readers))
     return found
@@ -76,18 +76,18 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
 def _topics(settings: Settings) -> dict[str, int]:
     """Return the partition count of each topic that this user may see."""
     listed = AdminClient(confluent_options(settings.kafka)).list_topics(timeout=ANSWER_LIMIT_S)
-    return {name: len(each.partitions) for name, each in listed.topics.items()}
+    return {name: len(topic.partitions) for name, topic in listed.topics.items()}
 
 
 def _names(settings: Settings, there: Collection[str]) -> list[str]:
     """Return the names of addresses with a changelog and a forward topic of this application, of those that are not configured."""
     begin, end = wire_names.changelog_topic(settings.app.id, "\0").split("\0")
-    names = [each[len(begin) : -len(end)] for each in there if each.startswith(begin) and each.endswith(end)]
-    known = {each.name for each in settings.addresses}
+    names = [name[len(begin) : -len(end)] for name in there if name.startswith(begin) and name.endswith(end)]
+    known = {address.name for address in settings.addresses}
     return sorted(
-        each
-        for each in names
-        if each and each not in known and wire_names.forward_topic(settings.app.id, each) in there
+        name
+        for name in names
+        if name and name not in known and wire_names.forward_topic(settings.app.id, name) in there
     )
 
 

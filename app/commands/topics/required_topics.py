@@ -204,7 +204,7 @@ def replica_faults(settings: Settings, brokers: int) -> list[str]:
         brokers: Number of brokers that the cluster shows.
     """
     stated = {"address_defaults": settings.address_defaults.replication_factor}
-    stated |= {each.name: each.replication_factor for each in settings.addresses}
+    stated |= {address.name: address.replication_factor for address in settings.addresses}
     owners: dict[int, list[str]] = {}
     for name, factor in stated.items():
         if factor > brokers:
@@ -250,7 +250,7 @@ def compare(settings: Settings, described: Described) -> Findings:
 def existing_letters(settings: Settings, existing: Iterable[str]) -> list[str]:
     """Return the names of the dead-letter topics that exist."""
     return sorted(
-        {wire_names.dead_letter_topic(each.name) for each in settings.addresses}.intersection(existing)
+        {wire_names.dead_letter_topic(address.name) for address in settings.addresses}.intersection(existing)
     )
 
 

@@ -82,16 +82,18 @@ def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) 
         outcomes = asyncio.run(ensure(settings, dry_run=dry_run))
         progress.count(counted(len(outcomes), "topic"))
     if as_json:
-        click.echo(json.dumps({"dry_run": dry_run, "topics": [asdict(each) for each in outcomes]}, indent=2))
+        click.echo(
+            json.dumps({"dry_run": dry_run, "topics": [asdict(outcome) for outcome in outcomes]}, indent=2)
+        )
         return 0
     done = "would create" if dry_run else "created"
-    for each in outcomes:
-        line = f"{done if each.created else 'exists':{len(done)}}  {each.name}  {each.partitions} partitions"
-        if each.recorded:
+    for outcome in outcomes:
+        line = f"{done if outcome.created else 'exists':{len(done)}}  {outcome.name}  {outcome.partitions} partitions"
+        if outcome.recorded:
             line += ", as its lanes have recorded"
-        if dry_run and each.created:
-            told = " ".join(f"{key}={value}" for key, value in sorted(each.config.items()))
-            line += f"  {each.replication_factor} replicas  {told}"
+        if dry_run and outcome.created:
+            told = " ".join(f"{key}={value}" for key, value in sorted(outcome.config.items()))
+            line += f"  {outcome.replication_factor} replicas  {told}"
         click.echo(line.rstrip())
     return 0
 
@@ -116,7 +118,7 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
             for name in client_properties.ignored_properties(settings.kafka)
         ),
         *findings.notes,
-        *(each for each in denied.faults if each not in faults),
+        *(fault for fault in denied.faults if fault not in faults),
     ]
     if as_json:
         document = {
@@ -146,7 +148,7 @@ async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
     findings.shared += broker_limits.faults(settings, limits)
     findings.shared += replica_faults(settings, brokers)
     async with _answered(settings.kafka):
-        findings.notes += [each.note for each in await removed_addresses(settings)]
+        findings.notes += [address.note for address in await removed_addresses(settings)]
     return findings, denied
 
 
@@ -161,7 +163,7 @@ async def examine(settings: Settings) -> Findings:
     findings = compare(settings, described)
     findings.notes += readable(settings.kafka)
     # What topics lack, or a state of other topics, comes first: the rest can wait until that is repaired.
-    sound = [each for each in settings.addresses if not findings.by_address[each.name]]
+    sound = [address for address in settings.addresses if not findings.by_address[address.name]]
     async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
         findings.by_address |= await state_faults(cluster, settings, sound, described.topics)
     return findings
@@ -169,7 +171,7 @@ async def examine(settings: Settings) -> Findings:
 
 def _of_consumers(settings: Settings) -> list[str]:
     """Return the names of the topics that consumers make."""
-    letters = (wire_names.dead_letter_topic(each.name) for each in settings.addresses)
+    letters = (wire_names.dead_letter_topic(address.name) for address in settings.addresses)
     return [wire_names.progress_topic(settings.app.id), *letters]
 
 
@@ -213,7 +215,9 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         if plans and not dry_run:
             shown = await appeared(admin, {plan.name for plan in plans}, _APPEAR_LIMIT_S)
             # Where somebody else was faster: say what is, not what was planned.
-            existing |= {name: each for name, each in shown.items() if name not in created}
+            existing |= {
+                name: topic_description for name, topic_description in shown.items() if name not in created
+            }
     made = {
         plan.name: Outcome(
             plan.name,

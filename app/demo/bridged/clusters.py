@@ -66,7 +66,7 @@ class Ends:
     """Where the partitions of a topic end, as a reader sees it; and what a group has committed there."""
 
     def __init__(self, bootstrap: str, topic: str, group: str = "demo-ends") -> None:
-        self._partitions = [TopicPartition(topic, each) for each in range(PARTITIONS)]
+        self._partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -79,13 +79,14 @@ class Ends:
     def written(self) -> int:
         """Records and markers of transactions."""
         return sum(
-            self._consumer.get_watermark_offsets(each, timeout=ANSWER_LIMIT_S)[1] for each in self._partitions
+            self._consumer.get_watermark_offsets(partition, timeout=ANSWER_LIMIT_S)[1]
+            for partition in self._partitions
         )
 
     def committed(self) -> int:
         """Up to where the group has committed."""
         found = self._consumer.committed(self._partitions, ANSWER_LIMIT_S)
-        return sum(max(each.offset, 0) for each in found)
+        return sum(max(topic_partition.offset, 0) for topic_partition in found)
 
     def close(self) -> None:
         """No more questions."""

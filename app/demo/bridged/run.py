@@ -55,12 +55,12 @@ class _Demo:
         self._directory = stage.directory
         self._display = stage.display
         self._interruption = stage.interruption
-        for each in (ORIGIN, TARGET):
-            (self._directory / each).mkdir()
+        for item in (ORIGIN, TARGET):
+            (self._directory / item).mkdir()
         self._clusters = Clusters(self._directory, len(everything))
-        self._ports = {each: ports.choose(HOST) for each in (ORIGIN, TARGET, BRIDGE)}
+        self._ports = {item: ports.choose(HOST) for item in (ORIGIN, TARGET, BRIDGE)}
         self._configs = {
-            each: self._clusters.configuration(each, self._ports[each]) for each in (ORIGIN, TARGET)
+            item: self._clusters.configuration(item, self._ports[item]) for item in (ORIGIN, TARGET)
         }
         self._bridges = 0
         self._sent = 0
@@ -73,7 +73,7 @@ class _Demo:
             self._stage.start_broker(broker)
         self._stage.stack.enter_context(self._clusters.link)
         say("topics, a worker on each side, the bridge berlin → paris")
-        workers = [self._start_worker(each) for each in (ORIGIN, TARGET)]
+        workers = [self._start_worker(item) for item in (ORIGIN, TARGET)]
         self._start_bridge()
         for worker in (*workers, self._bridge):
             if not self._stage.becomes_ready(worker):
@@ -86,19 +86,19 @@ class _Demo:
         say("check: another program compares what both clusters were sent with what paris accepted")
         self._display.close()
         status = self._status()
-        stopped = [self._stage.stop(each) for each in (self._bridge, *workers)]
+        stopped = [self._stage.stop(worker_process) for worker_process in (self._bridge, *workers)]
         arguments = ["app.check.bridged", "--origin", self._clusters.origin.bootstrap_servers]
         arguments += ["--target", self._clusters.target.bootstrap_servers, "--address", ADDRESS]
         code = self._stage.run(arguments, "check", CHECK_LIMIT_S)
         self._display.say(
             f"Killed twice, cut off for {CUT_S:g} s, failed over once: all took {seconds:.1f} s."
         )
-        for each, left in zip((BRIDGE, ORIGIN, TARGET), stopped, strict=True):
+        for name, left in zip((BRIDGE, ORIGIN, TARGET), stopped, strict=True):
             if left != 0:
                 self._display.say(
-                    f"{each} did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM: {left}"
+                    f"{name} did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM: {left}"
                 )
-        return max(code, status, *(int(each != 0) for each in stopped))
+        return max(code, status, *(int(item != 0) for item in stopped))
 
     # -- before the traffic --------------------------------------------------------------------------------------
 
@@ -121,8 +121,8 @@ class _Demo:
             wire_names.accepted_topic(ADDRESS),
             wire_names.bridge_group(ORIGIN, BRIDGE),
         )
-        for each in (self._accepted, self._written, self._to_forward):
-            self._stage.stack.callback(each.close)
+        for item in (self._accepted, self._written, self._to_forward):
+            self._stage.stack.callback(item.close)
 
     # -- the traffic ---------------------------------------------------------------------------------------------
 
@@ -130,7 +130,8 @@ class _Demo:
         """Three acts at the origin, then the producer fails over."""
         say, total = self._display.phase, len(self._everything)
         berlin, paris = (
-            Sender(each.bootstrap_servers) for each in (self._clusters.origin, self._clusters.target)
+            Sender(embedded_broker.bootstrap_servers)
+            for embedded_broker in (self._clusters.origin, self._clusters.target)
         )
         ends = [int(share * total) for share in ACTS]
         say("producing to berlin; the bridge is killed while it forwards")
@@ -163,8 +164,8 @@ class _Demo:
         say("bridge started again: it brings what paris has already, and what it has not")
 
     def _send(self, sender: Sender, messages: Iterable[traffic.Message]) -> None:
-        for each in messages:
-            sender.send(ADDRESS, each.value, each.group, [("_AMQ_DUPL_ID", each.id)])
+        for message in messages:
+            sender.send(ADDRESS, message.value, message.group, [("_AMQ_DUPL_ID", message.id)])
             self._sent += 1
         self._show()
 

@@ -71,4 +71,4 @@ def to_target(everything: Sequence[Message]) -> Iterator[Message]:
 
 def distinct(everything: Sequence[Message]) -> int:
     """How many messages must be accepted in the end."""
-    return len({each.id for each in everything})
+    return len({item.id for item in everything})

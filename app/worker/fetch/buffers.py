@@ -88,7 +88,7 @@ class Held:
         self._parts: Sequence[AnyHeld] = parts
         self._unpacked = False
         self._left = count
-        self.bytes: int = count + sum(each.bytes for each in parts)
+        self.bytes: int = count + sum(part.bytes for part in parts)
 
     def free(self) -> None:
         """Give it back; in any thread, and any number of times."""
@@ -153,8 +153,8 @@ class Buffers:
         if self._shares.keys() == set(tps):
             return
         gone = [self._shares.pop(tp) for tp in self._shares.keys() - set(tps)]
-        for each in gone:
-            each.joined = False
+        for share in gone:
+            share.joined = False
         self.memory.leave(*gone)
         new = {tp: _Share() for tp in set(tps) - self._shares.keys()}
         self._shares |= new
@@ -350,11 +350,11 @@ class BoundedFetches:
         soon = False
         for topic, partitions in request.topics:
             kept = []
-            for each in partitions:
-                tp = TopicPartition(topic, each[0])
+            for partition in partitions:
+                tp = TopicPartition(topic, partition[0])
                 wanted = self._wanted(tp)
                 if self._buffers.may_fetch(tp, wanted=wanted):
-                    kept.append(each)
+                    kept.append(partition)
                 else:
                     soon = soon or wanted
             if kept:

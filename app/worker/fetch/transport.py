@@ -292,7 +292,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
             return batches
         due = time.monotonic() - QUIET_S
-        for tp in [each for each, since in self._empty_since.items() if since <= due]:
+        for tp in [item for item, since in self._empty_since.items() if since <= due]:
             if not subscriptions.is_assigned(tp):
                 self._forget_empty(tp)
             elif self._is_wanted(tp):
@@ -338,11 +338,11 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     ) -> dict[tuple[TopicPartition, int], int | Exception]:
         """Fetch each partition from an offset again; runs in the consumer's thread. One that cannot be disturbs no other."""
         found: dict[tuple[TopicPartition, int], int | Exception] = {}
-        for each in places:
+        for place in places:
             try:
-                found[each] = self._rewind(*each)
+                found[place] = self._rewind(*place)
             except Exception as error:  # noqa: BLE001 - it is the answer
-                found[each] = error
+                found[place] = error
         self._pace.hurry()
         return found
 

@@ -42,7 +42,7 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
         self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> Any:
         """For all members, where this one is the one that shares out."""
-        said = {each: self._get_client_metadata(joined) for each, joined in member_metadata.items()}
+        said = {name: self._get_client_metadata(joined) for name, joined in member_metadata.items()}
         self._update_member_urls(said)
         joined = {
             member: (said[member].url, metadata.subscription, said[member].assignment.active_tps)
@@ -53,8 +53,8 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
             for member, metadata in member_metadata.items()
             if decode(metadata.user_data, member).unusable
         }
-        topics = {topic for each in member_metadata.values() for topic in each.subscription}
-        counts = {each: len(cluster.partitions_for_topic(each) or ()) for each in topics}
+        topics = {topic for value in member_metadata.values() for topic in value.subscription}
+        counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         assignments = {
             member: ClientAssignment(actives=actives, standbys={})
             for member, actives in deal(joined, self._pairs, counts, unusable).items()
@@ -84,11 +84,11 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
     ) -> set[Partition]:
         """What one more member would be given, this one; nothing while the group rebalances, and does not say what its members have."""
         joined: dict[str, Joined] = {_NEWCOMER: (str(self._url), topics, ())}
-        for each in members:
-            if each.metadata is None:
+        for member in members:
+            if member.metadata is None:
                 return set()
-            url = self._get_client_metadata(each.metadata).url
-            joined[each.member_id] = (url, each.metadata.subscription, each.assigned)
+            url = self._get_client_metadata(member.metadata).url
+            joined[member.member_id] = (url, member.metadata.subscription, member.assigned)
         given = deal(joined, self._pairs, counts)[_NEWCOMER]
         return {(topic, number) for topic, numbers in given.items() for number in numbers}
 
@@ -107,9 +107,9 @@ def deal(
         counts: Partitions of each topic.
         unusable: Members that cannot write their state: they get nothing if the others subscribe to all topics.
     """
-    able = {member: each for member, each in joined.items() if member not in unusable}
+    able = {member: item for member, item in joined.items() if member not in unusable}
     subscribed, wanted = (
-        {topic for _, topics, _ in those.values() for topic in topics} for those in (able, joined)
+        {topic for _, topics, _ in items.values() for topic in topics} for items in (able, joined)
     )
     if able and subscribed >= wanted:
         nothing: dict[str, dict[str, list[int]]] = {member: {} for member in joined if member not in able}
@@ -117,8 +117,8 @@ def deal(
     else:
         nothing = {}
     members = sorted(joined, key=lambda each: (joined[each][0], each))
-    units, topics = units_of({each: joined[each][1] for each in members}, pairs, counts)
-    unit_of = {topic: name for name, those in topics.items() for topic in those}
+    units, topics = units_of({member: joined[member][1] for member in members}, pairs, counts)
+    unit_of = {topic: name for name, items in topics.items() for topic in items}
     held = {
         member: {
             AssignedLane(unit_of[topic], number) for topic, number in joined[member][2] if topic in unit_of
@@ -126,8 +126,8 @@ def deal(
         for member in members
     }
     dealt: dict[str, dict[str, list[int]]] = {member: {} for member in members}
-    for member, those in assign_lanes(units, held).items():
-        for name, number in those:
+    for member, lane in assign_lanes(units, held).items():
+        for name, number in lane:
             for topic in topics[name]:
                 if number < counts[topic]:
                     dealt[member].setdefault(topic, []).append(number)

@@ -31,8 +31,8 @@ class GroupOwnership:
     async def _ask(self, generations: Collection[int]) -> dict[int, bool | Exception]:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             return {
-                each: bool(await self._thread.call_thread(self._thread.is_member, each))
-                for each in generations
+                generation: bool(await self._thread.call_thread(self._thread.is_member, generation))
+                for generation in generations
             }
 
     async def rewind(self, topic: str, partition: int, offset: int) -> int:

@@ -42,10 +42,10 @@ def assign_lanes(
         that holds of all units together too. Nothing moves that need not for that.
     """
     sharing = _Balancer(units, list(held))
-    for member, those in held.items():
-        for each in sorted(those):
-            if sharing.is_free(each) and member in units[each.unit].members:
-                sharing.give(each, member)
+    for member, items in held.items():
+        for item in sorted(items):
+            if sharing.is_free(item) and member in units[item.unit].members:
+                sharing.give(item, member)
     for name, unit in sorted(units.items()):
         for number in range(unit.partitions):
             if sharing.is_free(AssignedLane(name, number)):
@@ -145,7 +145,7 @@ def units_of(
     """
     takers: dict[str, tuple[str, ...]] = {
         topic: tuple(member for member in subscribed if topic in subscribed[member])
-        for topic in sorted({each for those in subscribed.values() for each in those})
+        for topic in sorted({name for value in subscribed.values() for name in value})
         if counts.get(topic)
     }
     units: dict[str, Unit] = {}
@@ -156,12 +156,12 @@ def units_of(
         if there and whole:
             units[there[0]] = Unit(max(counts[topic] for topic in there), whole)
             topics[there[0]] = there
-    known = {topic for those in topics.values() for topic in those}
+    known = {topic for value in topics.values() for topic in value}
     others: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for topic, members in takers.items():
         if topic not in known:
             others.setdefault((members, counts[topic]), []).append(topic)
-    for (members, partitions), those in others.items():
-        units[those[0]] = Unit(partitions, members)
-        topics[those[0]] = those
+    for (members, partitions), other in others.items():
+        units[other[0]] = Unit(partitions, members)
+        topics[other[0]] = other
     return units, topics

@@ -83,16 +83,16 @@ class OrphanLanes:
     async def _nobodys(self) -> set[Partition] | None:
         """None while the group rebalances."""
         members = await self._group.static_members()
-        if not members or any(each.metadata is None for each in members):
+        if not members or any(member.metadata is None for member in members):
             return None
         counts = await self._group.partition_counts(self._topics)
-        given = {place for each in members for place in each.assigned}
+        given = {place for member in members for place in member.assigned}
         return {(topic, number) for topic, count in counts.items() for number in range(count)} - given
 
     def _judge(self, found: Collection[Partition]) -> None:
         now = self._now()
-        self._since = {each: self._since.get(each, now) for each in found}
-        standing = sorted(each for each, since in self._since.items() if now - since >= STANDS_S)
+        self._since = {item: self._since.get(item, now) for item in found}
+        standing = sorted(item for item, since in self._since.items() if now - since >= STANDS_S)
         self._tell(standing)
         if not standing:
             self._wait_s, self._next = STANDS_S, 0.0

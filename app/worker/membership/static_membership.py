@@ -20,14 +20,14 @@ def group_instance(settings: Settings) -> str | None:
 
 def subscribed(settings: Settings) -> set[str]:
     """All topics that a worker reads as a member of its group."""
-    return {topic for those in lanes(settings) for topic in those}
+    return {topic for lane in lanes(settings) for topic in lane}
 
 
 def lanes(settings: Settings) -> list[tuple[str, str]]:
     """Topics whose partitions of one number make up a lane, of each address."""
     return [
-        (each.input_topic, wire_names.forward_topic(settings.app.id, each.name))
-        for each in settings.addresses
+        (address.input_topic, wire_names.forward_topic(settings.app.id, address.name))
+        for address in settings.addresses
     ]
 
 

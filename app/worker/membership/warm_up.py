@@ -29,7 +29,9 @@ async def warm_up(
     try:
         async with asyncio.timeout(LIMIT_S):
             members = await cluster.static_members()
-            if not members or (instance is not None and any(each.instance == instance for each in members)):
+            if not members or (
+                instance is not None and any(member.instance == instance for member in members)
+            ):
                 return
             counts = await cluster.partition_counts(sorted(topics))
             await lanes.warm_up(assignor.foresee(members, topics, counts))

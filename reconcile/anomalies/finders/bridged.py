@@ -84,14 +84,14 @@ def _counted(found: DataFrame, followed: DataFrame, needed: Column) -> DataFrame
     as of all that is sent again after what was known is cleared. 0 elsewhere.
     """
     f, h = found.where(needed).alias("f"), followed.where("hop_offset is not null").alias("h")
-    same = [F.col(f"f.{each}") == F.col(f"h.{each}") for each in SOURCE]
+    same = [F.col(f"f.{name}") == F.col(f"h.{name}") for name in SOURCE]
     own = (F.col("f.partition") == F.col("h.partition")) & (
         F.col("h.kept") | (F.col("h.offset") < F.col("f.offset"))
     )
     two_ways = F.col("f.first_partition") != F.col("f.partition")
     either = two_ways & F.col("h.partition").isin(F.col("f.partition"), F.col("f.first_partition"))
     higher = F.col("h.hop_offset") > F.col("f.hop_offset")
-    key = [F.col(f"f.{each}").alias(each) for each in RECORD]
+    key = [F.col(f"f.{name}").alias(name) for name in RECORD]
     counted = (
         f.join(h, on=[*same, own | either, higher], how="inner")
         .groupBy(*key).agg(F.count_distinct("h.hop_offset").alias("above"))
@@ -119,7 +119,7 @@ def apart(again: DataFrame, followed: DataFrame) -> DataFrame:
         F.col("first.confirmed_way")
     )
     told = confirmed > F.col("hop_offset")
-    differs = [F.col(each) != F.col(f"first.{each}") for each in epochs]
+    differs = [F.col(epoch) != F.col(f"first.{epoch}") for epoch in epochs]
     ordered = functools.reduce(operator.or_, differs)
     by_others = crossed | F.coalesce(told, F.lit(False)) | ordered
     ways = later.where("partition != first.partition or lane != first.lane").withColumn(
@@ -165,4 +165,4 @@ def _of_hop(text: Column) -> Column:
 
 
 def _text(*parts: str | Column) -> Column:
-    return F.concat(*(F.lit(each) if isinstance(each, str) else each.cast("string") for each in parts))
+    return F.concat(*(F.lit(part) if isinstance(part, str) else part.cast("string") for part in parts))

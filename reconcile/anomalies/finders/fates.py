@@ -9,7 +9,7 @@ from reconcile.anomalies.names import Anomaly, rows
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, FORWARDED
 
 _CHANGED: Final = {
-    each: f"{each}_changed" for each in ("key", "value", "headers", "timestamp", "address", "parts")
+    name: f"{name}_changed" for name in ("key", "value", "headers", "timestamp", "address", "parts")
 }
 # Which rows of the evidence are looked at here.
 SECOND: Final = "has_input and nth = 2"

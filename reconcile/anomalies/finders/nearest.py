@@ -42,7 +42,7 @@ def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
             "youngest": F.max(F.when(F.col("original"), F.struct("timestamp", "at"))).over(until),
         }
     )
-    last, any_one = (_young("timestamp", f"{each}.timestamp") & F.col("on") for each in ("last", "youngest"))
+    last, any_one = (_young("timestamp", f"{name}.timestamp") & F.col("on") for name in ("last", "youngest"))
     return (
         both.where(~F.col("original"))
         .withColumns(
@@ -63,7 +63,7 @@ def by_other_ways(candidates: DataFrame, originals: DataFrame) -> DataFrame:
         the youngest does not tell.
     """
     c, o = candidates.withColumn("key", _keys(F.lit(0))).alias("c"), classes(originals).alias("o")
-    same = [F.col(f"c.{each}").eqNullSafe(F.col(f"o.{each}")) for each in (*SAME, "key")]
+    same = [F.col(f"c.{name}").eqNullSafe(F.col(f"o.{name}")) for name in (*SAME, "key")]
     lane, kind = F.col("c.lane") == F.col("o.lane"), F.col("c.key.kind")
     in_lane = lane & (F.col("c.way") != F.col("o.way")) & (F.col("c.emptied") == F.col("o.emptied"))
     handed_on = ~lane & (F.col("c.lane") % F.col("o.heirs") == F.col("o.lane"))
@@ -75,11 +75,11 @@ def by_other_ways(candidates: DataFrame, originals: DataFrame) -> DataFrame:
         & F.col("c.on")
         & (apart | (F.col("c.offset") > F.col("o.offset")))
     )
-    for each in same:
-        on = each & on
+    for column in same:
+        on = column & on
     return (
         c.join(o, on=on, how="inner")
-        .groupBy(*(F.col(f"c.{each}").alias(each) for each in PLACE))
+        .groupBy(*(F.col(f"c.{name}").alias(name) for name in PLACE))
         .agg(F.max(apart).alias("certain"))
     )
 
@@ -98,7 +98,7 @@ def classes(originals: DataFrame) -> DataFrame:
 def _keys(heirs: Column) -> Column:
     """By what an original may be known to a lane, a row each: it is its own, it is the group's, it has handed on what it knew."""
     by = {"lane": F.col("lane").cast("bigint"), "home": F.col("home_digest"), "heirs": heirs.cast("bigint")}
-    keys = F.array(*(F.struct(F.lit(kind).alias("kind"), each.alias("of")) for kind, each in by.items()))
+    keys = F.array(*(F.struct(F.lit(kind).alias("kind"), column.alias("of")) for kind, column in by.items()))
     return F.explode(F.filter(keys, lambda key: key["of"].isNotNull()))
 
 

@@ -105,7 +105,7 @@ def orphans(
     of_candidate = [*PLACE, "lane", "largest", "way", "at"]
     c, o = found.where("ambiguous").alias("c"), offered(originals, events, night).alias("o")
     unsure = c.join(o, on=_is_original(), how="inner").select(
-        *(F.col(f"c.{each}").alias(each) for each in of_candidate), F.col("o.at").alias("first")
+        *(F.col(f"c.{name}").alias(name) for name in of_candidate), F.col("o.at").alias("first")
     )
     sure = found.where("not ambiguous and first is not null").select(*of_candidate, "first")
     far = sure.unionByName(unsure)
@@ -116,7 +116,7 @@ def orphans(
     )
     ends = last.select(*PLACE, "lane", "largest", "way", F.inline(pair).alias("at", "later"))
     counted = _counted(ends.withColumn("block", _block()), accepted)
-    upto, before = (F.max(F.when(each, F.col("upto"))) for each in (F.col("later"), ~F.col("later")))
+    upto, before = (F.max(F.when(column, F.col("upto"))) for column in (F.col("later"), ~F.col("later")))
     between = counted.groupBy(*PLACE, "largest").agg((upto - before).alias("between"))
     known = between.where(F.col("between") < F.col("largest"))
     return found.join(known.select(*PLACE), on=PLACE, how="left_anti").drop(*_OURS)
@@ -196,7 +196,7 @@ def of_units(found: DataFrame) -> DataFrame:
 def _is_original() -> Column:
     """Of a candidate and what :func:`offered` has."""
     address, part_address, same_id, named = (
-        F.col(f"c.{each}").eqNullSafe(F.col(f"o.{each}")) for each in nearest.SAME
+        F.col(f"c.{name}").eqNullSafe(F.col(f"o.{name}")) for name in nearest.SAME
     )
     handed_on = F.coalesce(F.col("c.lane") % F.col("o.heirs") == F.col("o.lane"), F.lit(False))
     same_home = F.col("c.home_digest") == F.col("o.home_digest")

@@ -75,12 +75,12 @@ def cross_lane(repeated: DataFrame, night: int, rules: DataFrame, input_topics: 
         aged, F.lit("accepted in another lane too, when its ID no longer counted: id_max_age")
     ).otherwise(F.lit("accepted in another lane too: the two have different groups"))
     same = F.col("one.address") == F.col("other.address")
-    topics = F.array(*(F.lit(each) for each in input_topics))
+    topics = F.array(*(F.lit(topic) for topic in input_topics))
     away = F.concat(
         F.lit(", as "), F.get(topics, F.col("one.address")), F.lit("/"), F.col("one.partition").cast("string"), F.lit("/"),
         F.col("one.offset").cast("string"),
     )  # fmt: skip
-    placed = nearest.withColumns({each: F.col(f"other.{each}") for each in place})
+    placed = nearest.withColumns({name: F.col(f"other.{name}") for name in place})
     return rows(
         placed.join(F.broadcast(rules.select("address", "max_age_ms")), on="address", how="inner"),
         Anomaly.CROSS_LANE,
@@ -122,7 +122,7 @@ def pairs(repeated: DataFrame, ranks: DataFrame, night: int) -> DataFrame:
     )
     found = placed.withColumn("candidates", F.array_compact(candidates))
     beside = found.where(F.col("night") == night).select("*", F.explode("candidates").alias("a"))
-    return beside.select(*placed.columns, *(F.col(f"a.{each}").alias(f"a_{each}") for each in earlier)).drop(
+    return beside.select(*placed.columns, *(F.col(f"a.{name}").alias(f"a_{name}") for name in earlier)).drop(
         "middle"
     )
 
@@ -268,7 +268,7 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     )
     least = F.least("e.before", "e.after")
     forgets = empties(F.col("e.event"), F.col("e.before"), F.col("e.after")) | (least == 0)
-    seen = joined.groupBy(*(F.col(f"p.{each}") for each in key)).agg(
+    seen = joined.groupBy(*(F.col(f"p.{name}") for name in key)).agg(
         F.max(between & forgets).alias("told"),
         F.max_by("e.after", F.when(known & ~a_before, F.col("e.number"))).alias("last"),
         F.min(F.when(between, least)).alias("least"),

@@ -25,7 +25,7 @@ def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) 
     """
     parts = evidence.where(f"{FIRST} and part_number > 0 and came > 0 and came < parts")
     there = F.coalesce(F.col("fate") == ACCEPTED, F.lit(False))
-    topics = F.array(*(F.lit(each) for each in accepted_topics))
+    topics = F.array(*(F.lit(topic) for topic in accepted_topics))
     told = parts.groupBy(*RECORD).agg(
         F.sort_array(F.collect_list(F.when(there, F.col("part_number")))).alias("found"),
         F.sort_array(F.collect_list(F.when(~there, F.col("part_number")))).alias("missing"),

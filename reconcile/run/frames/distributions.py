@@ -120,8 +120,8 @@ def moments(
                 F.lit(-1).alias("duplicate"),
             )
         )
-    step = by_address([step_ms(*each) for each in times])
-    first, last = (by_address(each) for each in zip(*times, strict=True))
+    step = by_address([step_ms(*time) for time in times])
+    first, last = (by_address(time) for time in zip(*times, strict=True))
     at = F.when(F.col("timestamp").between(first, last), F.col("timestamp") - F.col("timestamp") % step)
     found = (
         rows.where("timestamp > 0")
@@ -165,7 +165,7 @@ def first_of(anomalies: DataFrame, most: int) -> DataFrame:
         .where(F.col("rank") <= most)
         .orderBy("address", "anomaly", "rank")
         .drop("rank")
-        .withColumns({each: _beginning(each) for each in ("id", "group", "detail")})
+        .withColumns({name: _beginning(name) for name in ("id", "group", "detail")})
     )
 
 
@@ -176,16 +176,22 @@ def _beginning(name: str) -> Column:
 
 def by_address(values: Sequence[int]) -> Column:
     """One of these, by the address."""
-    return F.get(F.array(*(F.lit(each).cast("bigint") for each in values)), F.col("address"))
+    return F.get(F.array(*(F.lit(value).cast("bigint") for value in values)), F.col("address"))
 
 
 def _numbers(of: str, found: DataFrame) -> DataFrame:
     there = set(found.columns)
     return found.select(
         *(
-            (F.lit(of) if each.name == "of" else F.col(each.name) if each.name in there else F.lit(None))
-            .cast(each.dataType)
-            .alias(each.name)
-            for each in NUMBERS
+            (
+                F.lit(of)
+                if number.name == "of"
+                else F.col(number.name)
+                if number.name in there
+                else F.lit(None)
+            )
+            .cast(number.dataType)
+            .alias(number.name)
+            for number in NUMBERS
         )
     )

@@ -21,7 +21,7 @@ ONCE = f"{FIRST} and part_number = 0"
 """Of the evidence, each input record once."""
 WITHOUT_INPUT = "not has_input"
 """Of the evidence, what only outputs, or the forward topic, tell of."""
-_OF_OUTPUTS = ["nth", *(each for each in OUTPUTS.names if each not in PLACE)]
+_OF_OUTPUTS = ["nth", *(name for name in OUTPUTS.names if name not in PLACE)]
 
 
 def attribute(
@@ -97,7 +97,7 @@ def _parted(both: DataFrame) -> DataFrame:
     )
     parted = both.withColumns({"waiting": waiting, "early": early}).withColumn("has_input", F.explode(sides))
     of_input = F.col("early") & F.col("has_input")
-    return parted.withColumns({each: F.when(~of_input, F.col(each)) for each in _OF_OUTPUTS})
+    return parted.withColumns({output: F.when(~of_input, F.col(output)) for output in _OF_OUTPUTS})
 
 
 def _columns() -> list[Column]:
@@ -144,10 +144,12 @@ def _columns() -> list[Column]:
         "group_digest": F.when(~has_input, F.col("out_group_digest")),
     }
     return [
-        F.coalesce(special[each.name], F.lit(False)).alias(each.name)
-        if each.name.endswith("_changed")
-        else special.get(each.name, F.col(each.name)).cast(each.dataType).alias(each.name)
-        for each in EVIDENCE
+        F.coalesce(special[struct_field.name], F.lit(False)).alias(struct_field.name)
+        if struct_field.name.endswith("_changed")
+        else special.get(struct_field.name, F.col(struct_field.name))
+        .cast(struct_field.dataType)
+        .alias(struct_field.name)
+        for struct_field in EVIDENCE
     ]
 
 
@@ -188,7 +190,7 @@ def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
     """Evidence on inputs beyond the cut, and outputs of those that wait: the next night judges them."""
     strays = evidence.where(WITHOUT_INPUT).join(F.broadcast(spans), on=["address", "partition"], how="inner")
     return strays.where("waiting or (offset >= cut and offset < end)").drop(
-        *(each for each in spans.columns if each not in PLACE)
+        *(column for column in spans.columns if column not in PLACE)
     )
 
 

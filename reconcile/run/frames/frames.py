@@ -52,7 +52,7 @@ class Frames(Sources):
         """What came in, and what waited last night; with lane and forward offset, where they are known."""
         unknown = {"lane": F.lit(None).cast(INT), "forward_offset": F.lit(None).cast(LONG)}
         schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
-        came = [each.withColumns(unknown) for each in self.came_in()]
+        came = [data_frame.withColumns(unknown) for data_frame in self.came_in()]
         return self._all([*came, *self._carried(base, "inputs", schema)], schema)
 
     def forwards(self, ahead: DataFrame | None) -> DataFrame | None:
@@ -63,12 +63,15 @@ class Frames(Sources):
     def outputs(self, ahead: DataFrame | None) -> DataFrame:
         """What came out, and what last night saw of inputs beyond its cut."""
         # Of an address that is away nobody judges what its transactions brought.
-        came = [self._not_judged_without(each).where(F.col("address") != AWAY) for each in self.came_out()]
+        came = [
+            self._not_judged_without(data_frame).where(F.col("address") != AWAY)
+            for data_frame in self.came_out()
+        ]
         return self._all([*came, *([] if ahead is None else [carried_outputs(ahead)])], OUTPUTS)
 
     def away(self, address: str) -> list[str]:
         """Inputs of addresses that nights before knew, and that had transactions with parts for this one."""
-        configured = {each.name for each in self.addresses}
+        configured = {address.name for address in self.addresses}
         return [
             str(rule["input_topic"])
             for name, rule in (self.base.rules.items() if self.base else ())
@@ -79,8 +82,8 @@ class Frames(Sources):
         """Without diverted duplicates that were judged when they needed no output, as they were said to be dropped."""
         numbers = [
             number
-            for number, each in enumerate(self.addresses)
-            if each.duplicates == "divert" and not diverts(each, self.base)
+            for number, address in enumerate(self.addresses)
+            if address.duplicates == "divert" and not diverts(address, self.base)
         ]
         if not numbers:
             return outputs
@@ -104,11 +107,13 @@ class Frames(Sources):
 
         A lane keeps them where its input is another one now. There, what was in the old one stands before all of it.
         """
-        carried = self._carried(base, "hops", HOPS, self._left(base, [each.name for each in self.addresses]))
+        carried = self._carried(
+            base, "hops", HOPS, self._left(base, [address.name for address in self.addresses])
+        )
         if not carried:
             return None
         same = self._same()
-        another = [n for n, each in enumerate(self.addresses) if each.name not in same]
+        another = [n for n, address in enumerate(self.addresses) if address.name not in same]
         gone = F.col("address").isin(another) if another else F.lit(False)
         return topic_reader.concatenated(carried).withColumn(
             "offset", F.when(gone, F.lit(-1)).otherwise(F.col("offset")).cast(LONG)
@@ -129,8 +134,8 @@ class Frames(Sources):
         nights: dict[int, set[str]] = {}
         if base is None:
             return nights
-        for each in names:
-            nights.setdefault(base.left_by(each), set()).add(each)
+        for name in names:
+            nights.setdefault(base.left_by(name), set()).add(name)
         return nights
 
     def _carried(
@@ -141,11 +146,11 @@ class Frames(Sources):
             for number, names in sorted((self.left(base) if left is None else left).items())
             if name in self.files.names(results_folder(number))
         ]
-        return [self._forwards_anew(each) for each in kept]
+        return [self._forwards_anew(data_frame) for data_frame in kept]
 
     def _forwards_anew(self, kept: DataFrame) -> DataFrame:
         """Where the forward topic is another one now, what was in the old one stands before all of it."""
-        another = [n for n, each in enumerate(self.addresses) if self.cuts[each.name].forward.recreated]
+        another = [n for n, address in enumerate(self.addresses) if self.cuts[address.name].forward.recreated]
         if not another:
             return kept
         gone = F.col("address").isin(another) & F.col("forward_offset").isNotNull()
@@ -154,30 +159,36 @@ class Frames(Sources):
     def ids(self, chain: Sequence[Run]) -> DataFrame:
         """:data:`reconcile.spark.schemas.IDS` of earlier nights that judged the same topics."""
         there = id_store.kept(self.files)
-        same = [each for each in self.addresses if each.name in self._same()]
+        same = [address for address in self.addresses if address.name in self._same()]
         folders, numbers = [], self.numbers()
         for night in chain:
             if night.number not in there:
                 continue
-            names = {each.name for each in same if not night.judged_another(self.cuts[each.name].input)}
+            names = {
+                address_settings.name
+                for address_settings in same
+                if not night.judged_another(self.cuts[address_settings.name].input)
+            }
             folders += [
-                id_store.address_folder(night, each)
-                for each in there[night.number]
-                if each in numbers and self.addresses[numbers[each]].name in names
+                id_store.address_folder(night, name)
+                for name in there[night.number]
+                if name in numbers and self.addresses[numbers[name]].name in names
             ]
         if not folders:
             return small(self.spark, [], IDS)
-        paths = [self.files.at(each) for each in folders]
+        paths = [self.files.at(folder) for folder in folders]
         rows = self._parquet(IDS, *paths, base=self.files.at(ACCEPTED_IDS))
-        return self._numbered(rows, {each.name for each in same}).select(*IDS.names)
+        return self._numbered(rows, {address_settings.name for address_settings in same}).select(*IDS.names)
 
     def resends(self, nights: Sequence[Run], tonight: int) -> DataFrame | None:
         """:data:`reconcile.spark.schemas.RESENDS` of tonight, and of nights before that judged the same topics; None = there were none.
 
         Where the ring is off now, nothing is asked of it, whatever it saw while it was on.
         """
-        on = {each.name for each in self.addresses if each.id_cache_size}
-        kept = [(each.number, {name for name in on if each.judged(self.cuts[name].input)}) for each in nights]
+        on = {address.name for address in self.addresses if address.id_cache_size}
+        kept = [
+            (night.number, {name for name in on if night.judged(self.cuts[name].input)}) for night in nights
+        ]
         frames = [
             self._numbered(self._parquet(RESENDS, self.files.at(results_folder(number), "resends")), names)
             for number, names in [*kept, (tonight, on)]
@@ -189,8 +200,11 @@ class Frames(Sources):
         """Kept rows; ``base``: the folder below which names of folders are columns."""
         named = StructType(
             [
-                StructField(each.name, StringType() if each.name in ADDRESSES else each.dataType)
-                for each in schema
+                StructField(
+                    struct_field.name,
+                    StringType() if struct_field.name in ADDRESSES else struct_field.dataType,
+                )
+                for struct_field in schema
             ]
         )
         reader = self.spark.read.schema(named)
@@ -199,12 +213,13 @@ class Frames(Sources):
     def _same(self) -> set[str]:
         """Addresses whose input did not become another topic since the last night."""
         return {
-            each.name
-            for each in self.addresses
-            if not self.cuts[each.name].input.recreated
+            address.name
+            for address in self.addresses
+            if not self.cuts[address.name].input.recreated
             and (
                 self.base is None
-                or self.base.rules.get(each.name, {}).get("input_topic", each.input_topic) == each.input_topic
+                or self.base.rules.get(address.name, {}).get("input_topic", address.input_topic)
+                == address.input_topic
             )
         }
 
@@ -214,35 +229,37 @@ class Frames(Sources):
         every = {name: F.lit(n) for name, n in numbers.items()}
         own = {name: F.lit(n) for name, n in numbers.items() if self.addresses[n].name in names}
         number = self._by_name(own, F.col("address")) if own else F.lit(None).cast(INT)
-        others = {each: self._by_name(every, F.col(each)) for each in kept.columns if each in ADDRESSES}
+        others = {
+            column: self._by_name(every, F.col(column)) for column in kept.columns if column in ADDRESSES
+        }
         return kept.withColumns({**others, "address": number}).where("address is not null")
 
     def named(self, frame: DataFrame) -> DataFrame:
         """Numbers become names: configurations change."""
-        names = F.array(*(F.lit(each.name) for each in self.addresses))
+        names = F.array(*(F.lit(address.name) for address in self.addresses))
         return frame.withColumns(
-            {each: F.get(names, F.col(each)) for each in frame.columns if each in ADDRESSES}
+            {column: F.get(names, F.col(column)) for column in frame.columns if column in ADDRESSES}
         )
 
     def topics_named(self, anomalies: DataFrame) -> DataFrame:
         """Anomalies with the names of all topics that they are about."""
         fate = F.coalesce("fate", F.when(F.col("out_offset").isNotNull(), F.lit(ACCEPTED)))
-        inputs = F.array(*(F.lit(each.input_topic) for each in self.addresses))
+        inputs = F.array(*(F.lit(address.input_topic) for address in self.addresses))
         outputs = [
-            F.array(*(F.lit(getattr(each, topic)) for each in self.addresses))
+            F.array(*(F.lit(getattr(address, topic)) for address in self.addresses))
             for topic in ("accepted_topic", "duplicates_topic", "quarantine_topic")
         ]
         out = F.coalesce(
             "out_topic",
             *(
-                F.when(fate == n, F.get(each, F.coalesce("out_address", "address")))
-                for n, each in enumerate(outputs, 1)
+                F.when(fate == n, F.get(output, F.coalesce("out_address", "address")))
+                for n, output in enumerate(outputs, 1)
             ),
         )
         columns = [
-            each
-            for each in ANOMALIES.names
-            if each not in {"fate", "out_address", "out_topic", "anomaly", "address"}
+            name
+            for name in ANOMALIES.names
+            if name not in {"fate", "out_address", "out_topic", "anomaly", "address"}
         ]
         at = columns.index("out_partition")
         named = anomalies.withColumns({"out_topic": out, "topic": F.get(inputs, F.col("address"))})
@@ -255,11 +272,11 @@ class Frames(Sources):
     def gaps(self) -> DataFrame:
         """:data:`reconcile.spark.schemas.GAPS`: evidence that is gone, a row a stretch of a partition."""
         found = [
-            (number, each.partition, each.begin, None, None, None, each.text)
-            if each.topic == address.input_topic
-            else (number, None, None, each.topic, each.partition, each.begin, each.text)
+            (number, item.partition, item.begin, None, None, None, item.text)
+            if item.topic == address.input_topic
+            else (number, None, None, item.topic, item.partition, item.begin, item.text)
             for number, address in enumerate(self.addresses)
-            for each in self.cuts[address.name].lost
+            for item in self.cuts[address.name].lost
         ]
         return small(self.spark, found, GAPS)
 
@@ -267,8 +284,8 @@ class Frames(Sources):
         """:data:`reconcile.spark.schemas.SPANS`."""
         rows = [
             (number, partition, *span)
-            for number, each in enumerate(self.addresses)
-            for partition, span in enumerate(self.cuts[each.name].input.spans)
+            for number, address in enumerate(self.addresses)
+            for partition, span in enumerate(self.cuts[address.name].input.spans)
         ]
         return small(self.spark, rows, SPANS)
 
@@ -276,9 +293,9 @@ class Frames(Sources):
         """:data:`reconcile.spark.schemas.ACCEPTED_SPANS`, of topics that were not created again."""
         rows = [
             (number, partition, span.begin)
-            for number, each in enumerate(self.addresses)
-            if not self.cuts[each.name].accepted.recreated
-            for partition, span in enumerate(self.cuts[each.name].accepted.spans)
+            for number, address in enumerate(self.addresses)
+            if not self.cuts[address.name].accepted.recreated
+            for partition, span in enumerate(self.cuts[address.name].accepted.spans)
         ]
         return small(self.spark, rows, ACCEPTED_SPANS)
 
@@ -286,11 +303,11 @@ class Frames(Sources):
         """:data:`reconcile.spark.schemas.FORWARD_COMMITTED`."""
         rows = [
             (number, lane, offset)
-            for number, each in enumerate(self.addresses)
-            for lane, offset in enumerate(self.cuts[each.name].forward_committed)
+            for number, address in enumerate(self.addresses)
+            for lane, offset in enumerate(self.cuts[address.name].forward_committed)
         ]
         return small(self.spark, rows, FORWARD_COMMITTED)
 
     def rules(self, several: Sequence[Rule]) -> DataFrame:
         """:data:`reconcile.spark.schemas.RULES`, of each address one."""
-        return small(self.spark, [(number, *each) for number, each in enumerate(several)], RULES)
+        return small(self.spark, [(number, *item) for number, item in enumerate(several)], RULES)

@@ -66,7 +66,7 @@ def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | No
     ignored = F.col("whole").isNull() | ((F.col("whole") == DIVERTED) & F.col("original").isNull())
     resent = F.coalesce(known & ignored & _on() & ~F.col("waiting"), F.lit(False))
     return rows.withColumn("resent", resent).select(
-        *(F.col(each.name).cast(each.dataType) for each in FOLLOWED)
+        *(F.col(struct_field.name).cast(struct_field.dataType) for struct_field in FOLLOWED)
     )
 
 
@@ -87,7 +87,7 @@ def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
     """
     if events is None:
         found = rows.withColumns(
-            {**{each: F.lit(0) for each in _EPOCHS}, "capacity": F.lit(None).cast("bigint")}
+            {**{epoch: F.lit(0) for epoch in _EPOCHS}, "capacity": F.lit(None).cast("bigint")}
         )
         return _of_another_input(found)
     event = F.struct("number", "input_next", "forward_next", "before", "after", "event", "of_hops")
@@ -107,13 +107,13 @@ def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
         return ~_of_hops(each) & (each["before"] != each["after"])
 
     past, to_come = F.filter("told", later), F.filter("told", lambda each: ~later(each))
-    sizes, next_sizes = (F.filter(each, lambda one: ~_of_hops(one)) for each in (past, to_come))
+    sizes, next_sizes = (F.filter(column, lambda one: ~_of_hops(one)) for column in (past, to_come))
     orders = zip(_EPOCHS, (_of_hops, in_memory, resized), strict=True)
-    counted = {name: F.size(F.filter(past, each)) for name, each in orders}
+    counted = {name: F.size(F.filter(past, item)) for name, item in orders}
     known = F.col("told").isNotNull()
     found = with_told.withColumns(
         {
-            **{name: F.when(known, each).otherwise(0) for name, each in counted.items()},
+            **{name: F.when(known, column).otherwise(0) for name, column in counted.items()},
             "capacity": F.coalesce(
                 F.get(F.reverse(sizes), F.lit(0))["after"], F.get(next_sizes, F.lit(0))["before"]
             ),
@@ -124,7 +124,7 @@ def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
 
 def _of_another_input(rows: DataFrame) -> DataFrame:
     gone = F.col("kept") & (F.col("offset") < 0)
-    return rows.withColumns({each: F.when(gone, F.lit(-1)).otherwise(F.col(each)) for each in _EPOCHS[1:]})
+    return rows.withColumns({epoch: F.when(gone, F.lit(-1)).otherwise(F.col(epoch)) for epoch in _EPOCHS[1:]})
 
 
 def _of_hops(event: Column) -> Column:
@@ -238,5 +238,5 @@ def kept_on(followed: DataFrame, most: Column) -> DataFrame:
     rank = F.row_number().over(Window.partitionBy(*WAY).orderBy(F.desc("hop_offset")))
     highest = above.withColumn("rank", rank).where(F.col("rank") <= most)
     both = highest.unionByName(floors, allowMissingColumns=True)
-    found = both.withColumns({each: F.col(f"place.{each}") for each in ("offset", "forward_offset")})
-    return found.select(*(F.col(each.name).cast(each.dataType) for each in HOPS))
+    found = both.withColumns({name: F.col(f"place.{name}") for name in ("offset", "forward_offset")})
+    return found.select(*(F.col(hop.name).cast(hop.dataType) for hop in HOPS))

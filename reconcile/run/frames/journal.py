@@ -81,7 +81,7 @@ def of_rings(events: DataFrame | None) -> DataFrame | None:
 def capacities(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Run]) -> list[int]:
     """As :func:`largest`; 0 where it is off now."""
     sizes = largest(addresses, told, chain)
-    return [size if each.id_cache_size else 0 for each, size in zip(addresses, sizes, strict=True)]
+    return [size if address.id_cache_size else 0 for address, size in zip(addresses, sizes, strict=True)]
 
 
 def largest(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Run]) -> list[int]:
@@ -95,10 +95,10 @@ def largest(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence
         chain: Nights before.
     """
     found = []
-    for number, each in enumerate(addresses):
+    for number, address in enumerate(addresses):
         lanes = [lane.capacity for lane in told.get(number, ())]
-        nights = [night.capacity(each.name) for night in chain]
-        found.append(max([each.id_cache_size, *lanes, *nights]))
+        nights = [night.capacity(address.name) for night in chain]
+        found.append(max([address.id_cache_size, *lanes, *nights]))
     return found
 
 

@@ -22,7 +22,7 @@ def matched(
         waited=desk.frames.carries(base),
     )
     evidence = desk.scratch("evidence", matched)
-    of_units, of_hops = (F.count_if(F.expr(each)) for each in (transactions.OF_UNITS, hops.OF_HOPS))
+    of_units, of_hops = (F.count_if(F.expr(name)) for name in (transactions.OF_UNITS, hops.OF_HOPS))
     [(envelopes, bridged_ones)] = evidence.agg(of_units, of_hops).collect()
     if envelopes:
         evidence = _with_units(desk, evidence)

@@ -27,10 +27,12 @@ def _begin(
     settings: Settings, nights: RunHistory, survey: Survey
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
     base, cuts = _from(settings, nights, survey, nights.settled_base)
-    again = nights.again(cut.positions(cuts), {each.name: rules.kept(each) for each in settings.addresses})
+    again = nights.again(
+        cut.positions(cuts), {address.name: rules.kept(address) for address in settings.addresses}
+    )
     if again is not None:
         before, older = _from(settings, nights, survey, lambda: nights.base_of(again))
-        if not any(each.lost for each in older.values()):
+        if not any(value.lost for value in older.values()):
             return before, older
         base, cuts = _from(settings, nights, survey, nights.settled_base)
     return base, cuts
@@ -52,7 +54,7 @@ def records(cuts: Mapping[str, cut.AddressCut]) -> int:
     """How many it reads at most."""
     return sum(
         span.cut - span.read_from
-        for each in cuts.values()
-        for topic in each.topics().values()
+        for cut in cuts.values()
+        for topic in cut.topics().values()
         for span in topic.spans
     )

@@ -39,11 +39,11 @@ class Sources:
         """:data:`reconcile.spark.schemas.INPUTS`."""
         frames = []
         fed = feeders(self.addresses)
-        chained = {each.input_topic for each in self.addresses if each.name in fed}
+        chained = {address.input_topic for address in self.addresses if address.name in fed}
         for dialect, members in self._dialects().items():
-            records = self._scan([self.cuts[each.name].input for each in members])
+            records = self._scan([self.cuts[member.name].input for member in members])
             if records is not None:
-                targets = {each.input_topic: self._targets(each) for each in members}
+                targets = {member.input_topic: self._targets(member) for member in members}
                 numbers = self._numbers(lambda each: each.input_topic)
                 frames.append(topic_reader.inputs(records, dialect, numbers, targets, sorted(chained)))
         return frames
@@ -53,8 +53,8 @@ class Sources:
         records = self._scan([cut.forward for cut in self.cuts.values()])
         if records is None:
             return []
-        forward = {each.name: self.cuts[each.name].forward.topic for each in self.addresses}
-        inputs = {forward[each.name]: each.input_topic for each in self.addresses}
+        forward = {address.name: self.cuts[address.name].forward.topic for address in self.addresses}
+        inputs = {forward[address.name]: address.input_topic for address in self.addresses}
         return [topic_reader.forwards(records, inputs, self._numbers(lambda each: forward[each.name]))]
 
     def came_out(self) -> list[DataFrame]:
@@ -67,13 +67,21 @@ class Sources:
         frames = []
         for reader, role in roles:
             topics = {
-                each.name: cut for each in self.addresses if (cut := role(self.cuts[each.name])) is not None
+                address.name: cut
+                for address in self.addresses
+                if (cut := role(self.cuts[address.name])) is not None
             }
             records = self._scan(list(topics.values()))
             if records is not None:
-                there = [each for each in self.addresses if each.name in topics]
-                inputs = {topics[each.name].topic: each.input_topic for each in there}
-                numbers = {topics[each.name].topic: self.addresses.index(each) for each in there}
+                there = [address for address in self.addresses if address.name in topics]
+                inputs = {
+                    topics[address_settings.name].topic: address_settings.input_topic
+                    for address_settings in there
+                }
+                numbers = {
+                    topics[address_settings.name].topic: self.addresses.index(address_settings)
+                    for address_settings in there
+                }
                 frames.append(reader(records, inputs, numbers))
         return frames
 
@@ -82,24 +90,24 @@ class Sources:
         return topic_reader.Targets(
             address.name,
             tuple(
-                topic_reader.Target(number, each.name, topic_reader.Dialect.of(each))
-                for number, each in enumerate(self.addresses)
-                if each.name in address.transaction_addresses
+                topic_reader.Target(number, address_settings.name, topic_reader.Dialect.of(address_settings))
+                for number, address_settings in enumerate(self.addresses)
+                if address_settings.name in address.transaction_addresses
             ),
         )
 
     def _sources(self) -> dict[str, list[outputs.Source]]:
         """Accepted topic → inputs of other addresses that parts in it may come from."""
         return {
-            self.cuts[each.name].accepted.topic: [
+            self.cuts[address.name].accepted.topic: [
                 *(
                     outputs.Source(number, other.input_topic)
                     for number, other in enumerate(self.addresses)
-                    if each.name in other.transaction_addresses
+                    if address.name in other.transaction_addresses
                 ),
-                *(outputs.Source(AWAY, topic) for topic in self.away(each.name)),
+                *(outputs.Source(AWAY, topic) for topic in self.away(address.name)),
             ]
-            for each in self.addresses
+            for address in self.addresses
         }
 
     def away(self, address: str) -> Sequence[str]:  # noqa: ARG002 - whoever knows of nights before says more
@@ -145,8 +153,8 @@ class Sources:
         address = F.when(of_hops, bare).otherwise(F.col("told.address"))
         named = told.withColumns({"address": address, "of_hops": of_hops})
         cuts = {name: self.cuts[self.addresses[n].name] for name, n in numbers.items()}
-        inputs = {name: _next(each.input) for name, each in cuts.items()}
-        forwards = {name: _next(each.forward) for name, each in cuts.items()}
+        inputs = {name: _next(cut.input) for name, cut in cuts.items()}
+        forwards = {name: _next(cut.forward) for name, cut in cuts.items()}
         numbered = named.select(
             self._by_name({name: F.lit(n) for name, n in numbers.items()}, F.col("address")).alias("address"),
             F.col("told.lane").alias("lane"),
@@ -158,18 +166,18 @@ class Sources:
             F.col("told.event").alias("event"),
             "of_hops",
         )  # fmt: skip
-        from_ = by_address([begins.get(each.name, 0) for each in self.addresses])
+        from_ = by_address([begins.get(address.name, 0) for address in self.addresses])
         return numbered.where(F.col("address").isNotNull() & (F.col("number") >= from_)).select(*EVENTS.names)
 
     def numbers(self) -> dict[str, int]:
         """Of the addresses, by their names, and by those that they had on the last night."""
-        named = {each.name: n for n, each in enumerate(self.addresses)}
+        named = {address.name: n for n, address in enumerate(self.addresses)}
         return {former: n for name, n in named.items() if (former := self.cuts[name].former)} | named
 
     def _dialects(self) -> dict[topic_reader.Dialect, list[AddressSettings]]:
         found: dict[topic_reader.Dialect, list[AddressSettings]] = {}
-        for each in self.addresses:
-            found.setdefault(topic_reader.Dialect.of(each), []).append(each)
+        for address in self.addresses:
+            found.setdefault(topic_reader.Dialect.of(address), []).append(address)
         return found
 
     def _scan(self, topics: Sequence[TopicCut]) -> DataFrame | None:
@@ -177,11 +185,11 @@ class Sources:
         return topic_reader.scan(self.spark, self.options, wanted) if wanted else None
 
     def _numbers(self, topic: Callable[[AddressSettings], str]) -> dict[str, int]:
-        return {topic(each): number for number, each in enumerate(self.addresses)}
+        return {topic(address): number for number, address in enumerate(self.addresses)}
 
     @staticmethod
     def _by_name(values: Mapping[str, Column], name: Column) -> Column:
-        return F.coalesce(*(F.when(name == each, value) for each, value in values.items()))
+        return F.coalesce(*(F.when(name == item, value) for item, value in values.items()))
 
 
 def _next(topic: TopicCut) -> Column:

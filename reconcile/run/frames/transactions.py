@@ -66,9 +66,9 @@ def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
     """Without outputs that say an envelope was accepted as one message: it stays an input of which they do not tell."""
     plain = _itself() & (F.col("fate") == ACCEPTED)
     rows = envelopes.withColumns(
-        {each: F.when(~F.coalesce(plain, F.lit(False)), F.col(each)) for each in _HAPPENED}
+        {name: F.when(~F.coalesce(plain, F.lit(False)), F.col(name)) for name in _HAPPENED}
     )
-    rows = rows.withColumns({each: F.col(each) & F.col("fate").isNotNull() for each in _flags()})
+    rows = rows.withColumns({flag: F.col(flag) & F.col("fate").isNotNull() for flag in _flags()})
     order = Window.partitionBy(*PLACE).orderBy(F.asc_nulls_last("fate"), "nth")
     numbered = rows.withColumn("at", F.row_number().over(order)).where("fate is not null or at = 1")
     return numbered.withColumn("nth", F.when(F.col("fate").isNotNull(), F.col("at"))).drop("at")
@@ -77,12 +77,12 @@ def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
 def as_plain(matched: DataFrame) -> DataFrame:
     """Those outputs, as outputs of nothing."""
     found = matched.where(f"{OF_UNITS} and part_number = 0 and fate = {ACCEPTED}")
-    changed = {each: F.lit(False) for each in _flags()}
+    changed = {flag: F.lit(False) for flag in _flags()}
     return found.withColumns({**changed, "has_input": F.lit(False)}).select(*EVIDENCE.names)
 
 
 def _flags() -> list[str]:
-    return [each for each in EVIDENCE.names if each.endswith("_changed")]
+    return [name for name in EVIDENCE.names if name.endswith("_changed")]
 
 
 def _with_its_own_row(rows: DataFrame) -> DataFrame:
@@ -102,11 +102,11 @@ def _with_its_own_row(rows: DataFrame) -> DataFrame:
         "id": F.when(together | ~accepted, F.col("id")),
     }
     place = {
-        each: F.when(together, F.col(f"made.{each}")).otherwise(
-            F.coalesce(each, F.col(f"made.{each}"), F.col(f"said.{each}"))
+        name: F.when(together, F.col(f"made.{name}")).otherwise(
+            F.coalesce(name, F.col(f"made.{name}"), F.col(f"said.{name}"))
         )
-        for each in _OUT
+        for name in _OUT
     }
-    original = {each: F.coalesce(each, F.col(f"said.{each}")) for each in _ORIGINAL}
-    unchanged = {each: F.col(each) & ~together for each in _flags()}
+    original = {name: F.coalesce(name, F.col(f"said.{name}")) for name in _ORIGINAL}
+    unchanged = {flag: F.col(flag) & ~together for flag in _flags()}
     return both.withColumns({**own, **place, **original, **unchanged})

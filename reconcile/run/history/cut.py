@@ -90,8 +90,8 @@ class TopicCut:
         """What the next night begins with."""
         return Position(
             self.topic_id,
-            tuple(each.origin for each in self.spans),
-            tuple(each.cut for each in self.spans),
+            tuple(span.origin for span in self.spans),
+            tuple(span.cut for span in self.spans),
         )
 
 
@@ -139,7 +139,7 @@ class AddressCut:
     @property
     def lost(self) -> list[Lost]:
         """All evidence that is gone."""
-        return [lost for each in self.topics().values() for lost in each.lost] + list(self.journal)
+        return [lost for topic in self.topics().values() for lost in topic.lost] + list(self.journal)
 
 
 def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
@@ -177,14 +177,14 @@ def positions_of(
         rules: The rules of that run, by address.
     """
     found = dict(positions)
-    written = {each.get("accepted_topic") for each in rules.values()}
-    for each in addresses:
-        topic, key = each.input_topic, chained_key(each.input_topic)
-        if feeder(each, addresses) is None:
+    written = {rule.get("accepted_topic") for rule in rules.values()}
+    for address in addresses:
+        topic, key = address.input_topic, chained_key(address.input_topic)
+        if feeder(address, addresses) is None:
             if key in found:
                 found[topic] = found.pop(key)
             continue
-        was_input = rules.get(each.name, {}).get("input_topic") == topic
+        was_input = rules.get(address.name, {}).get("input_topic") == topic
         if key not in found and topic in found and was_input and topic not in written:
             found[key] = found[topic]
     return found
@@ -202,14 +202,14 @@ def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence
         seen: How far later runs read it, whose results do not count: nobody acknowledged them. They prove what was there.
     """
     made = TopicCut(topic, now.topic_id)
-    before = [each for each in (last, *seen) if each is not None]
-    if any(each.topic_id != now.topic_id for each in before):
+    before = [item for item in (last, *seen) if item is not None]
+    if any(position.topic_id != now.topic_id for position in before):
         made.recreated = True
-        made.lost = _recreated(topic, [each for each in before if each.topic_id != now.topic_id])
+        made.lost = _recreated(topic, [position for position in before if position.topic_id != now.topic_id])
         last = last if last is not None and last.topic_id == now.topic_id else None
-    same = [each for each in seen if each.topic_id == now.topic_id]
+    same = [position for position in seen if position.topic_id == now.topic_id]
     for number, (start, cut, end) in enumerate(zip(now.starts, now.cuts, now.ends, strict=True)):
-        reached = max((each.ends[number] for each in same if number < len(each.ends)), default=0)
+        reached = max((position.ends[number] for position in same if number < len(position.ends)), default=0)
         made.spans.append(_span(made, number, last, start, cut, end, reached))
     return made
 
@@ -217,8 +217,8 @@ def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence
 def _recreated(topic: str, former: Sequence[Position]) -> list[Lost]:
     """Return what is gone of topics of this name that were deleted."""
     ends: dict[int, int] = {}
-    for each in former:
-        for number, end in enumerate(each.ends):
+    for position in former:
+        for number, end in enumerate(position.ends):
             ends[number] = max(end, ends.get(number, 0))
     return [Lost(topic, number, end, end, "it was deleted and created again") for number, end in ends.items()]
 
@@ -265,7 +265,7 @@ def journal_lost(
         last: Those of the last run; None = it is not known to have been there.
         seen: As :func:`cut_topic` has them.
     """
-    former = [each for each in (last, *seen) if each is not None and each.topic_id != now.topic_id]
+    former = [item for item in (last, *seen) if item is not None and item.topic_id != now.topic_id]
     if former:
         return _recreated(journal, former)
     known = last.origins if last else ()
@@ -279,20 +279,20 @@ def journal_lost(
 
 def positions(cuts: Mapping[str, AddressCut]) -> dict[str, Position]:
     """By topic; of an input that another address writes by :func:`chained_key`."""
-    return {each.key: each.position for cut in cuts.values() for each in cut.topics().values()}
+    return {topic.key: topic.position for cut in cuts.values() for topic in cut.topics().values()}
 
 
 def ranges(topics: Sequence[TopicCut]) -> dict[str, dict[int, tuple[int, int]]]:
     """What there is to read, by topic and partition; partitions with nothing are left out."""
     found: dict[str, dict[int, tuple[int, int]]] = {}
-    for each in topics:
+    for topic in topics:
         spans = {
             number: (span.read_from, span.cut)
-            for number, span in enumerate(each.spans)
+            for number, span in enumerate(topic.spans)
             if span.read_from < span.cut
         }
         if spans:
-            found[each.topic] = spans
+            found[topic.topic] = spans
     return found
 
 
@@ -301,12 +301,12 @@ def backlog(
 ) -> dict[str, dict[int, tuple[int, int]]]:
     """What stands in the inputs beyond the cut and may be read; ``ends`` are their last stable offsets."""
     found: dict[str, dict[int, tuple[int, int]]] = {}
-    for each in topics:
+    for topic in topics:
         spans = {
-            number: (span.cut, ends[each.topic, number])
-            for number, span in enumerate(each.spans)
-            if span.cut < ends[each.topic, number]
+            number: (span.cut, ends[topic.topic, number])
+            for number, span in enumerate(topic.spans)
+            if span.cut < ends[topic.topic, number]
         }
         if spans:
-            found[each.topic] = spans
+            found[topic.topic] = spans
     return found

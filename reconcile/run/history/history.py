@@ -86,7 +86,7 @@ class Run:
     @property
     def inputs(self) -> int:
         """How many it judged."""
-        return sum(each["input"] for each in self.summary.get("addresses", {}).values())
+        return sum(value["input"] for value in self.summary.get("addresses", {}).values())
 
     def capacity(self, address: str) -> int:
         """``id_cache_size`` of then."""
@@ -108,7 +108,7 @@ class Run:
 
     def own_rules(self) -> dict[str, dict[str, Any]]:
         """Of the addresses that it judged itself."""
-        return {name: each for name, each in self.rules.items() if self.left_by(name) == self.number}
+        return {name: rule for name, rule in self.rules.items() if self.left_by(name) == self.number}
 
     def to_json(self) -> str:
         """As it is kept."""
@@ -133,11 +133,11 @@ class Run:
                 "it, or name another reconcile.state_dir: the next run begins at the start of the logs, and what retention has taken of "
                 "them is GAP"
             )
-        if missing := {each.name for each in fields(cls)} - {"acknowledged"} - kept.keys():
+        if missing := {field.name for field in fields(cls)} - {"acknowledged"} - kept.keys():
             raise ValueError(f"a run without {', '.join(sorted(missing))}")
         kept["positions"] = {
-            topic: Position(each["topic_id"], tuple(each["origins"]), tuple(each["ends"]))
-            for topic, each in kept["positions"].items()
+            topic: Position(item["topic_id"], tuple(item["origins"]), tuple(item["ends"]))
+            for topic, item in kept["positions"].items()
         }
         for name in ("accepted", "known", "held", "consumed"):
             kept[name] = {
@@ -238,7 +238,7 @@ class RunHistory:
         last = self.last
         if last is None or last.acknowledged or last.own_rules() != rules:
             return None
-        there = {topic: each for topic, each in last.positions.items() if topic in positions}
+        there = {topic: position for topic, position in last.positions.items() if topic in positions}
         return last if _ends(there) == _ends(positions) else None
 
     def base_of(self, night: Run) -> Run | None:
@@ -255,7 +255,7 @@ class RunHistory:
 
     def since(self, night: Run | None, today: str, days: int) -> list[Run]:
         """A night and those that it went on from, as far as results are kept for so many days; the latest first."""
-        return [each for each in self.chain(night) if each.date >= days_before(today, days)]
+        return [run for run in self.chain(night) if run.date >= days_before(today, days)]
 
     def _get(self, number: int | None) -> Run | None:
         night = None if number is None else self.finished.get(number)
@@ -282,7 +282,7 @@ class RunHistory:
 
 
 def _ends(positions: Mapping[str, Position]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    return {topic: (each.topic_id, each.ends) for topic, each in positions.items()}
+    return {topic: (position.topic_id, position.ends) for topic, position in positions.items()}
 
 
 def days_before(today: str, days: int) -> str:

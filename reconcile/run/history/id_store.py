@@ -36,7 +36,7 @@ def kept(files: Files) -> dict[int, list[str]]:
             if number.isdecimal():
                 inside = files.names(f"{ACCEPTED}/{date}/{name}")
                 found[int(number)] = [
-                    each.removeprefix(_ADDRESS) for each in inside if each.startswith(_ADDRESS)
+                    name.removeprefix(_ADDRESS) for name in inside if name.startswith(_ADDRESS)
                 ]
     return found
 
@@ -87,29 +87,29 @@ def forget(nights: RunHistory, today: str, keep_days: int) -> None:
     base = nights.base_of(last)
     chain = nights.chain(base)
     oldest = days_before(today, keep_days)
-    capacities = _capacities(last, [each for each in chain if each.date >= oldest])
+    capacities = _capacities(last, [run for run in chain if run.date >= oldest])
     spared = expendable(chain, today, keep_days, capacities, lambda *of: heirs(last, *of))
-    needed = {last.number, *(each.number for each in chain)}
+    needed = {last.number, *(run.number for run in chain)}
     for number, there in kept(nights.files).items():
         night = nights.finished.get(number)
         if night is None:
             continue
-        gone = [each for each in there if (each, number) in spared]
+        gone = [name for name in there if (name, number) in spared]
         if gone:
             _note(nights.files, night, gone)
         if number not in needed or len(gone) == len(there):
             _delete(nights.files, night)
             continue
-        for each in gone:
-            nights.files.delete(address_folder(night, each))
+        for name in gone:
+            nights.files.delete(address_folder(night, name))
     _forget_results(nights, [last] if base is None else [last, base], oldest)
 
 
 def _note(files: Files, night: Run, addresses: Sequence[str]) -> None:
     """Write down what is to go, before it goes: whatever else is missing is damage."""
-    known, gone = forgotten(files, night.number), {address_folder(night, each) for each in addresses}
+    known, gone = forgotten(files, night.number), {address_folder(night, address) for address in addresses}
     if gone - known:
-        files.write(forgotten_of(night.number), "".join(f"{each}\n" for each in sorted(known | gone)))
+        files.write(forgotten_of(night.number), "".join(f"{name}\n" for name in sorted(known | gone)))
 
 
 def forgotten(files: Files, number: int) -> set[str]:
@@ -128,7 +128,7 @@ def _capacities(last: Run, recent: Sequence[Run]) -> dict[str, int]:
 
 
 def _forget_results(nights: RunHistory, latest: Sequence[Run], oldest: str) -> None:
-    waiting = {number for each in latest for number in (each.number, *each.left.values())}
+    waiting = {number for run in latest for number in (run.number, *run.left.values())}
     for name in nights.files.names(RESULTS):
         night = nights.finished.get(int(name)) if name.isdecimal() else None
         if night is not None and night.date < oldest and night.number not in waiting:
@@ -144,7 +144,7 @@ def _delete(files: Files, night: Run) -> None:
 def heirs(last: Run, night: Run, address: str, lane: int) -> Sequence[int]:
     """The lanes that may know what one of a former night knew: more where the address has got more since. Itself is one."""
     topic = str(last.rules.get(address, {}).get("input_topic", ""))
-    then, now = (len(each.positions[topic].ends) if topic in each.positions else 0 for each in (night, last))
+    then, now = (len(run.positions[topic].ends) if topic in run.positions else 0 for run in (night, last))
     return range(lane, now, then) if now > then > 0 else (lane,)
 
 
@@ -170,7 +170,7 @@ def expendable(
     for night in chain:
         for address, lanes in night.accepted.items():
             since = later.get(address, {})
-            knowing = {each for lane in lanes for each in known_to(night, address, lane)}
+            knowing = {number for lane in lanes for number in known_to(night, address, lane)}
             full = all(since.get(lane, 0) >= capacities.get(address, 0) for lane in knowing)
             if night.date < oldest and full:
                 found.add((address, night.number))

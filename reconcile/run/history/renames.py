@@ -24,13 +24,13 @@ def renamed(addresses: Sequence[AddressSettings], base: "Run | None") -> dict[st
     """
     if base is None:
         return {}
-    configured = {each.name for each in addresses}
+    configured = {address.name for address in addresses}
     away = sorted((base.left_by(name), name) for name in base.rules if name not in configured)
     by_input = {base.rules[name].get(_INPUT): name for _, name in away}  # the latest, where several had it
     return {
-        each.name: by_input[each.input_topic]
-        for each in addresses
-        if each.name not in base.rules and each.input_topic in by_input
+        address.name: by_input[address.input_topic]
+        for address in addresses
+        if address.name not in base.rules and address.input_topic in by_input
     }
 
 
@@ -41,8 +41,8 @@ def called(night: "Run", former: Mapping[str, str]) -> "Run":
     now = {old: new for new, old in former.items()}
 
     def moved(kept: Mapping[str, _Kept]) -> dict[str, _Kept]:
-        own = {name: each for name, each in kept.items() if name not in now}
-        return own | {now[name]: each for name, each in kept.items() if name in now}
+        own = {name: item for name, item in kept.items() if name not in now}
+        return own | {now[name]: item for name, item in kept.items() if name in now}
 
     summary = night.summary
     if "addresses" in summary:
@@ -52,8 +52,8 @@ def called(night: "Run", former: Mapping[str, str]) -> "Run":
         accepted=moved(night.accepted),
         known=moved(night.known),
         complete=moved(night.complete),
-        held={name: each for name, each in night.held.items() if name not in now},
-        consumed={name: each for name, each in night.consumed.items() if name not in now},
+        held={name: value for name, value in night.held.items() if name not in now},
+        consumed={name: value for name, value in night.consumed.items() if name not in now},
         earliest=moved(night.earliest),
         rules=moved(night.rules),
         whole_since=moved(night.whole_since),
@@ -67,7 +67,7 @@ def with_former(cuts: Mapping[str, AddressCut], former: Mapping[str, str]) -> di
     """The cuts of addresses that had another name know it; their forward topics are none of those that runs before have read."""
     for name in former:
         cuts[name].forward.recreated = True
-    return {name: replace(each, former=former.get(name, "")) for name, each in cuts.items()}
+    return {name: replace(cut, former=former.get(name, "")) for name, cut in cuts.items()}
 
 
 def since(address: AddressSettings, chain: Sequence["Run"]) -> int:
@@ -79,6 +79,6 @@ def since(address: AddressSettings, chain: Sequence["Run"]) -> int:
     """
     for later, night in pairwise(chain):
         if address.name in later.rules and address.name not in night.rules:
-            inputs = {each.get(_INPUT) for each in night.rules.values()}
+            inputs = {rule.get(_INPUT) for rule in night.rules.values()}
             return later.number if address.input_topic in inputs else 0
     return 0

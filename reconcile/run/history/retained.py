@@ -21,9 +21,9 @@ _ANEW = "name another reconcile.state_dir: the next run begins at the start of t
 def of(files: Files, date: str, number: int) -> dict[str, int]:
     """Folder → its Parquet files: of a night that has written all, and is not finished yet."""
     ids, results = ids_folder(date, number), results_folder(number)
-    folders = [f"{ids}/{each}" for each in files.names(ids)]
-    folders += [f"{results}/{each}" for each in HANDED_ON]
-    counts = {each: _parquet(files, each) for each in folders}
+    folders = [f"{ids}/{name}" for name in files.names(ids)]
+    folders += [f"{results}/{name}" for name in HANDED_ON]
+    counts = {folder: _parquet(files, folder) for folder in folders}
     return {folder: count for folder, count in counts.items() if count}
 
 
@@ -64,14 +64,14 @@ def refuse_missing(nights: RunHistory, base: Run | None, cuts: Mapping[str, Addr
 
 def _read(nights: RunHistory, base: Run | None, cuts: Mapping[str, AddressCut]) -> Iterator[tuple[Run, str]]:
     for night in nights.chain(base):
-        same = {name for name, each in cuts.items() if not night.judged_another(each.input)}
-        names = same | {nights.former[each] for each in same if each in nights.former}
-        yield from ((night, address_folder(night, each)) for each in sorted(names))
-    left: Collection[int] = {base.left_by(each) for each in cuts} if base is not None else ()
+        same = {name for name, cut in cuts.items() if not night.judged_another(cut.input)}
+        names = same | {nights.former[name] for name in same if name in nights.former}
+        yield from ((night, address_folder(night, name)) for name in sorted(names))
+    left: Collection[int] = {base.left_by(cut) for cut in cuts} if base is not None else ()
     for number in sorted(left):
         if (of_it := nights.finished.get(number)) is not None:
-            yield from ((of_it, f"{results_folder(number)}/{each}") for each in HANDED_ON)
+            yield from ((of_it, f"{results_folder(number)}/{name}") for name in HANDED_ON)
 
 
 def _parquet(files: Files, folder: str) -> int:
-    return sum(each.endswith(".parquet") for each in files.names(folder))
+    return sum(name.endswith(".parquet") for name in files.names(folder))

@@ -69,7 +69,7 @@ class Rule(NamedTuple):
 def kept(address: AddressSettings) -> dict[str, Any]:
     """What a night keeps of it, as JSON gives it back."""
     found = {name: getattr(address, name) for name in _KEPT}
-    return {name: list(each) if isinstance(each, tuple) else each for name, each in found.items()}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
 
 
 def promised(
@@ -90,11 +90,15 @@ def promised(
     return [
         {
             lane: min(
-                [each.id_cache_size, *_recorded_size(cuts[each.name], lane), *_sizes(each, lane, chain)]
+                [
+                    address.id_cache_size,
+                    *_recorded_size(cuts[address.name], lane),
+                    *_sizes(address, lane, chain),
+                ]
             )
-            for lane in range(len(cuts[each.name].input.spans))
+            for lane in range(len(cuts[address.name].input.spans))
         }
-        for each in addresses
+        for address in addresses
     ]
 
 
@@ -127,8 +131,8 @@ def detects(addresses: Sequence[AddressSettings], told: Collection[int], base: R
     """
     return {
         n
-        for n, each in enumerate(addresses)
-        if each.id_cache_size or n in told or (base and base.capacity(each.name))
+        for n, address in enumerate(addresses)
+        if address.id_cache_size or n in told or (base and base.capacity(address.name))
     }
 
 
@@ -155,27 +159,27 @@ def of(
     base = chain[0] if chain else None
     return [
         Rule(
-            max_age_ms=round(each.id_max_age * 1000),
+            max_age_ms=round(address.id_max_age * 1000),
             largest=largest[n],
-            divert=diverts(each, base),
+            divert=diverts(address, base),
             detects=n in detects,
             outputs_gone=any(
-                topic.lost for role, topic in cuts[each.name].topics().items() if role != "input"
+                topic.lost for role, topic in cuts[address.name].topics().items() if role != "input"
             ),
-            targets_gone=any(topic.lost for topic in cuts[each.name].targets),
-            ids_gone=not complete[each.name],
-            lanes_whole=lanes_whole(each.name, cuts[each.name], base, largest[n]),
-            whole_since=whole_since(each.name, cuts[each.name], base, number),
-            moved=moved(each, chain, number),
-            renamed=renames.since(each, chain),
+            targets_gone=any(topic.lost for topic in cuts[address.name].targets),
+            ids_gone=not complete[address.name],
+            lanes_whole=lanes_whole(address.name, cuts[address.name], base, largest[n]),
+            whole_since=whole_since(address.name, cuts[address.name], base, number),
+            moved=moved(address, chain, number),
+            renamed=renames.since(address, chain),
         )
-        for n, each in enumerate(addresses)
+        for n, address in enumerate(addresses)
     ]
 
 
 def ids_gone(cut: AddressCut) -> bool:
     """Whether rings may know IDs of which the evidence is gone."""
-    return bool(cut.input.lost or cut.accepted.lost or any(each.lost for each in cut.targets))
+    return bool(cut.input.lost or cut.accepted.lost or any(target.lost for target in cut.targets))
 
 
 def lanes_whole(address: str, cut: AddressCut, base: Run | None, largest: int) -> list[int]:
@@ -207,7 +211,7 @@ def whole_since(address: str, cut: AddressCut, base: Run | None, number: int) ->
 
     What is gone of the input came before the rest of the night's; of what is gone of the accepted topic nobody knows it.
     """
-    if cut.accepted.lost or any(each.lost for each in cut.targets):
+    if cut.accepted.lost or any(target.lost for target in cut.targets):
         return number + 1
     before = base.whole_since.get(address, 0) if base else 0
     return number if cut.input.lost else before
@@ -218,22 +222,22 @@ def doubts(
 ) -> list[Doubt]:
     """What cannot be told in this night, and why."""
     found = []
-    for number, each in enumerate(addresses):
-        if cuts[each.name].journal:
+    for number, address in enumerate(addresses):
+        if cuts[address.name].journal:
             why = "the journal is not whole"
             found.append(Doubt(number, frozenset({Anomaly.FORGOTTEN}), why))
-        if cuts[each.name].input.recreated:
+        if cuts[address.name].input.recreated:
             why = "the input was deleted and created again, and the output may be of the old one"
             found.append(Doubt(number, _OF_OLD_OUTPUTS, why))
-        if former := cuts[each.name].former:
+        if former := cuts[address.name].former:
             why = f"its address was called {former}, and nobody consumes what waits in the forward topic of that name"
             found.append(Doubt(number, _OF_IDS, why))
-        changed = _changed(each, base)
+        changed = _changed(address, base)
         if changed:
             names = frozenset[Anomaly]().union(*(_DOUBTED[key] for key in changed))
             found.append(Doubt(number, names, f"{' and '.join(changed)} changed since the last run"))
-        found += _doubts_of_lanes(number, each, cuts[each.name], addresses)
-        found += _doubts_of_transactions(number, each, addresses, base)
+        found += _doubts_of_lanes(number, address, cuts[address.name], addresses)
+        found += _doubts_of_transactions(number, address, addresses, base)
     return found
 
 
@@ -253,7 +257,7 @@ def _doubts_of_lanes(
         names = frozenset[Anomaly]().union(
             *(_DOUBTED.get(key, _OF_GROUPS | {Anomaly.TORN}) for key in unlike)
         )
-        lanes = sorted({lane for those in unlike.values() for lane in those})
+        lanes = sorted({lane for value in unlike.values() for lane in value})
         why = (
             f"lanes {', '.join(map(str, lanes))} of {address.name} go by another {' and '.join(sorted(unlike))} than this file has: run it with "
             "the workers' file"
@@ -279,14 +283,22 @@ def _doubts_of_transactions(
     names = address.transaction_addresses
     if base is None:
         return
-    for each in addresses:
-        if address.name in _before(each, base).get(_LISTED, ()) and _LISTED in _changed(each, base):
+    for address_settings in addresses:
+        if address.name in _before(address_settings, base).get(_LISTED, ()) and _LISTED in _changed(
+            address_settings, base
+        ):
             yield Doubt(
-                number, frozenset({Anomaly.PHANTOM}), f"{_LISTED} of {each.name} changed since the last run"
+                number,
+                frozenset({Anomaly.PHANTOM}),
+                f"{_LISTED} of {address_settings.name} changed since the last run",
             )
-        changed = [key for key in _changed(each, base) if key in _OF_PARTS] if each.name in names else []
+        changed = (
+            [key for key in _changed(address_settings, base) if key in _OF_PARTS]
+            if address_settings.name in names
+            else []
+        )
         if changed:
-            why = f"{' and '.join(changed)} of {each.name} changed since the last run"
+            why = f"{' and '.join(changed)} of {address_settings.name} changed since the last run"
             yield Doubt(number, _OF_GROUPS | {Anomaly.TORN}, why)
     if names and base.rules.get(address.name) and base.left_by(address.name) != base.number:
         why = f"{address.name} was not configured in the last run, which has read {' and '.join(names)}"

@@ -53,12 +53,12 @@ class Judgement:
 
     def total(self, count: str) -> int:
         """What was counted under that name, of all addresses."""
-        return sum(each.get(count, 0) for each in self.counts.values())
+        return sum(value.get(count, 0) for value in self.counts.values())
 
     @property
     def anomalous(self) -> int:
         """How many anomalies there are, of all kinds."""
-        return sum(count for each in self.anomalies.values() for count in each.values())
+        return sum(count for anomaly in self.anomalies.values() for count in anomaly.values())
 
 
 BACKLOG_READ_MAX: Final = 1_000_000
@@ -83,7 +83,7 @@ def count(
         found: Where to put it.
     """
     once = F.expr(ONCE)
-    capacities = F.array(*(F.lit(each.id_cache_size) for each in frames.addresses))
+    capacities = F.array(*(F.lit(address.id_cache_size) for address in frames.addresses))
     fate = F.col("fate")
     accepted = once & (fate == ACCEPTED)
     dropping = F.col("address").isin(sorted(found.dropping)) if found.dropping else F.lit(False)
@@ -106,7 +106,7 @@ def count(
     dated = F.when(once & (F.col("timestamp") > 0), F.col("timestamp"))
     rows, since = _since(frames, evidence, told)
     lanes = rows.groupBy("address", "lane").agg(
-        *(F.count_if(each).alias(name) for name, each in zip(COUNTED[:-1], counted, strict=True)),
+        *(F.count_if(column).alias(name) for name, column in zip(COUNTED[:-1], counted, strict=True)),
         F.sum(F.when(once, F.coalesce("parts", F.lit(0))).otherwise(0)).alias(COUNTED[-1]),
         F.sum(F.when(accepted, F.col("ids")).otherwise(0)).alias("ids"),
         F.sum(F.when(accepted & since, F.col("ids")).otherwise(0)).alias("since"),
@@ -114,7 +114,7 @@ def count(
         F.min(dated).alias("first"),
         F.max(dated).alias("last"),
     )
-    names = [each.name for each in frames.addresses]
+    names = [address.name for address in frames.addresses]
     found.counts = {name: dict.fromkeys([*COUNTED, "backlog"], 0) for name in names}
     found.accepted, found.emptied = {name: {} for name in names}, {name: {} for name in names}
     found.lanes = {name: {} for name in names}
@@ -127,10 +127,10 @@ def count(
     # Also of a lane that judged nothing in this night.
     for number, several in told.items():
         name = names[number]
-        for each in several:
-            before = consumed.get(name, {}).get(each.lane, 0)
-            if each.emptied and journal.since(frames.cuts[name], each.lane, each.emptied, before):
-                found.emptied[name][each.lane] = newest[name].get(each.lane, 0)
+        for item in several:
+            before = consumed.get(name, {}).get(item.lane, 0)
+            if item.emptied and journal.since(frames.cuts[name], item.lane, item.emptied, before):
+                found.emptied[name][item.lane] = newest[name].get(item.lane, 0)
     _leave_strays(evidence.where(ONCE), names, found)
     for (number, partition), count in backlog(frames, beyond).items():
         name = names[number]
@@ -142,11 +142,11 @@ def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
     """Address and partition → records beyond the cut. To read very many only to count them would take the night: at most so many."""
     spans = {
         (topic, number): end - begin
-        for topic, each in beyond.items()
-        for number, (begin, end) in each.items()
+        for topic, value in beyond.items()
+        for number, (begin, end) in value.items()
     }
     if sum(spans.values()) > BACKLOG_READ_MAX:
-        numbers = {each.input_topic: n for n, each in enumerate(frames.addresses)}
+        numbers = {address.input_topic: n for n, address in enumerate(frames.addresses)}
         return {(numbers[topic], number): count for (topic, number), count in spans.items()}
     records = frames.backlog(beyond)
     if records is None:
@@ -157,14 +157,14 @@ def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
 
 def _note(row: Row, name: str, found: Judgement) -> None:
     """What was counted in one lane."""
-    for each in COUNTED:
-        found.counts[name][each] += row[each]
-    for each, n in candidates.of_row(row).items():
-        found.suspects[each] += n
+    for item in COUNTED:
+        found.counts[name][item] += row[item]
+    for item, n in candidates.of_row(row).items():
+        found.suspects[item] += n
     lane = row["lane"]
     if lane is None:  # outputs that name no input
         return
-    found.lanes[name][lane] = {each: row[each] for each in COUNTED}
+    found.lanes[name][lane] = {item: row[item] for item in COUNTED}
     if row["ids"]:
         found.accepted[name][lane] = row["ids"]
     if row["first"] is not None:
@@ -175,10 +175,10 @@ def _note(row: Row, name: str, found: Judgement) -> None:
 def _since(frames: Frames, evidence: DataFrame, told: Journal) -> tuple[DataFrame, Column]:
     """The rows, and whether each was judged after its ring was last emptied by order."""
     last = [
-        (number, each.lane, *each.emptied)
+        (number, item.lane, *item.emptied)
         for number, several in told.items()
-        for each in several
-        if each.emptied
+        for item in several
+        if item.emptied
     ]
     if not last:
         return evidence, F.lit(True)

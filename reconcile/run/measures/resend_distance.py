@@ -62,7 +62,7 @@ def placed(
     """
     if not any(forwarded):
         return _in_line(seen, started, blocks)
-    two = by_lane([dict.fromkeys(each, 1) for each in forwarded]) > 0
+    two = by_lane([dict.fromkeys(item, 1) for item in forwarded]) > 0
     return _in_line(seen.where(~two), started, blocks).unionByName(_merged(seen.where(two), started))
 
 
@@ -111,8 +111,8 @@ def _witnessed(counted: DataFrame) -> DataFrame:
     forth = _before(output.orderBy("out_offset", "part_number"))
     back = _before(output.orderBy(F.desc("out_offset"), F.desc("part_number")))
     own, way, accepted = F.col("own"), F.col("way"), F.col("accepted")
-    passed = {each: F.max(F.when(accepted & (way == each), own + 1)).over(forth) for each in (True, False)}
-    coming = {each: F.min(F.when(accepted & (way == each), own)).over(back) for each in (True, False)}
+    passed = {item: F.max(F.when(accepted & (way == item), own + 1)).over(forth) for item in (True, False)}
+    coming = {item: F.min(F.when(accepted & (way == item), own)).over(back) for item in (True, False)}
     return counted.withColumn(
         "least", F.when(accepted, F.when(way, passed[False]).otherwise(passed[True]))
     ).withColumn("most", F.when(accepted, F.when(way, coming[False]).otherwise(coming[True])))
@@ -178,8 +178,8 @@ def among(name: str, numbers: Collection[int]) -> Column:
 def by_lane(counts: Sequence[Mapping[int, int]], lane: str = "lane") -> Column:
     """A number for each address and lane, 0 where none is given: one literal, so that nothing has to be joined."""
     rows = [
-        "array(" + ", ".join(f"{each.get(number, 0)}L" for number in range(max(each, default=0) + 1)) + ")"
-        for each in counts
+        "array(" + ", ".join(f"{count.get(number, 0)}L" for number in range(max(count, default=0) + 1)) + ")"
+        for count in counts
     ]
     lanes = F.get(F.expr(f"array({', '.join(rows)})"), F.col("address"))
     return F.coalesce(F.get(lanes, F.col(lane)), F.lit(0))

@@ -39,7 +39,7 @@ def night(
         events_from: As :func:`events_from` has it.
         cluster: Kafka's ID of it.
     """
-    names = [each.name for each in settings.addresses]
+    names = [address.name for address in settings.addresses]
     gone = {name: ids_gone(cuts[name]) for name in names}
     total = added(
         [
@@ -48,7 +48,7 @@ def night(
         ]
     )
     known_all = complete(settings, base, cuts)
-    recreated = {name: each.input.recreated for name, each in cuts.items()}
+    recreated = {name: cut.input.recreated for name, cut in cuts.items()}
     before = base or Run(0, None, today, "", {}, {}, {}, {}, {})
     left = {name: before.left_by(name) for name in before.complete}
     return Run(
@@ -66,24 +66,24 @@ def night(
         {
             **before.complete,
             **{
-                each.name: known_all[each.name]
+                address.name: known_all[address.name]
                 or _full(
-                    total.get(each.name, {}),
-                    cuts[each.name],
-                    found.largest.get(each.name, each.id_cache_size),
+                    total.get(address.name, {}),
+                    cuts[address.name],
+                    found.largest.get(address.name, address.id_cache_size),
                 )
-                for each in settings.addresses
+                for address in settings.addresses
             },
         },
         dict(document),
         held={**before.held, **report_model.held(base, found, recreated)},
         consumed={
             **before.consumed,
-            **{name: dict(enumerate(each.forward_committed)) for name, each in cuts.items()},
+            **{name: dict(enumerate(cut.forward_committed)) for name, cut in cuts.items()},
         },
         earliest={name: first for name, (first, _) in found.times.items()},
         app=settings.app.id,
-        rules={**before.rules, **{each.name: kept(each) for each in settings.addresses}},
+        rules={**before.rules, **{address.name: kept(address) for address in settings.addresses}},
         whole_since={
             **before.whole_since,
             **{name: whole_since(name, cuts[name], base, document["night"]) for name in names},
@@ -100,8 +100,9 @@ def complete(settings: Settings, base: Run | None, cuts: Mapping[str, AddressCut
     Of some lanes they may be, where they are not of all: :func:`reconcile.run.history.rules.lanes_whole`.
     """
     return {
-        each.name: (base is None or base.complete.get(each.name, True)) and not ids_gone(cuts[each.name])
-        for each in settings.addresses
+        address.name: (base is None or base.complete.get(address.name, True))
+        and not ids_gone(cuts[address.name])
+        for address in settings.addresses
     }
 
 
@@ -121,5 +122,5 @@ def events_from(
     if before is None or before.topic_id != now.topic_id:
         return {}
     return dict(base.events_from) | {
-        each: max(before.ends, default=0) for each, cut in cuts.items() if base.judged_another(cut.input)
+        name: max(before.ends, default=0) for name, cut in cuts.items() if base.judged_another(cut.input)
     }

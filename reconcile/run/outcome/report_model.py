@@ -73,18 +73,18 @@ def rings(
     """
     numbers = Numbers(found.numbers)
     made = {}
-    for number, each in enumerate(settings.addresses):
-        nights = recent[each.name]
+    for number, address in enumerate(settings.addresses):
+        nights = recent[address.name]
         rows = numbers.of(number, RING)
         seen = Seen(*(rows[0][name] for name in ("a", "at", "b", "c", "d"))) if rows else Seen()
-        before = sum(_overruns(night, each.name) for night in nights)
-        earliest = [night.earliest[each.name] for night in nights if each.name in night.earliest]
-        earliest += [found.times[each.name][0]] if each.name in found.times else []
-        made[each.name] = advice.ring(
-            each.id_cache_size,
+        before = sum(_overruns(night, address.name) for night in nights)
+        earliest = [night.earliest[address.name] for night in nights if address.name in night.earliest]
+        earliest += [found.times[address.name][0]] if address.name in found.times else []
+        made[address.name] = advice.ring(
+            address.id_cache_size,
             settings.reconcile.ring_confidence,
             seen,
-            overruns=before + found.anomalies[each.name].get(Anomaly.OVERRUN, 0),
+            overruns=before + found.anomalies[address.name].get(Anomaly.OVERRUN, 0),
             days=_days(today, [night.date for night in nights], earliest),
         )
     return made
@@ -92,9 +92,9 @@ def rings(
 
 def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
     """How many the evidence covers: nights may have judged what came long before them. Timestamps (ms) may be any numbers."""
-    days = [dt.date.fromisoformat(each).toordinal() for each in (today, *dates)]
+    days = [dt.date.fromisoformat(name).toordinal() for name in (today, *dates)]
     epoch = dt.date(1970, 1, 1).toordinal()
-    return days[0] + 1 - min([*days, *(epoch + each // DAY_MS for each in earliest)])
+    return days[0] + 1 - min([*days, *(epoch + number // DAY_MS for number in earliest)])
 
 
 def _overruns(night: Run, address: str) -> int:
@@ -140,33 +140,33 @@ def figures(
         bootstrap_servers=settings.kafka.bootstrap_servers,
         addresses=[
             AddressFigures(
-                name=each.name,
+                name=address.name,
                 counts={
-                    name: document["addresses"][each.name][name] for name in shown(document["addresses"])
+                    name: document["addresses"][address.name][name] for name in shown(document["addresses"])
                 },
-                ring=rings[each.name],
-                step_ms=step_ms(*found.times.get(each.name, (0, 0))),
+                ring=rings[address.name],
+                step_ms=step_ms(*found.times.get(address.name, (0, 0))),
                 **_drawn(numbers, number),
                 lanes=_lanes(
-                    found.lanes[each.name],
+                    found.lanes[address.name],
                     {row["at"]: row for row in numbers.of(number, LANE)},
                     {row["at"]: row["a"] for row in numbers.of(number, ORPHANS)},
-                    {lane: min(n, each.id_cache_size) for lane, n in held[each.name].items()},
-                    lanes[each.name],
+                    {lane: min(n, address.id_cache_size) for lane, n in held[address.name].items()},
+                    lanes[address.name],
                 ),
-                anomalies=document["addresses"][each.name]["anomalies"],
-                findings=[finding(row) for row in found.findings if row["address"] == each.name],
+                anomalies=document["addresses"][address.name]["anomalies"],
+                findings=[finding(row) for row in found.findings if row["address"] == address.name],
             )
-            for number, each in enumerate(settings.addresses)
+            for number, address in enumerate(settings.addresses)
         ],
         advice=[
             *(
                 sentence
-                for each in settings.addresses
+                for address in settings.addresses
                 for sentence in advice.torn(
-                    each.name,
-                    document["addresses"][each.name]["anomalies"].get(Anomaly.TORN, 0),
-                    (finding(row) for row in found.findings if row["address"] == each.name),
+                    address.name,
+                    document["addresses"][address.name]["anomalies"].get(Anomaly.TORN, 0),
+                    (finding(row) for row in found.findings if row["address"] == address.name),
                 )
             ),
             *advice.sentences(document["addresses"], settings.reconcile.ring_confidence),

@@ -23,11 +23,11 @@ def keep(
 ) -> None:
     """Beside the night, and in the folder that was asked for; both before the night counts."""
     rows = [
-        (name, count, each[count]) for name, each in document["addresses"].items() for count in summary.COUNTS
+        (name, count, item[count]) for name, item in document["addresses"].items() for count in summary.COUNTS
     ] + [
         (name, anomaly, count)
-        for name, each in document["addresses"].items()
-        for anomaly, count in each["anomalies"].items()
+        for name, item in document["addresses"].items()
+        for anomaly, count in item["anomalies"].items()
     ]
     counts = small(spark, rows, COUNTS)
     folder = results_folder(document["night"])

@@ -84,8 +84,8 @@ def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
 def _tasks(tracker: StatusTracker) -> tuple[int, int]:
     """How many tasks of the stages under way are done, and how many there are."""
     ids = tracker.getActiveStageIds()
-    stages = [found for each in ids if (found := tracker.getStageInfo(each)) is not None]
-    return sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)
+    stages = [found for id_ in ids if (found := tracker.getStageInfo(id_)) is not None]
+    return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
 
 
 def _tasks_done(spark: SparkSession) -> str:
@@ -105,15 +105,15 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
     table = Table(title=f"Run {document['night']}: what went in against what came out")
     table.add_column("address")
     counts = shown(document["addresses"])
-    for each in counts:
-        table.add_column(each.replace("_", " "), justify="right")
+    for item in counts:
+        table.add_column(item.replace("_", " "), justify="right")
     table.add_column("anomalies")
-    for name, each in document["addresses"].items():
-        found = ", ".join(f"{anomaly} {count:,}" for anomaly, count in each["anomalies"].items() if count)
-        alarming = any(count for anomaly, count in each["anomalies"].items() if anomaly != Anomaly.OVERRUN)
+    for name, entry in document["addresses"].items():
+        found = ", ".join(f"{anomaly} {count:,}" for anomaly, count in entry["anomalies"].items() if count)
+        alarming = any(count for anomaly, count in entry["anomalies"].items() if anomaly != Anomaly.OVERRUN)
         table.add_row(
             name,
-            *(f"{each[count]:,}" for count in counts),
+            *(f"{entry[count]:,}" for count in counts),
             Text(found, "bold red") if alarming else found or "none",
         )
     ringfence_kafka.process.terminal.tell(table, console)

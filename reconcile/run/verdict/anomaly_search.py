@@ -86,7 +86,7 @@ def anomalies(
         looked_at.append(fates.doubled(evidence))
     if there[candidate.STRAY]:
         of_strays = (fates.doubled_later, fates.phantom, fates.beyond_memory)
-        found_there = desk.scratch("strays", concatenated([each(evidence, spans) for each in of_strays]))
+        found_there = desk.scratch("strays", concatenated([stray(evidence, spans) for stray in of_strays]))
         looked_at.append(orphan_outputs.with_names(desk.frames, found_there))
     if there[candidate.CHANGED]:
         looked_at.append(fates.corrupted(evidence))
@@ -94,14 +94,14 @@ def anomalies(
         looked_at.append(bridged.unread(evidence))
     transactions = found.total("parts") > 0
     if transactions:
-        topics = [each.accepted_topic for each in desk.frames.addresses]
+        topics = [address.accepted_topic for address in desk.frames.addresses]
         looked_at.append(torn.torn(evidence, rules, topics))
     verdicts = []
     if there[candidate.UNMATCHED]:
         verdicts.append(lost.lost(lost.unmatched(evidence), orphans, rules))
     if there[candidate.SAID_TO_REPEAT] or there[candidate.REPEATING]:
         verdicts.append(lost.wrong_verdict(orphans, evidence, rules))
-    frames = [concatenated(each) for each in (looked_at, verdicts) if each]
+    frames = [concatenated(item) for item in (looked_at, verdicts) if item]
     frames += _reordered(evidence, found, blocks)
     base = chain[0] if chain else None
     if desk.frames.carries(base):
@@ -114,10 +114,10 @@ def anomalies(
         between = repeated.between(moved.with_passed(pairs, ids))
         sizes = F.least(by_lane(promised), by_lane(promised, "a_lane"))
         judged = repeated.promised(between, events, rules, sizes)
-        inputs = [each.input_topic for each in desk.frames.addresses]
+        inputs = [address.input_topic for address in desk.frames.addresses]
         found_by_id = (repeated.remembered(judged), repeated.cross_lane(several, desk.number, rules, inputs))
-        by_id = [with_groups(each, evidence) for each in found_by_id]
-        frames += by_id if again is None else [bridged.others(each, again) for each in by_id]
+        by_id = [with_groups(data_frame, evidence) for data_frame in found_by_id]
+        frames += by_id if again is None else [bridged.others(data_frame, again) for data_frame in by_id]
     return frames if again is None else [again, *frames]
 
 

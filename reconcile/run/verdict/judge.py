@@ -64,7 +64,9 @@ class Judge:
         told = journal.told(events)
         addresses, cuts = self.desk.frames.addresses, self.desk.frames.cuts
         detects = kept_rules.detects(addresses, told, base)
-        found.dropping = frozenset(each for each in detects if not kept_rules.diverts(addresses[each], base))
+        found.dropping = frozenset(
+            detect for detect in detects if not kept_rules.diverts(addresses[detect], base)
+        )
         consumed = base.consumed if base else {}
         count(self.desk.frames, evidence, told, consumed, beyond, found)
         self._begin(2, summary.by_address(found.counts))
@@ -73,14 +75,14 @@ class Judge:
         ids = self._ids(evidence, chain, detects, started, found, blocks)
         others = evidence.where(originals.REPEATING) if found.suspects[candidates.REPEATING] else None
         several_times = repeated_ids.digests(ids, others, self.desk.number)
-        many = found.total("input") + sum(each.inputs for each in chain) >= FEW
+        many = found.total("input") + sum(run.inputs for run in chain) >= FEW
         met = repeated_ids.looked_for(several_times, self.desk.scratch, many=many)
         those = repeated_ids.among(ids, met.digests, met.number)
         those = self.desk.scratch("recurring_ids", those) if met.number else ids.where(F.lit(False))
         several = self._repeated(those) if met.again else None
         self._begin(3, counted(met.number, "repeated ID"))
         sizes = journal.largest(addresses, told, chain)
-        found.largest = {each.name: size for each, size in zip(addresses, sizes, strict=True)}
+        found.largest = {address.name: size for address, size in zip(addresses, sizes, strict=True)}
         rules = self.desk.frames.rules(
             kept_rules.of(addresses, cuts, chain, self.desk.number, sizes, detects, complete)
         )
@@ -107,8 +109,8 @@ class Judge:
         )
         if found.total("input") < FEW:
             frames = [concatenated(frames)]
-        for each in frames:
-            named = self.desk.frames.topics_named(doubted(each, doubts))
+        for frame in frames:
+            named = self.desk.frames.topics_named(doubted(frame, doubts))
             self.desk.write(named, "anomalies", "append")
         written = self.desk.read("anomalies", named.schema)
         count_anomalies(written, found)
@@ -127,7 +129,7 @@ class Judge:
         self._begin(5, counted(found.total("input"), "message"))
         self._hand_on(evidence, found)
         if followed is not None:
-            most = distributions.by_address([min(each, hops.KEPT_MAX) for each in sizes])
+            most = distributions.by_address([min(size, hops.KEPT_MAX) for size in sizes])
             self.desk.write(self.desk.frames.named(hops.kept_on(followed, most)), "hops")
         self.progress.count(f"{counted(found.total('waiting'), 'message')} for the next run")
         return found
@@ -145,8 +147,10 @@ class Judge:
 
     def _started(self, chain: list[Run]) -> Column:
         """How many IDs each lane had accepted when the night began."""
-        total = added(each.accepted for each in chain)
-        return resend_distance.by_lane([total.get(each.name, {}) for each in self.desk.frames.addresses])
+        total = added(run.accepted for run in chain)
+        return resend_distance.by_lane(
+            [total.get(address.name, {}) for address in self.desk.frames.addresses]
+        )
 
     def _blocks(self, evidence: DataFrame, found: Judgement) -> DataFrame | None:
         """:func:`reconcile.run.frames.id_positions.blocks`; None = rows are sorted: there are few, or parts, or too many blocks."""
@@ -186,8 +190,8 @@ class Judge:
 
     def _forwarded(self, found: Judgement) -> list[set[int]]:
         """Of each address the lanes to which something was forwarded."""
-        lanes = [found.lanes[each.name] for each in self.desk.frames.addresses]
-        return [{lane for lane, counts in each.items() if counts.get("forwarded")} for each in lanes]
+        lanes = [found.lanes[address.name] for address in self.desk.frames.addresses]
+        return [{lane for lane, counts in item.items() if counts.get("forwarded")} for item in lanes]
 
     # -- resends, and what the page shows ----------------------------------------------------------------------------
 
@@ -203,10 +207,10 @@ class Judge:
         blocks: DataFrame | None,
     ) -> None:
         """How far apart they are; nothing is done where there can be none."""
-        on = [number for number, each in enumerate(capacities) if each]
+        on = [number for number, capacity in enumerate(capacities) if capacity]
         if not on or not met.number:
             return
-        ages = [round(each.id_max_age * 1000) for each in self.desk.frames.addresses]
+        ages = [round(address.id_max_age * 1000) for address in self.desk.frames.addresses]
         count = found.total("input") + found.total("parts")
         seen = narrow(resend_distance.seen(evidence, on, found.dropping), count)
         forwarded = self._forwarded(found)
@@ -230,9 +234,10 @@ class Judge:
         frames = []
         if found.total("input"):
             missing = any(
-                each.get(Anomaly.LOST) or found.unknown.get(name) for name, each in found.anomalies.items()
+                anomaly.get(Anomaly.LOST) or found.unknown.get(name)
+                for name, anomaly in found.anomalies.items()
             )
-            times = [found.times.get(each.name, (0, 0)) for each in self.desk.frames.addresses]
+            times = [found.times.get(address.name, (0, 0)) for address in self.desk.frames.addresses]
             dropping = resend_distance.among("address", found.dropping)
             evidence = narrow(evidence, found.total("input") + found.total("parts"))
             frames += [
@@ -243,7 +248,7 @@ class Judge:
                 frames.append(distributions.orphaned(orphans))
         seen = self.desk.frames.resends(self.recent, self.desk.number)
         if seen is not None:
-            seen = narrow(seen, found.total("input") + sum(each.inputs for each in self.recent))
+            seen = narrow(seen, found.total("input") + sum(run.inputs for run in self.recent))
             frames += [
                 distributions.ring(seen, self.confidence),
                 distributions.ring_by_lane(seen),

@@ -26,29 +26,31 @@ def with_names(frames: Frames, found: DataFrame) -> DataFrame:
         .collect()
     )
     ranges = of_this_night(frames, spans)
-    read_at_most = sum(end - first for each in ranges.values() for first, end in each.values())
+    read_at_most = sum(
+        end - first for offset_range in ranges.values() for first, end in offset_range.values()
+    )
     if not 0 < read_at_most <= READ_MAX:
         return found
     said = topic_reader.concatenated(
-        [_said(frames, fate, number, each) for (fate, number), each in ranges.items()]
+        [_said(frames, fate, number, offset_range) for (fate, number), offset_range in ranges.items()]
     )
     both = own.join(said, on=list(_PLACE), how="left")
-    names = {each: F.coalesce(each, f"out_{each}") for each in ("id", "group")}
+    names = {name: F.coalesce(name, f"out_{name}") for name in ("id", "group")}
     return both.withColumns(names).select(*ANOMALIES.names)
 
 
 def of_this_night(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], dict[int, tuple[int, int]]]:
     """Fate and address → partition → offsets. What the last night has handed on may stand in a topic that was deleted since."""
     ranges: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
-    for each in spans:
-        cut = frames.cuts[frames.addresses[each["out_address"]].name]
-        topic = cut.accepted if each["fate"] == ACCEPTED else cut.duplicates
-        if topic is None or topic.recreated or each["out_partition"] >= len(topic.spans):
+    for row in spans:
+        cut = frames.cuts[frames.addresses[row["out_address"]].name]
+        topic = cut.accepted if row["fate"] == ACCEPTED else cut.duplicates
+        if topic is None or topic.recreated or row["out_partition"] >= len(topic.spans):
             continue
-        span = topic.spans[each["out_partition"]]
-        first, end = max(each["first"], span.read_from), min(each["end"], span.cut)
+        span = topic.spans[row["out_partition"]]
+        first, end = max(row["first"], span.read_from), min(row["end"], span.cut)
         if first < end:
-            ranges.setdefault((each["fate"], each["out_address"]), {})[each["out_partition"]] = (first, end)
+            ranges.setdefault((row["fate"], row["out_address"]), {})[row["out_partition"]] = (first, end)
     return ranges
 
 

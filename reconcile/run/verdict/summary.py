@@ -25,7 +25,7 @@ _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
 
 def verdict(anomalies: Mapping[str, Mapping[str, int]]) -> str:
     """Of all addresses; what is certainly wrong comes before what is unknown."""
-    found = {name for each in anomalies.values() for name, count in each.items() if count}
+    found = {name for anomaly in anomalies.values() for name, count in anomaly.items() if count}
     if found - _ALLOWED:
         return ANOMALIES
     return GAP if Anomaly.GAP in found else CLEAN
@@ -63,21 +63,21 @@ def address_counts(
         "forwarded": counts.get("forwarded", 0),
         "in_flight": counts.get("waiting", 0) + counts.get("backlog", 0),
         "ring": dict(ring),
-        "anomalies": {each.value: anomalies.get(each, 0) for each in Anomaly},
+        "anomalies": {anomaly.value: anomalies.get(anomaly, 0) for anomaly in Anomaly},
     }
 
 
 def shown(addresses: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The counts that people are shown: what came over bridges is left out where nothing of the kind was a duplicate."""
-    bridged = any(each.get(BRIDGED) for each in addresses.values())
-    return [each for each in COUNTS if bridged or each != BRIDGED]
+    bridged = any(address.get(BRIDGED) for address in addresses.values())
+    return [count for count in COUNTS if bridged or count != BRIDGED]
 
 
 def by_address(counts: Mapping[str, Mapping[str, int]]) -> str:
     """Return messages, accepted and quarantined ones of each address in one line; of many addresses the first."""
     shown = [
-        f"{name} {counted(each['input'], 'message')}, {each['accepted']:,} accepted, {each['quarantined']:,} quarantined"
-        for name, each in list(counts.items())[:ADDRESSES_MAX]
+        f"{name} {counted(value['input'], 'message')}, {value['accepted']:,} accepted, {value['quarantined']:,} quarantined"
+        for name, value in list(counts.items())[:ADDRESSES_MAX]
     ]
     more = len(counts) - len(shown)
     return "; ".join([*shown, f"{counted(more, 'more address', 'more addresses')}"] if more else shown)
@@ -88,12 +88,12 @@ def cut_document(addresses: Mapping[str, AddressSettings], cuts: Mapping[str, Ad
     return {
         name: {
             role: {
-                "topic": each.topic,
+                "topic": topic.topic,
                 "partitions": {
-                    str(number): [span.read_from, span.cut] for number, span in enumerate(each.spans)
+                    str(number): [span.read_from, span.cut] for number, span in enumerate(topic.spans)
                 },
             }
-            for role, each in cuts[name].topics().items()
+            for role, topic in cuts[name].topics().items()
         }
         for name in addresses
     }

@@ -64,8 +64,8 @@ class BridgeKilledAtPoint(_OfBridge):
 
     def strike(self) -> None:
         """With the other one away it gets all partitions, and comes there."""
-        for each in self._origin.processes:
-            each.kill()
+        for bridge_process in self._origin.processes:
+            bridge_process.kill()
         process = self._rng.choice(self._origin.processes)
         process.start(RINGFENCE_FAILPOINTS=f"{self._point}:*=kill@{self._rng.randint(1, 4)}")
         wait_for(
@@ -147,15 +147,15 @@ class CutAgainAndAgain(_OfBridge):
     def strike(self) -> None:
         """The pace is the fault."""
         links = self._origin.target_links
-        before = sum(each.connections_cut for each in links)
+        before = sum(link.connections_cut for link in links)
         for _ in range(self._times):
-            for each in links:
-                each.cut()
+            for link in links:
+                link.cut()
             time.sleep(self._rng.uniform(*CUT_S))
-            for each in links:
-                each.open()
+            for link in links:
+                link.open()
             time.sleep(self._rng.uniform(*WHOLE_S))
-        self.struck += sum(each.connections_cut for each in links) > before
+        self.struck += sum(link.connections_cut for link in links) > before
 
 
 class KilledSource(_OfBridge):

@@ -59,9 +59,9 @@ class OldCopy:
     def _folders(self) -> list[str]:
         """The partitions' folders that are to be put back."""
         return [
-            each.name
-            for each in sorted(self._copy.iterdir())
-            if each.is_dir() and (not self._topics or each.name.rpartition("-")[0] in self._topics)
+            path.name
+            for path in sorted(self._copy.iterdir())
+            if path.is_dir() and (not self._topics or path.name.rpartition("-")[0] in self._topics)
         ]
 
 

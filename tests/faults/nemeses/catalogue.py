@@ -97,8 +97,8 @@ whom they may answer."""
 def fitting(workload: str, brokers: int = 1) -> list[str]:
     """Those that a round with this workload may have; empty = any that needs no other cluster."""
     if brokers > 1:
-        of_lanes = [each for each in _OF_LANES if not any(part in each for part in _OF_ONE_BROKER)]
+        of_lanes = [lane for lane in _OF_LANES if not any(part in lane for part in _OF_ONE_BROKER)]
         return [*several.NEMESES, *of_lanes]
     if workload == "bridged":
-        return [*(each for each in _OF_LANES if each not in NOT_BRIDGED), *bridges.NEMESES]
+        return [*(lane for lane in _OF_LANES if lane not in NOT_BRIDGED), *bridges.NEMESES]
     return list(_OF_LANES)

@@ -89,9 +89,9 @@ class RevokedRight:
         wanted = AclBindingFilter(
             kind, resource, pattern, self._user, "*", operation, AclPermissionType.ALLOW
         )
-        removed = [each.result(WAIT_S) for each in self._admin.delete_acls([wanted]).values()]
+        removed = [acl.result(WAIT_S) for acl in self._admin.delete_acls([wanted]).values()]
         self._revoked = True
-        self.struck += sum(len(each) for each in removed) > 0
+        self.struck += sum(len(item) for item in removed) > 0
 
     def heal(self) -> None:
         """Grant it again."""
@@ -99,6 +99,6 @@ class RevokedRight:
             return
         kind, resource, pattern, operation = self._right
         granted = AclBinding(kind, resource, pattern, self._user, "*", operation, AclPermissionType.ALLOW)
-        for each in self._admin.create_acls([granted]).values():
-            each.result(WAIT_S)
+        for acl in self._admin.create_acls([granted]).values():
+            acl.result(WAIT_S)
         self._revoked = False

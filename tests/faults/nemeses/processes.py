@@ -99,9 +99,9 @@ class KilledAtPoint(OfSystem):
     def heal(self) -> None:
         """Start it without the point, and those that made room for it."""
         if self._worker is not None:
-            for each in self._system.workers:
-                if not each.running:
-                    each.start()
+            for worker in self._system.workers:
+                if not worker.running:
+                    worker.start()
 
     def _nth(self) -> int:
         return 1 if self._point in {*OPENING_POINTS, "re-slotting"} else self._rng.randint(1, 4)
@@ -143,7 +143,7 @@ class Storm(OfSystem):
     def strike(self) -> None:
         """Some restarts; the pace is the fault."""
         for _ in range(self._rng.randint(3, 5)):
-            worker = self._rng.choice([each for each in self._system.workers if not each.frozen])
+            worker = self._rng.choice([worker for worker in self._system.workers if not worker.frozen])
             if worker.running:
                 # SIGTERM without waiting for the others: A goes to B and, with the next step, back to A.
                 worker.stop()

@@ -74,7 +74,7 @@ class DeniedRight(OfSystem):
                 self._kind, self._resource, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.ANY,
                 AclPermissionType.ANY,
             )  # fmt: skip
-            removed = [each.result(WAIT_S) for each in self._admin.delete_acls([every]).values()]
+            removed = [acl.result(WAIT_S) for acl in self._admin.delete_acls([every]).values()]
             assert sum(map(len, removed)) == 2, removed
             self._denied = False
 
@@ -89,14 +89,14 @@ class DeniedRight(OfSystem):
             for rule in rules
         ]
         self._denied = True
-        for each in self._admin.create_acls(bindings).values():
-            each.result(WAIT_S)
+        for acl in self._admin.create_acls(bindings).values():
+            acl.result(WAIT_S)
 
 
 def _accepting(system: System, rng: random.Random) -> str:
     """An address at which there is always something new to accept, and so to be refused."""
     return rng.choice(
-        [each.name for each in system.workloads if not any(plan.id_space for plan in each.plans)]
+        [workload.name for workload in system.workloads if not any(plan.id_space for plan in workload.plans)]
     )
 
 
@@ -104,11 +104,11 @@ def _refused(system: System, error: str, strike: Callable[[], None]) -> bool:
     """Strike, and wait until a worker says that it met this error."""
 
     def told() -> int:
-        return sum(each.log_file.read_text().count(error) for each in system.workers)
+        return sum(worker.log_file.read_text().count(error) for worker in system.workers)
 
     # A lane that opens now would go by the limit at once, and meet no error.
     workers = system.live_workers()
-    wait_for(lambda: all(each.health()[0] == 200 for each in workers), system.report)
+    wait_for(lambda: all(worker.health()[0] == 200 for worker in workers), system.report)
     before = told()
     strike()
     wait_for(lambda: told() > before, lambda: f"no worker met {error}\n{system.report()}")

@@ -24,9 +24,9 @@ class _OfSeveral(OfSystem):
     def _one(self) -> Node:
         """A leader of what the round is about, or of what offsets and transactions are kept in."""
         inner = ("__transaction_state", "__consumer_offsets")
-        topics = [each.name for each in self._system.workloads]
+        topics = [workload.name for workload in self._system.workloads]
         chosen = self._rng.choice(
-            [*([each] for each in inner), topics, [f"{each}.accepted" for each in topics]]
+            [*([name] for name in inner), topics, [f"{topic}.accepted" for topic in topics]]
         )
         return self._cluster.busiest(chosen)
 
@@ -80,8 +80,8 @@ class RollingRestart(_OfSeveral):
 
     def strike(self) -> None:
         """One after the other, when all copies are in step again."""
-        for each in self._rng.sample(self._cluster.nodes, len(self._cluster.nodes)):
-            each.end(signal.SIGTERM)
+        for node in self._rng.sample(self._cluster.nodes, len(self._cluster.nodes)):
+            node.end(signal.SIGTERM)
             self._cluster.start()
         self.struck += 1
 
@@ -94,8 +94,8 @@ class TooFewCopies(_OfSeveral):
 
     def strike(self) -> None:
         """Kill two; leave them down for a while."""
-        for each in self._rng.sample(self._cluster.nodes, 2):
-            each.end()
+        for node in self._rng.sample(self._cluster.nodes, 2):
+            node.end()
         time.sleep(self._rng.uniform(*TOO_FEW_S))
         self.struck += 1
 
@@ -108,8 +108,8 @@ class PowerCut(_OfSeveral):
 
     def strike(self) -> None:
         """Kill all."""
-        for each in self._cluster.nodes:
-            each.end()
+        for node in self._cluster.nodes:
+            node.end()
         time.sleep(self._rng.uniform(*DOWN_S))
         self.struck += 1
 

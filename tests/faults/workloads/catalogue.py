@@ -55,8 +55,8 @@ class Workload:
 def resending(name: str, rng: random.Random) -> Workload:
     """Fifteen producers at once, killed by others, that resend everything in doubt."""
     plans = [
-        Plan(name, f"{name}.{each}", f"r{each}", rng.randrange(2**31), 60, Groups.MANY, without_id_every=97)
-        for each in range(15)
+        Plan(name, f"{name}.{index}", f"r{index}", rng.randrange(2**31), 60, Groups.MANY, without_id_every=97)
+        for index in range(15)
     ]
     return Workload(name, plans, divert=rng.random() < 0.5)
 
@@ -64,15 +64,15 @@ def resending(name: str, rng: random.Random) -> Workload:
 def twins(name: str, rng: random.Random) -> Workload:
     """Two producers that send the same IDs at the same instant, each resending as well."""
     seed = rng.randrange(2**31)
-    plans = [Plan(name, f"{name}.{each}", "twin", seed, 800, Groups.ZIPF) for each in range(2)]
+    plans = [Plan(name, f"{name}.{index}", "twin", seed, 800, Groups.ZIPF) for index in range(2)]
     return Workload(name, plans, divert=rng.random() < 0.5)
 
 
 def transactional(name: str, rng: random.Random) -> Workload:
     """Producers whose transactions often abort, beside a plain one; what was aborted comes again."""
     plans = [
-        Plan(name, f"{name}.{each}", f"t{each}", rng.randrange(2**31), 500, transactional=each < 2)
-        for each in range(3)
+        Plan(name, f"{name}.{index}", f"t{index}", rng.randrange(2**31), 500, transactional=index < 2)
+        for index in range(3)
     ]
     return Workload(name, plans)
 
@@ -110,8 +110,8 @@ def ungrouped(name: str, rng: random.Random) -> Workload:
 def misplaced(name: str, rng: random.Random) -> Workload:
     """The default partitioner of librdkafka before an address that expects Java's: most messages are forwarded."""
     plans = [
-        Plan(name, f"{name}.{each}", f"m{each}", rng.randrange(2**31), 600, partitioner=partitioner)
-        for each, partitioner in enumerate(["consistent_random", "murmur2_random"])
+        Plan(name, f"{name}.{number}", f"m{number}", rng.randrange(2**31), 600, partitioner=partitioner)
+        for number, partitioner in enumerate(["consistent_random", "murmur2_random"])
     ]
     # One group in two input partitions has no order between them; each producer has its own groups therefore.
     plans[1] = Plan(**{**_fields(plans[1]), "groups": Groups.MANY})
@@ -128,10 +128,10 @@ def bridged(name: str, rng: random.Random) -> Workload:
     """Producers on another cluster, with resends, transactions that abort, and messages without an ID; a bridge brings it all."""
     plans = [
         Plan(
-            name, f"{name}.{each}", f"b{each}", rng.randrange(2**31), 400, Groups.ZIPF if each else Groups.MANY,
-            without_id_every=7, transactional=each == 2,
+            name, f"{name}.{index}", f"b{index}", rng.randrange(2**31), 400, Groups.ZIPF if index else Groups.MANY,
+            without_id_every=7, transactional=index == 2,
         )
-        for each in range(3)
+        for index in range(3)
     ]  # fmt: skip
     # A target that reads keys otherwise than the bridge does forwards most of what arrives.
     partitioner, user_ids = rng.choice(["murmur2", "crc32"]), rng.choice(["check", "ignore"])
@@ -145,23 +145,23 @@ def transfers(name: str, rng: random.Random, targets: tuple[str, ...] = ()) -> W
     """
     plans = [
         Plan(
-            name, f"{name}.{each}", f"x{each}", rng.randrange(2**31), 30,
-            Groups.NONE if each % 5 == 0 else Groups.ZIPF,
-            partitioner="consistent_random" if each % 5 == 1 else "murmur2_random",
+            name, f"{name}.{index}", f"x{index}", rng.randrange(2**31), 30,
+            Groups.NONE if index % 5 == 0 else Groups.ZIPF,
+            partitioner="consistent_random" if index % 5 == 1 else "murmur2_random",
             without_id_every=97, parts_to=(name, *targets),
         )
-        for each in range(15)
+        for index in range(15)
     ]  # fmt: skip
     return Workload(name, plans, divert=rng.random() < 0.5, targets=targets)
 
 
 def _fields(plan: Plan) -> dict[str, Any]:
-    return {each: getattr(plan, each) for each in Plan.__slots__}
+    return {slot: getattr(plan, slot) for slot in Plan.__slots__}
 
 
 KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {
-    each.__name__: each
-    for each in (
+    item.__name__: item
+    for item in (
         resending, twins, transactional, extreme, duplicates, overflow, few, ungrouped, misplaced, crc32, transfers, bridged,
     )
 }  # fmt: skip

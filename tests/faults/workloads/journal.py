@@ -75,9 +75,9 @@ def doubt(path: Path, mark: int) -> None:
     _mend(path)
     lines = path.read_bytes()[mark:].split(b"\n")
     # The mark may lie in the middle of a line, which is then in doubt as well, if it was an outcome at all.
-    tokens = [each.split(b"\t")[1] for each in lines if each.startswith(b"o\t")]
+    tokens = [line.split(b"\t")[1] for line in lines if line.startswith(b"o\t")]
     with path.open("ab") as file:
-        file.writelines(b"o\t" + each + b"\t" + Outcome.UNKNOWN.value.encode() + b"\n" for each in tokens)
+        file.writelines(b"o\t" + token + b"\t" + Outcome.UNKNOWN.value.encode() + b"\n" for token in tokens)
 
 
 def _mend(path: Path) -> None:
@@ -90,7 +90,7 @@ def _mend(path: Path) -> None:
 
 def sends(path: Path) -> list[Send]:
     """The same, as the checker takes it."""
-    return [Send(each.token, each.id, each.group, each.outcome) for each in read(path)]
+    return [Send(item.token, item.id, item.group, item.outcome) for item in read(path)]
 
 
 def _value(field: bytes) -> bytes | None:

@@ -106,7 +106,7 @@ class Plan:
     def _envelope(self, number: int, *, nameless: bool) -> Message:
         """A transaction; its ID is on the envelope, on its last part, or on both; nameless = nowhere."""
         parts = [
-            self._part(number, each) for each in range(1 + int(self._draw("parts", number) * PARTS_MOST))
+            self._part(number, index) for index in range(1 + int(self._draw("parts", number) * PARTS_MOST))
         ]
         where = number % 3
         if where and not nameless:

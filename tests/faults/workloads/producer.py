@@ -37,12 +37,12 @@ class Traffic:
         self._plan = plan
         self._journal = Journal(path)
         self._tokens = (f"{plan.name}.{number}".encode() for number in itertools.count(len(before)))
-        self._step = max((each.step for each in before), default=-1) + 1
-        answered = {each.number for each in before if each.outcome is Outcome.OK}
+        self._step = max((item.step for item in before), default=-1) + 1
+        answered = {item.number for item in before if item.outcome is Outcome.OK}
         self._again: list[Step] = [
-            (each.step, plan.numbered(each.number))
-            for each in before
-            if each.outcome is not Outcome.OK and each.number not in answered
+            (item.step, plan.numbered(item.number))
+            for item in before
+            if item.outcome is not Outcome.OK and item.number not in answered
         ]
         self._flying: dict[bytes, Step] = {}
         """Sent, with no outcome yet."""
@@ -113,13 +113,13 @@ class Traffic:
                 time.sleep(min(0.05, ahead))
 
     def _send(self, producer: Producer, chunk: Sequence[Step]) -> None:
-        tokens = {next(self._tokens): each for each in chunk}
+        tokens = {next(self._tokens): item for item in chunk}
         self._flying |= tokens
         for token, (step, message) in tokens.items():
             self._journal.sending(token, step, message.number, message.id, message.group)
         self._journal.flush()
-        for token, each in tokens.items():
-            self._produce(producer, token, each[1])
+        for token, item in tokens.items():
+            self._produce(producer, token, item[1])
 
     def _produce(self, producer: Producer, token: bytes, message: Message) -> None:
         headers: list[tuple[str, str | bytes | None]] = [(TOKEN_HEADER, token), *message.headers]

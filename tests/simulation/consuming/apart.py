@@ -41,16 +41,16 @@ def parked(dice: random.Random) -> list[Happening]:
 
 def queued(dice: random.Random) -> list[Happening]:
     """Somebody ends in order and cannot write for a while; who is to have its partition waits for a write of its own, and it writes again meanwhile."""
-    both = [dataclasses.replace(burst(dice, 1, (30.0,), ("ok",)), partition=each) for each in (0, 1)]
+    both = [dataclasses.replace(burst(dice, 1, (30.0,), ("ok",)), partition=number) for number in (0, 1)]
     ends = Happening(AGES, 1.0, Kind.STOP, process=dice.randrange(2), seconds=20.0)
-    late = [Happening(AGES, 1.5, Kind.LATE, "end", count=1, seconds=each) for each in (SLOW_S, 20.0)]
+    late = [Happening(AGES, 1.5, Kind.LATE, "end", count=1, seconds=value) for value in (SLOW_S, 20.0)]
     between = [after(dice.uniform(0.8, 1.0)), after(dice.uniform(1.2, 2.2))]
     return [after(1.5), *both, ends, between[0], late[0], between[1], late[1]]
 
 
 def taken_back(dice: random.Random) -> list[Happening]:
     """A holder that could not write asks whose its lease is: and the group shares out meanwhile, or has put it out, and it does not know yet."""
-    tasks = tuple(Task(b"g%d" % number, each, "ok") for number, each in enumerate((6.0, 0.0, 0.5, 1.0)))
+    tasks = tuple(Task(b"g%d" % number, value, "ok") for number, value in enumerate((6.0, 0.0, 0.5, 1.0)))
     several = Happening(0, 0.0, Kind.SEND, messages=tasks[: dice.randint(2, 4)])
     refused = Happening(AGES, 3.0, Kind.REFUSED, dice.choice(("end", "produce")), count=1)
     if dice.random() < 0.5:
@@ -64,7 +64,9 @@ def taken_back(dice: random.Random) -> list[Happening]:
 def letter_under_way(dice: random.Random) -> list[Happening]:
     """Somebody joins and is gone again, while dead letters are refused and a long handler keeps the partition."""
     outcomes = ("ok", *(dice.choice(("reject", "hopeless")) for _ in range(2)))
-    tasks = tuple(Task(b"g%d" % number, 0.0 if number else 6.0, each) for number, each in enumerate(outcomes))
+    tasks = tuple(
+        Task(b"g%d" % number, 0.0 if number else 6.0, outcome) for number, outcome in enumerate(outcomes)
+    )
     return [
         Happening(0, 0.0, Kind.STOP, process=1, seconds=dice.uniform(1.0, 2.0)),
         Happening(AGES, 0.5, Kind.LETTERS, seconds=dice.uniform(5.0, 8.0)),

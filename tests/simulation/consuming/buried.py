@@ -20,7 +20,7 @@ def dead_letters(of: Evidence) -> Iterable[str]:
             yield f"DOUBLED {of.name}: {count} dead letters of {offset}"
         if of.of.until < math.inf:
             continue  # attempts go on until it is known that the topic is gone, and are not followed any more
-        handled = any(each.offset == offset and each.outcome == HANDLED for each in of.runs)
+        handled = any(run.offset == offset and run.outcome == HANDLED for run in of.runs)
         died = _died(of, offset)
         if count and message.task in FLOWING and died < of.world.plan.max_attempts:
             told = "was handled" if handled else "was not handled"
@@ -32,7 +32,7 @@ def dead_letters(of: Evidence) -> Iterable[str]:
     unbegun = [
         offset for offset, message in of.messages.items()
         if message.task in FLOWING and of.letters.get(message.number)
-        and not any(each.offset == offset for each in of.runs)
+        and not any(run.offset == offset for run in of.runs)
     ]  # fmt: skip
     if len(unbegun) > of.world.plan.concurrency * len(of.last):
         yield f"GIVEN-UP {of.name}: {unbegun} have dead letters, and were never begun"
@@ -44,8 +44,8 @@ def _killers_alone(of: Evidence) -> bool:
     Where two messages are deadly, an innocent one's last attempt may be beside the second, which nobody suspects yet.
     """
     plan = of.world.plan
-    deadly = [task for each in plan.happenings for task in each.messages if task.outcome == "kill"]
-    sends = all(each.kind is Kind.SEND for each in plan.happenings)
+    deadly = [task for happening in plan.happenings for task in happening.messages if task.outcome == "kill"]
+    sends = all(happening.kind is Kind.SEND for happening in plan.happenings)
     return plan.max_attempts > 1 and sends and len(deadly) == 1
 
 
@@ -56,9 +56,9 @@ def _died(of: Evidence, offset: int) -> int:
     """
     count = known = 0
     for token in of.last:
-        own = [each for each in of.by_token[token] if each.offset == offset]
-        count += sum(each.outcome != HANDLED or not _recorded(of, token, offset) for each in own)
-        said = [each.progress.attempts.get(offset, 0) for each in of.written if each.progress.token == token]
+        own = [run for run in of.by_token[token] if run.offset == offset]
+        count += sum(run.outcome != HANDLED or not _recorded(of, token, offset) for run in own)
+        said = [item.progress.attempts.get(offset, 0) for item in of.written if item.progress.token == token]
         count += max(said) > known + len(own)
         known = said[-1]
     return count
@@ -66,4 +66,4 @@ def _died(of: Evidence, offset: int) -> int:
 
 def _recorded(of: Evidence, token: int, offset: int) -> bool:
     own = zip(of.written, of.finished, strict=True)
-    return any(done(offset) for each, done in own if each.progress.token == token)
+    return any(done(offset) for item, done in own if item.progress.token == token)

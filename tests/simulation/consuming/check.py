@@ -28,19 +28,19 @@ ENDS_S: Final = 4.5
 
 def faults(world: ConsumerWorld) -> list[str]:
     """A line each; none if all is well."""
-    found = [said for each in world.processes for said in each.rights.violations] + world.held_up
+    found = [said for process in world.processes for said in process.rights.violations] + world.held_up
     found += [*([] if world.former else world.cluster.went_back), *_leaked(world)]
     letters = letters_of(world)
     for partition in range(world.plan.partitions):
         found += takeovers(world, partition)
         inputs = world.inputs(partition)
-        eaten = set().union(*(each.eaten for each in inputs))
+        eaten = set().union(*(input_.eaten for input_ in inputs))
         for process in world.processes:
             found += in_vain(process.gaps, ACCEPTED, partition, eaten)
-        for each in inputs:
-            of = Evidence(world, partition, each, letters)
+        for input_ in inputs:
+            of = Evidence(world, partition, input_, letters)
             found += _faults(of)
-            found += _end(of) if each is inputs[-1] else ()
+            found += _end(of) if input_ is inputs[-1] else ()
     return found
 
 
@@ -67,8 +67,10 @@ def held_up(world: ConsumerWorld, partition: int) -> list[str]:
     """Of groups that have nothing to do with dead letters, what is not finished although those alone are refused."""
     messages, written = world.messages(partition), world.committed(partition)
     done = finished(written[-1]) if written else nothing
-    waiting = {each.group for each in messages.values() if each.task not in FLOWING}
-    held = [offset for offset, each in messages.items() if each.group not in waiting and not done(offset)]
+    waiting = {message.group for message in messages.values() if message.task not in FLOWING}
+    held = [
+        offset for offset, message in messages.items() if message.group not in waiting and not done(offset)
+    ]
     return [f"HELD-UP {ACCEPTED}/{partition}: {held} while dead letters are refused"] if held else []
 
 
@@ -76,12 +78,12 @@ def _outlasting(of: Evidence) -> Iterable[str]:
     """What runs of a lease that is another one's ends soon after its holder can know that; of one that is not sound, in the time to drain."""
     if not of.world.plan.heard:
         return
-    awake = {each.name: each for each in of.world.processes}
+    awake = {process.name: process for process in of.world.processes}
     for run in of.runs:
         process, task = awake[run.process], of.messages[run.offset].task
         if run.end is None or task == "stubborn":
             continue
-        taken_at = [each.at for token, each in of.first.items() if token > run.token]
+        taken_at = [item.at for token, item in of.first.items() if token > run.token]
         ends = [max(*taken_at, process.woke_at)] if taken_at else []
         ends += [
             max(at, process.woke_at) + of.world.plan.drain_timeout
@@ -117,22 +119,22 @@ def _records(of: Evidence) -> Iterable[str]:
     for run in of.runs:
         if run.outcome == HANDLED and run.end is not None:
             ended[run.offset] = min(run.end, ended.get(run.offset, run.end))
-    for each, done, offsets in zip(of.written, of.finished, done_by, strict=True):
+    for item, done, offsets in zip(of.written, of.finished, done_by, strict=True):
         for offset in sorted(offsets):
             letters = of.letters.get(of.messages[offset].number, ())
-            well = ended.get(offset, math.inf) <= each.made_at or any(
-                letter.transaction <= each.part.number for letter in letters
+            well = ended.get(offset, math.inf) <= item.made_at or any(
+                letter.transaction <= item.part.number for letter in letters
             )
             if not well and offset not in of.trimmed and not of.gone(offset):
-                yield f"UNHANDLED {of.name}: {offset} is finished by {each.progress}, made at {each.made_at:.4f}"
-        for run in of.by_token[each.progress.token]:
+                yield f"UNHANDLED {of.name}: {offset} is finished by {item.progress}, made at {item.made_at:.4f}"
+        for run in of.by_token[item.progress.token]:
             if (
                 run.outcome == HANDLED
                 and run.end is not None
-                and run.end < each.made_at
+                and run.end < item.made_at
                 and not done(run.offset)
             ):
-                yield f"FORGOTTEN {of.name}: {run} is missing in {each.progress}, made at {each.made_at:.4f}"
+                yield f"FORGOTTEN {of.name}: {run} is missing in {item.progress}, made at {item.made_at:.4f}"
 
 
 def _handled(of: Evidence) -> Iterable[str]:
@@ -158,7 +160,7 @@ def _handled(of: Evidence) -> Iterable[str]:
 def _groups(of: Evidence) -> Iterable[str]:
     """Of each holder: a group's messages in order, one at a time, each to its end before the next."""
     for token, runs in of.by_token.items():
-        earlier = [of.last[each] for each in of.last if each < token]
+        earlier = [of.last[number] for number in of.last if number < token]
         before: Finished = of.finished[max(earlier)] if earlier else nothing
         groups: dict[bytes, list[Run]] = defaultdict(list)
         done: set[int] = set()
@@ -171,7 +173,7 @@ def _groups(of: Evidence) -> Iterable[str]:
             skipped = [
                 offset for offset, message in of.messages.items()
                 if offset < run.offset and message.group == run.group is not None and not before(offset)
-                and not any(each.offset == offset and each.outcome == HANDLED for each in group)
+                and not any(run.offset == offset and run.outcome == HANDLED for run in group)
                 and not any(letter.at < run.begin for letter in of.letters.get(message.number, ()))
                 and offset not in of.trimmed and not of.gone(offset)
             ]  # fmt: skip

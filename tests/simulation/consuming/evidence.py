@@ -24,10 +24,10 @@ def letters_of(world: ConsumerWorld) -> dict[bytes, list[Letter]]:
     """By the number of their message."""
     found: dict[bytes, list[Letter]] = defaultdict(list)
     for log in world.letters:
-        for each in log.committed():
-            if each.part is not None:
-                letter = Letter(each.part.number, log.times[each.offset])
-                found[dict(each.headers)["t"] or b""].append(letter)
+        for item in log.committed():
+            if item.part is not None:
+                letter = Letter(item.part.number, log.times[item.offset])
+                found[dict(item.headers)["t"] or b""].append(letter)
     return found
 
 
@@ -48,46 +48,44 @@ class Evidence:
         self.messages = of.messages
         written = world.committed(partition)
         self.written = [
-            each for each in written if each.progress.topic_id == of.topic_id and each.made_at < of.until
+            item for item in written if item.progress.topic_id == of.topic_id and item.made_at < of.until
         ]
-        self.finished = [finished(each) for each in self.written]
-        own = {each.progress.token for each in self.written}
-        others = {each.progress.token for each in written} - own
-        numbers = {each.number for each in of.messages.values()}
-        runs = [
-            each for each in world.handling.runs if each.partition == partition and each.number in numbers
-        ]
-        self.runs = [each for each in runs if each.token not in others and each.begin < of.until]
+        self.finished = [finished(item) for item in self.written]
+        own = {item.progress.token for item in self.written}
+        others = {item.progress.token for item in written} - own
+        numbers = {message.number for message in of.messages.values()}
+        runs = [run for run in world.handling.runs if run.partition == partition and run.number in numbers]
+        self.runs = [run for run in runs if run.token not in others and run.begin < of.until]
         self.first: dict[int, Written] = {}
         self.last: dict[int, int] = {}
         """By token: its first record, and the place of its last."""
         for number, record in enumerate(self.written):
             self.first.setdefault(record.progress.token, record)
             self.last[record.progress.token] = number
-        self.stale = [each for each in runs if each.token in others and each.token > max(own, default=0)]
+        self.stale = [run for run in runs if run.token in others and run.token > max(own, default=0)]
         """Runs of its messages under leases of another topic that came after it."""
-        self.early = [each for each in runs if each.token in others and each.token < max(own, default=0)]
+        self.early = [run for run in runs if run.token in others and run.token < max(own, default=0)]
         """Runs of its messages before anybody knew of it, under leases of the topic that it has replaced."""
         begun_at = self.written[0].at if self.written and world.former else 0.0
-        deleted = {each.offset for each in world.kept[partition]} if of.until == math.inf else set()
-        ended = {each.offset for each in self.early if each.outcome == HANDLED}
+        deleted = {item.offset for item in world.kept[partition]} if of.until == math.inf else set()
+        ended = {run.offset for run in self.early if run.outcome == HANDLED}
         self.trimmed = {
             offset for offset in deleted if offset in ended or letters.get(of.messages[offset].number)
         }
         """Finished before anybody knew of the topic, and then deleted by retention: nobody can do it again."""
         self.letters = {
-            number: [each for each in known if begun_at <= each.at] for number, known in letters.items()
+            number: [item for item in known if begun_at <= item.at] for number, known in letters.items()
         }
         self.by_token: dict[int, list[Run]] = defaultdict(list)
-        for each in self.runs:
-            self.by_token[each.token].append(each)
+        for run in self.runs:
+            self.by_token[run.token].append(run)
 
     def gone(self, offset: int) -> bool:
         """Whether retention has deleted it before it was finished, and somebody has said so."""
         return offset in self.of.eaten and any(
-            each.names(ACCEPTED, self.partition, offset)
+            gap.names(ACCEPTED, self.partition, offset)
             for process in self.world.processes
-            for each in process.gaps
+            for gap in process.gaps
         )
 
 

@@ -28,6 +28,6 @@ class KeepingGroup(Group):
         members = {name: self.members[name].said for name in sorted(self.members)}
         shared = KeepingAssignor(self._topic, dict).assign(self, members)
         return {
-            name: frozenset(Place(topic, number) for topic, numbers in each.assignment for number in numbers)
-            for name, each in shared.items()
+            name: frozenset(Place(topic, number) for topic, numbers in item.assignment for number in numbers)
+            for name, item in shared.items()
         }

@@ -50,9 +50,9 @@ class Handling:
 
     def ended(self, life: ProcessLoop, now: float) -> None:
         """A process has: what ran in it runs no more."""
-        for each in self.runs:
-            if each.life is life and each.end is None:
-                each.end, each.outcome = now, "died"
+        for run in self.runs:
+            if run.life is life and run.end is None:
+                run.end, run.outcome = now, "died"
 
     async def handle(self, message: Message) -> None:
         """What the product calls."""
@@ -63,8 +63,8 @@ class Handling:
             dict(message.headers)["t"] or b"", outcome, loop.time(), loop.steps,
         )  # fmt: skip
         before = sum(
-            (each.partition, each.offset) == (run.partition, run.offset) and each.outcome == outcome
-            for each in self.runs
+            (item.partition, item.offset) == (run.partition, run.offset) and item.outcome == outcome
+            for item in self.runs
         )
         self.runs.append(run)
         if loop.process.joining:

@@ -34,7 +34,7 @@ class ConsumerHappenings(Happenings):
 
     def send(self, what: Happening) -> None:
         """Messages come into the accepted topic."""
-        records = [self._record(each) for each in what.messages]
+        records = [self._record(message) for message in what.messages]
         if what.transaction:
             self._world.cluster.produce_in_transaction(
                 ACCEPTED, what.partition, records, what.seconds, commit=what.transaction == "committed"
@@ -61,19 +61,19 @@ class ConsumerHappenings(Happenings):
 
     def _lose_tail(self, partition: int) -> None:
         """Of what nobody has begun, where nobody holds it: what is in a handler then is another message than is there, and nobody can know."""
-        world, consumers = self._world, [each.consumer for each in self._world.processes]
+        world, consumers = self._world, [process.consumer for process in self._world.processes]
         transactions = world.cluster.transactions.known.values()
-        held = any(each is not None and partition in each.partitions for each in consumers)
+        held = any(consumer is not None and partition in consumer.partitions for consumer in consumers)
         if held or not all(
-            each.at_rest for each in transactions
+            transaction.at_rest for transaction in transactions
         ):  # what is open may say that something is finished
             return
         known = [world.cluster.committed(ACCEPTED, partition) or 0]
-        for each in world.committed(partition)[-1:]:
+        for item in world.committed(partition)[-1:]:
             known += [
-                each.progress.next,
-                each.progress.delivered,
-                *(end for _, end in each.progress.finished),
+                item.progress.next,
+                item.progress.delivered,
+                *(end for _, end in item.progress.finished),
             ]
         world.cluster.log(ACCEPTED, partition).lose_tail(max(known))
 
@@ -88,7 +88,7 @@ class ConsumerHappenings(Happenings):
         if LETTERS not in self._world.cluster.refused:
             return  # it has healed before
         self._world.cluster.refused.discard(LETTERS)
-        if {each.kind for each in self._world.plan.happenings} == {Kind.SEND, Kind.LETTERS}:
+        if {happening.kind for happening in self._world.plan.happenings} == {Kind.SEND, Kind.LETTERS}:
             for partition in range(self._world.plan.partitions):
                 self._world.held_up += held_up(self._world, partition)
 
@@ -116,10 +116,10 @@ class ConsumerHappenings(Happenings):
 
     def _opens(self, network: Network) -> bool:
         """Of the openings that do not hold yet one is about to fence: it has asked once before."""
-        for each in self._world.processes:
-            if each.network is network and each.consumer is not None:
-                held = each.consumer.held_partitions
+        for process in self._world.processes:
+            if process.network is network and process.consumer is not None:
+                held = process.consumer.held_partitions
                 if any(number not in held.partitions for number in held.assigned or ()):
-                    self._asked[each.name] += 1
-                    return self._asked[each.name] > 1
+                    self._asked[process.name] += 1
+                    return self._asked[process.name] > 1
         return False

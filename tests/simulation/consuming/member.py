@@ -111,7 +111,7 @@ class SimulatedMember(SimulatedReader):
             joined = await self._join()
             self._rejoin.clear()
             self._coordinator.generation, self._coordinator.member_id = joined.generation, joined.member
-            self.assign(TopicPartition(*each) for each in sorted(joined.assigned))
+            self.assign(TopicPartition(*item) for item in sorted(joined.assigned))
             self.joining = False
             self._settled.set()
             self._came.set()

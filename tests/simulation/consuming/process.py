@@ -54,8 +54,8 @@ class Consumer(Process):
 
     def notice(self, topics: Collection[str]) -> None:
         if self.loop is not None and self.loop.alive:
-            for each in self.readers:
-                each.notice(topics)
+            for reader in self.readers:
+                reader.notice(topics)
 
     def _begin(self) -> None:
         self._away_s = STARTED_AGAIN_S

@@ -36,7 +36,7 @@ class SimulatedClient(SimulatedQuestions):
 
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         found = await self._network.call(self._cluster.describe, sorted(topics))
-        return {name: each.partitions for name, each in found.items()}
+        return {name: topic_description.partitions for name, topic_description in found.items()}
 
     async def static_members(self) -> list[Any]:
         """Not told: as of brokers before 2.4."""

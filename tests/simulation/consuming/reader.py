@@ -130,7 +130,7 @@ class SimulatedReader:
     def fetched(self) -> dict[TopicPartition, int]:
         """Of which partitions something is there that was not taken."""
         return {
-            tp: 100 * len(each.records) if isinstance(each, _Ahead) else 0 for tp, each in self._ahead.items()
+            tp: 100 * len(item.records) if isinstance(item, _Ahead) else 0 for tp, item in self._ahead.items()
         }
 
     def reached(self, tp: TopicPartition) -> int | None:
@@ -158,7 +158,7 @@ class SimulatedReader:
         """It comes out of ``getmany``."""
 
     def _require(self, partitions: Iterable[TopicPartition]) -> None:
-        missing = [each for each in partitions if each not in self._positions]
+        missing = [partition for partition in partitions if partition not in self._positions]
         assert not missing, f"{missing} are not assigned"
 
     def _drain(
@@ -251,13 +251,13 @@ class SimulatedReader:
                     Taken(
                         tp.topic,
                         tp.partition,
-                        each.offset,
-                        each.timestamp,
-                        each.key,
-                        each.value,
-                        each.headers,
+                        record.offset,
+                        record.timestamp,
+                        record.key,
+                        record.value,
+                        record.headers,
                     )
-                    for each in found.records
+                    for record in found.records
                 ]
                 self._ahead[tp] = _Ahead(wanted[tp], found.end, records)
                 self._came.set()

@@ -44,7 +44,7 @@ class ConsumerRights(Rights):
 
     def join(self) -> None:
         """Everything is let go: what was being opened too."""
-        self._openings = {each: None for each in self._openings if not each.done()}
+        self._openings = {opening: None for opening in self._openings if not opening.done()}
         if self._openings:
             self.violations.append(f"JOINED while {len(self._openings)} openings go on")
 

@@ -65,14 +65,15 @@ class ConsumerSchedule(Schedule):
     @property
     def heard(self) -> bool:
         """Whether all who are there are answered soon, whatever else happens."""
-        return all(each.kind in HEARD for each in self.happenings)
+        return all(happening.kind in HEARD for happening in self.happenings)
 
     @property
     def quick(self) -> bool:
         """Whether nothing comes between what somebody asks of a lease and its fence but the wait for its turn."""
         return all(
-            each.kind in (Kind.SEND, Kind.CLOCK, Kind.STOP) or (each.kind is Kind.LATE and each.at == "end")
-            for each in self.happenings
+            happening.kind in (Kind.SEND, Kind.CLOCK, Kind.STOP)
+            or (happening.kind is Kind.LATE and happening.at == "end")
+            for happening in self.happenings
         )
 
     @property
@@ -81,18 +82,18 @@ class ConsumerSchedule(Schedule):
 
         Where transactions are written in five requests, an answer that nobody foresees leaves one open until its time is up.
         """
-        kinds = {each.kind for each in self.happenings}
+        kinds = {happening.kind for happening in self.happenings}
         away_s = max(
             (
-                each.seconds + each.count * (LOST_S + HEARTBEAT_S)
-                for each in self.happenings
-                if each.kind is Kind.PAUSE
+                happening.seconds + happening.count * (LOST_S + HEARTBEAT_S)
+                for happening in self.happenings
+                if happening.kind is Kind.PAUSE
             ),
             default=0.0,
         )
         writes = self.implicit and self.lease_idle >= self.lease_timeout > away_s - SESSION_S
         return kinds <= (HEARD | DISTURBED if writes else HEARD - {Kind.PAUSE}) and not any(
-            task.outcome == "kill" for each in self.happenings for task in each.messages
+            task.outcome == "kill" for happening in self.happenings for task in happening.messages
         )
 
     def __str__(self) -> str:
@@ -140,7 +141,8 @@ def small_schedule(seed: int, dice: random.Random) -> ConsumerSchedule:
             return dataclasses.replace(planned(seed, dice, partitions, 2, happenings, small=True), **fixed)
         places = [dice.randrange(partitions) for _ in happenings]
         happenings = [
-            dataclasses.replace(each, partition=place) for each, place in zip(happenings, places, strict=True)
+            dataclasses.replace(happening, partition=place)
+            for happening, place in zip(happenings, places, strict=True)
         ]
     return planned(seed, dice, partitions, 2, happenings, small=True)
 

@@ -185,7 +185,7 @@ def tail(dice: random.Random) -> list[Happening]:
             process=0,
             seconds=8.0,
         ),
-        *(Happening(0, 0.0, Kind.CRASH, process=each, seconds=dice.uniform(5.0, 8.0)) for each in range(2)),
+        *(Happening(0, 0.0, Kind.CRASH, process=index, seconds=dice.uniform(5.0, 8.0)) for index in range(2)),
     ]
     then = [
         dataclasses.replace(burst(dice, dice.randint(1, 4), SHORT_S, ("ok", "fail")), within=0.5)

@@ -16,8 +16,8 @@ def takeovers(world: ConsumerWorld, partition: int) -> Iterable[str]:
     name, all_written = f"{ACCEPTED}/{partition}", world.committed(partition)
     holders: dict[int, str] = {}
     first: dict[int, Written] = {}
-    for each in all_written:
-        first.setdefault(each.progress.token, each)
+    for item in all_written:
+        first.setdefault(item.progress.token, item)
     for before, after in pairwise(all_written):
         one, other = before.progress, after.progress
         if holders.setdefault(other.token, other.holder) != other.holder or other.token < one.token:
@@ -47,7 +47,7 @@ def _hasty(world: ConsumerWorld, partition: int, written: Sequence[Written]) -> 
         return
     for process in world.processes:
         for number, at in process.rights.fences:
-            before = [each for each in written if each.at < at]
+            before = [item for item in written if item.at < at]
             if number != partition or not before or before[-1].owner == process.name:
                 continue
             last = before[-1].progress
@@ -69,7 +69,7 @@ def _followed(world: ConsumerWorld, partition: int, first: dict[int, Written]) -
 
 def _killed(world: ConsumerWorld, before: Written, after: Written) -> bool:
     """Whether a message has ended the holder of a lease before it was taken."""
-    holder = next(each for each in world.processes if each.name == before.owner)
+    holder = next(process for process in world.processes if process.name == before.owner)
     return any(before.made_at <= at <= after.at for at in holder.killed_at)
 
 

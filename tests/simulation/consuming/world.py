@@ -155,17 +155,17 @@ class ConsumerWorld(World):
         """All that were ever there, by offset."""
         records = [*self.kept[partition], *self.cluster.log(ACCEPTED, partition).committed()]
         return {
-            each.offset: Accepted(
-                each.key, dict(each.headers)["t"] or b"", (each.value or b"").decode().split()[1]
+            record.offset: Accepted(
+                record.key, dict(record.headers)["t"] or b"", (record.value or b"").decode().split()[1]
             )
-            for each in records
+            for record in records
         }
 
     def inputs(self, partition: int) -> list[Input]:
         """This one, and those that there were before, oldest first."""
         topic_id = self.cluster.topics[ACCEPTED].topic_id
         now = Input(topic_id, math.inf, self.messages(partition), self.eaten[partition])
-        return [*(each[partition] for each in self.former), now]
+        return [*(item[partition] for item in self.former), now]
 
     def recreate(self) -> None:
         """The accepted topic is deleted, and another one is created under its name."""
@@ -181,7 +181,7 @@ class ConsumerWorld(World):
 
     def committed(self, partition: int) -> list[Written]:
         """Progress records that count, in order."""
-        return [each for each in self.progress.written if each.partition == partition and each.committed]
+        return [item for item in self.progress.written if item.partition == partition and item.committed]
 
     # -- whether it has settled --------------------------------------------------------------------------------
 
@@ -204,12 +204,12 @@ class ConsumerWorld(World):
 
     def _holders(self, partition: int) -> list[Consumer]:
         return [
-            each
-            for each in self.processes
-            if each.consumer is not None
-            and (held := each.consumer.partitions.get(partition)) is not None
+            process
+            for process in self.processes
+            if process.consumer is not None
+            and (held := process.consumer.partitions.get(partition)) is not None
             and not held.draining
-            and partition in (each.consumer.held_partitions.assigned or ())
+            and partition in (process.consumer.held_partitions.assigned or ())
         ]
 
     def unsettled(self) -> str:
@@ -218,10 +218,10 @@ class ConsumerWorld(World):
             place = f"{ACCEPTED}/{log.partition}"
             told.append(
                 f"{place} ends at {log.end}, stable {log.stable}, committed {self.cluster.committed(ACCEPTED, log.partition)}, holders "
-                f"{[each.name for each in self._holders(log.partition)]}"
+                f"{[holder.name for holder in self._holders(log.partition)]}"
             )
-        names = [each.name for each in self.cluster.transactions.known.values() if not each.at_rest]
-        told += [f"a transaction of {each} is open" for each in names]
+        names = [value.name for value in self.cluster.transactions.known.values() if not value.at_rest]
+        told += [f"a transaction of {name} is open" for name in names]
         for process in self.processes:
             consumer = process.consumer
             said = "is away" if consumer is None else f"{consumer.reasons or 'waits for nothing'}"

@@ -67,6 +67,6 @@ def render(
         fault: Why there is no status.
     """
     return _template().render(
-        status=status, found=found, standing=sum(each.stands for each in found), worker=worker, own=own, fault=fault,
+        status=status, found=found, standing=sum(finding.stands for finding in found), worker=worker, own=own, fault=fault,
         style=_STYLE, script=_SCRIPT, OPEN=model.OPEN, UNKNOWN=model.UNKNOWN,
     )  # fmt: skip
