@@ -7,7 +7,7 @@ from typing import NoReturn
 def main() -> NoReturn:
     """Load the command line, and run it."""
     try:
-        from app.cli import main as run  # noqa: PLC0415 - it takes half a second
+        from app.cli import main as run
     except KeyboardInterrupt:
         sys.exit(130)
     run()

@@ -102,7 +102,7 @@ def broker(
     """
     refuse_connection("broker")
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
-    from app.embedded.command import run_broker  # noqa: PLC0415
+    from app.embedded.command import run_broker
 
     return run_broker(port, directory, broker_properties, kafka_version)
 
@@ -126,7 +126,7 @@ def topics_create(dry_run: bool, as_json: bool, config: Path) -> int:
     Outputs of an input that exists are like it: as many partitions, kept as long, and large enough for its messages.
     """
     settings = settings_with_addresses(config)
-    from app.commands.topics import topics as topics_module  # noqa: PLC0415
+    from app.commands.topics import topics as topics_module
 
     return topics_module.create(settings, dry_run=dry_run, as_json=as_json)
 
@@ -137,7 +137,7 @@ def topics_create(dry_run: bool, as_json: bool, config: Path) -> int:
 def topics_check(as_json: bool, config: Path) -> int:
     """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one; notes stop nothing."""
     settings = settings_with_addresses(config)
-    from app.commands.topics import topics as topics_module  # noqa: PLC0415
+    from app.commands.topics import topics as topics_module
 
     return topics_module.check(settings, as_json=as_json)
 
@@ -177,7 +177,7 @@ def topics_grow(
     With --dry-run workers may run. Exit code 1 then: something is in the way.
     """
     settings = settings_with_addresses(config)
-    from app.commands.topics import grow as grow_module  # noqa: PLC0415
+    from app.commands.topics import grow as grow_module
 
     return grow_module.grow(
         settings,
@@ -201,7 +201,7 @@ def worker(web_port: int | None, config: Path) -> int:
     200 when all assigned lanes are open. SIGTERM drains and commits.
     """
     settings = settings_with_addresses(config)
-    from app.worker import run as worker_module  # noqa: PLC0415
+    from app.worker import run as worker_module
 
     return worker_module.run(settings, web_port)
 
@@ -221,7 +221,7 @@ def send(address: str, file: str | None, config: Path) -> int:
     "group" beside "parts" says where the transaction is judged.
     """
     settings = settings_with_addresses(config)
-    from app.commands.send import send as send_module  # noqa: PLC0415
+    from app.commands.send import send as send_module
 
     return send_module.run(settings, address, None if file == "-" else file)
 
@@ -242,8 +242,8 @@ def rings_show(address: str | None, as_json: bool, config: Path) -> int:
     BRIDGE.ADDRESS shows what has come over bridges: source, where it arrived, floor, and how many offsets above it.
     """
     settings = settings_with_addresses(config)
-    from app.commands.rings import hop_memory  # noqa: PLC0415
-    from app.commands.rings import show as rings_module  # noqa: PLC0415
+    from app.commands.rings import hop_memory
+    from app.commands.rings import show as rings_module
 
     if address is not None and (bridged := hop_memory.address_of(settings, address)) is not None:
         return hop_memory.show(settings, bridged, as_json)
@@ -265,7 +265,7 @@ def rings_find(address: str, identifier: str, of: str | None, as_json: bool, con
     that begins so. With BRIDGE.ADDRESS it is a hop, <bridge>/<ID of its source topic>/<partition>/<offset>: has it come?
     """
     settings = settings_with_addresses(config)
-    from app.commands.rings import find, hop_memory  # noqa: PLC0415
+    from app.commands.rings import find, hop_memory
 
     if (bridged := hop_memory.address_of(settings, address)) is not None:
         if of is not None:
@@ -287,7 +287,7 @@ def rings_clear(address: str, despite_lag: bool, yes: bool, config: Path) -> int
     BRIDGE.ADDRESS: forget what has come over bridges instead, once lanes have judged all that stands in the input. IDs stay known.
     """
     settings = settings_with_addresses(config)
-    from app.commands.rings import clear  # noqa: PLC0415
+    from app.commands.rings import clear
 
     return clear.clear(settings, address, despite_lag=despite_lag, yes=yes)
 
@@ -303,7 +303,7 @@ def rings_adopt(address: str, yes: bool, config: Path) -> int:
     if an old ID may equal the new ID of another message. It can be run again.
     """
     settings = settings_with_addresses(config)
-    from app.commands.rings import adopt  # noqa: PLC0415
+    from app.commands.rings import adopt
 
     return adopt.adopt(settings, address, yes=yes)
 
@@ -330,11 +330,11 @@ def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Pat
     refuse_connection("demo")
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     if bridged:
-        from app.demo import bridged as shown  # noqa: PLC0415
+        from app.demo import bridged as shown
 
         return shown.run(shown.MESSAGES if messages is None else messages, keep, seed)
     require_spark()  # its last step; better said before the first
-    from app import demo as demo_module  # noqa: PLC0415
+    from app import demo as demo_module
 
     return demo_module.run(demo_module.MESSAGES if messages is None else messages, keep, seed)
 

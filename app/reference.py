@@ -75,7 +75,7 @@ def _verbs(group: click.Group, prefix: str) -> Iterator[tuple[str, click.Command
         else:
             yield f"{prefix} {name}", consume if name == "consume" else command
             if name == "bridge":
-                from app.commands.bridges.cli import status  # noqa: PLC0415 - a verb behind a verb
+                from app.commands.bridges.cli import status
 
                 yield f"{prefix} bridge status", status
 

@@ -152,7 +152,7 @@ class Reader:
                 if len(messages) <= _READ_AT_ONCE:  # of a backlog the rest comes first: it would seem late
                     for _ in range(min(len(came), _NOTED_AT_ONCE)):
                         self._seen.append(_as_seen(*came.popleft()))
-        except Exception as error:  # noqa: BLE001 - told to whoever asks what was seen
+        except Exception as error:
             self._fault = error
 
     def __enter__(self) -> Self:

@@ -273,7 +273,7 @@ def _read(bootstrap: str, topic: str, starts: Sequence[int], ends: Sequence[int]
                 error, partition = message.error(), message.partition() or 0
                 if error is None:
                     yield message
-                elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the constant's public name
+                elif error.code() != KafkaError._PARTITION_EOF:
                     raise BenchError(f"{topic}: {error}")
                 elif not ends or (message.offset() or 0) >= ends[partition]:
                     ended.add(partition)

@@ -7,7 +7,7 @@ from typing import NoReturn
 def main() -> NoReturn:
     """Load the job, and run it."""
     try:
-        from reconcile.job import main as run  # noqa: PLC0415 - it takes a second
+        from reconcile.job import main as run
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(run())

@@ -238,7 +238,7 @@ def judge(
 def tell(document: Mapping[str, Any], sentences: Sequence[str], options: Options, *, drawn: bool) -> None:
     """On the terminal, with the page's advice; ``drawn``: the page is in the folder that was asked for."""
     if options.as_json:
-        print(json.dumps(document, indent=2))  # noqa: T201 - the document is the output
+        print(json.dumps(document, indent=2))
         return
     console = terminal()
     show(document, sentences, console)
@@ -286,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # noqa: BLE001 - 1 would say that records do not agree
+    except Exception as error:
         sys.stderr.write(f"{traceback.format_exc()}reconcile: {unforeseen(error)}\n")
         return RingfenceError.exit_code
 

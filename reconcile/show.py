@@ -68,7 +68,7 @@ def _run(settings: Settings, wanted: Wanted) -> int:
     figures, counts = _told(files, night, wanted.anomaly)
     found = first(figures, wanted)
     if len(found) < min(wanted.limit, sum(counts.values())) and wanted.limit > FINDINGS_MAX:
-        from reconcile.show_all import from_parquet  # noqa: PLC0415 - Spark
+        from reconcile.show_all import from_parquet
 
         found = from_parquet(files, night.number, wanted, master, settings.reconcile.executor_timeout)
     return show(night, found, counts, wanted, acknowledge.when(files, night))
@@ -76,7 +76,7 @@ def _run(settings: Settings, wanted: Wanted) -> int:
 
 def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> int:
     """Where Spark's cluster keeps them."""
-    from reconcile.show_all import opened  # noqa: PLC0415 - Spark
+    from reconcile.show_all import opened
 
     with opened(folder, master, settings.reconcile.executor_timeout) as (files, read):
         night = _night(files, settings, wanted)

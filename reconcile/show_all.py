@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.page.report_data import FINDINGS_MAX
 from reconcile.run.history.history import results_folder

@@ -153,8 +153,8 @@ def consume(
     and writes the progress.
     """
     settings = settings_with_addresses(config)
-    from ringfence_client import command  # noqa: PLC0415
-    from ringfence_client.handlers.options import ConsumerOptions  # noqa: PLC0415
+    from ringfence_client import command
+    from ringfence_client.handlers.options import ConsumerOptions
 
     try:
         options = ConsumerOptions(

@@ -69,7 +69,7 @@ def named(error: BaseException) -> str:
     """Return an error's class and text, and advice where a limit of the brokers is the cause."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - whatever its __str__ raises
+    except Exception:
         text = ""
     kind = type(error).__name__
     if advice := ADVICE.get(kind):

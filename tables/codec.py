@@ -168,7 +168,7 @@ def stored_digest(digest: bytes) -> bytes:
     Raises:
         ValueError: not 32 bytes.
     """
-    if len(digest) != 32:  # noqa: PLR2004
+    if len(digest) != 32:
         raise ValueError(f"a digest has 32 bytes, this has {len(digest)}")
     return _DIGEST + digest
 

@@ -39,7 +39,7 @@ class _Unread:
 
     def __init__(self, parsed: LenientRecords) -> None:
         self.begin = self.end = parsed.next_fetch_offset
-        self.aborted = list(parsed._aborted_transactions)  # noqa: SLF001
+        self.aborted = list(parsed._aborted_transactions)
         self.more = True
         self.large: LargeBatch | None = None
         """A batch that is read in parts, and has others."""
@@ -102,9 +102,9 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
             fetch_buffer.drop(fetcher, tp)
         return None
     # Nobody runs it to its end, which is where aiokafka breaks this cycle.
-    parsed._records_iterator = None  # noqa: SLF001
+    parsed._records_iterator = None
     parsed.next_fetch_offset = unread.end
-    result._update_position()  # noqa: SLF001
+    result._update_position()
     if not unread.more:
         fetch_buffer.drop(fetcher, tp)
     return RawRecords(core)

@@ -50,7 +50,7 @@ class NativeIndex:
         """Not kept."""
         raise AssertionError(f"timestamps of {len(sequences)} IDs are asked for, and not kept here")
 
-    def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:  # noqa: ARG002 - not kept
+    def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
         """Note new IDs and forget what lies below ``low``."""
         self.ids.note(first_sequence, list(ids), low)
 

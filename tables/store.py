@@ -399,7 +399,7 @@ class Store:
             try:
                 if not self.in_memory:
                     self._db.close()
-            except Exception as error:  # noqa: BLE001 - rocksdict raises plain Exception for every fault
+            except Exception as error:
                 log.warning("%s could not be closed properly: %s", self.path, error)
             del self._db  # lets go of its lock, whatever closing said
             if self._scratch is not None:

@@ -397,7 +397,7 @@ class LaneTable:
         It is only told: whoever needs what cannot be read says so.
         """
         ring = self.ring
-        if len(ring) < 2:  # noqa: PLR2004
+        if len(ring) < 2:
             return None
         try:
             oldest, newest = self.find([ring.low, ring.head - 1])

@@ -112,7 +112,7 @@ class Bridge:
                     await self._lives.run()
             except StoppingError:
                 return
-            except Exception as error:  # noqa: BLE001 - it ends neither this bridge nor the others
+            except Exception as error:
                 attempt = 1 if time.monotonic() - began > LASTED_S else attempt + 1
                 if isinstance(error, OutdatedError) and self._permit is not None:
                     self._permit.forget()

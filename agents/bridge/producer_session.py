@@ -116,7 +116,7 @@ class ProducerSession:
             try:
                 await self.producer.send(batch.topic, batch.partition, batch.builder)
                 await reach("mid-send", self._name)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the batch is not acknowledged
+            except Exception as error:
                 kinds = (*FOR_GOOD, *DENIED) if batch.quarantine else FOR_GOOD
                 refused = batch if isinstance(error, kinds) else None
                 of_time = isinstance(error, InvalidTimestampError)

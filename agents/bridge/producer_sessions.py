@@ -79,7 +79,7 @@ class ProducerSessions:
             except SessionEndedError as error:
                 at_once = self._flow.learn(error)
                 fault = "" if at_once else str(error)
-            except Exception as error:  # noqa: BLE001 - whatever it is, nothing was skipped
+            except Exception as error:
                 fault = self._state.told(error)
             attempt = 1 if at_once or time.monotonic() - began > LASTED_S else attempt + 1
             self._start_over()
@@ -121,7 +121,7 @@ class ProducerSessions:
                 continue
             try:
                 loader.target = await look(self._plan)
-            except Exception as error:  # noqa: BLE001 - the producer meets it, too
+            except Exception as error:
                 log.debug("bridge %s: the target cannot be looked at: %r", self._plan.name, error)
                 continue
             waiting = list(self._flow.stopped)

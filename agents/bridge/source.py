@@ -170,7 +170,7 @@ class SourceConsumer:
         Raises:
             KafkaError: what was in the way of the membership; it is tried again.
         """
-        internals.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+        internals.keep_fetching(self._consumer._fetcher)
         internals.keep_member(self._consumer)
         internals.keep_asking(self._consumer)
 

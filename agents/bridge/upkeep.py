@@ -28,7 +28,7 @@ async def keep(consumer: SourceConsumer, state: BridgeState) -> None:
         state.looks_awake()
         try:
             consumer.keep()
-        except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again from here on
+        except Exception as error:
             state.fail(MEMBERSHIP, f"source: {said(error)}")
         else:
             state.recover(MEMBERSHIP)

@@ -23,7 +23,7 @@ class BatchSchema(faust.Schema):  # type: ignore[misc]
         """The function by which Faust makes an event of a message."""
         create_event = app.create_event
 
-        async def decode(message: Message, *, propagate: bool = False) -> EventT:  # noqa: ARG001 - Faust's signature
+        async def decode(message: Message, *, propagate: bool = False) -> EventT:
             return create_event(None, message.value, message.headers, message)
 
         return decode

@@ -38,13 +38,13 @@ class Growth:
         if self._ends and end < self._ends[-1][1]:
             self._ends.clear()  # another topic of that name
         self._ends.append((now_s, end))
-        while len(self._ends) > 2 and self._ends[1][0] <= now_s - RATE_OVER_S:  # noqa: PLR2004 - two make a rate
+        while len(self._ends) > 2 and self._ends[1][0] <= now_s - RATE_OVER_S:
             self._ends.popleft()
 
     @property
     def per_second(self) -> float | None:
         """Offsets a second; None = not known yet."""
-        if len(self._ends) < 2:  # noqa: PLR2004
+        if len(self._ends) < 2:
             return None
         (began, first), (ended, last) = self._ends[0], self._ends[-1]
         return (last - first) / (ended - began) if ended > began else None

@@ -199,7 +199,7 @@ def _source(output: Record) -> Place | None:
     if len(values) != 1 or values[0] is None:
         return None
     topic, *numbers = values[0].decode("utf-8", "replace").rsplit("/", 2)
-    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):  # noqa: PLR2004
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         return None
     return topic, int(numbers[0]), int(numbers[1])
 

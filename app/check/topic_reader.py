@@ -78,7 +78,7 @@ def _read_to_end(consumer: Consumer, partitions: list[TopicPartition]) -> list[R
             raise CannotJudgeError(f"topic {partitions[0].topic} stopped answering before its end")
         for message in messages:
             if (error := message.error()) is not None:
-                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own name for it
+                if error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)
                 ended.add(message.partition())
                 continue

@@ -72,7 +72,7 @@ def audit(
     settings = settings_if_any(config)
     silence_clients()
     require_spark()
-    from reconcile.audit.extent import seconds_of  # noqa: PLC0415
+    from reconcile.audit.extent import seconds_of
 
     try:
         seconds_of(since or "1h")
@@ -84,9 +84,9 @@ def audit(
     address = next((address for address in settings.addresses if address.input_topic == topic), None)
     found = _validated(AddressDefaults, address or settings.address_defaults, given)
     require_listener(settings.kafka)  # before Spark's libraries are loaded
-    from reconcile.audit import job  # noqa: PLC0415
-    from reconcile.audit.resend_counts import confidence_of  # noqa: PLC0415
-    from reconcile.audit.topic import Wanted  # noqa: PLC0415
+    from reconcile.audit import job
+    from reconcile.audit.resend_counts import confidence_of
+    from reconcile.audit.topic import Wanted
 
     request = job.Request(
         Wanted(topic, since or "", last),

@@ -55,7 +55,7 @@ def reconcile(
     # Before Spark's libraries are loaded; results on a cluster are acknowledged without Kafka.
     if acknowledge is None:
         require_listener(settings.kafka)
-    from reconcile import job  # noqa: PLC0415
+    from reconcile import job
 
     return job.run(settings, job.Options(out, as_json, acknowledge, master))
 
@@ -85,6 +85,6 @@ def reconcile_show(
     The first 100 of each anomaly of an address need neither Spark nor the cluster.
     """
     settings = settings_with_addresses(config)
-    from reconcile import show  # noqa: PLC0415
+    from reconcile import show
 
     return show.run(settings, show.Wanted(anomaly or "", limit, number, as_json, master))

@@ -77,7 +77,7 @@ class Display:
     @property
     def speed(self) -> float:
         """Messages consumed a second, over the last two."""
-        if len(self._samples) < 2:  # noqa: PLR2004
+        if len(self._samples) < 2:
             return 0.0
         (begin, first), (end, last) = self._samples[0], self._samples[-1]
         return (last - first) / (end - begin) if end > begin else 0.0

@@ -46,7 +46,7 @@ class Judges:
         """The nightly job, on this traffic; 1 unless it calls it clean."""
         arguments = ["app", "reconcile", "--config", str(self.config), "--out", str(reports)]
         code = self.stage.run(arguments, "nightly job", RECONCILE_LIMIT_S)
-        return 2 if code == 2 else int(code != 0)  # noqa: PLR2004 - the verb could not run
+        return 2 if code == 2 else int(code != 0)
 
 
 def reports_folder() -> Path:

@@ -117,7 +117,7 @@ class Publisher(threading.Thread):
         """The thread."""
         try:
             self._publish()
-        except Exception as error:  # noqa: BLE001 - told to the thread that waits for it
+        except Exception as error:
             self.error = error
         finally:
             self._sender.purge()

@@ -77,7 +77,7 @@ def add(folder: Path) -> None:
 
 def main() -> None:
     """Fetch the jars of the versions that the command line names, and add their digests."""
-    from app.embedded import jars  # noqa: PLC0415 - it needs this module
+    from app.embedded import jars
 
     for version in sys.argv[1:]:
         unpinned = dataclasses.replace(jars.kafka(version), digests=None)

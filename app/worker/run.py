@@ -265,11 +265,11 @@ def _credentials(kafka: KafkaSettings) -> Any:
 def _connect(app: RingfenceApp) -> None:
     """Let the lanes follow the assignment."""
 
-    async def assigned(sender: Any, assigned: set[Any], **_: Any) -> None:  # noqa: ARG001 - Faust's signature
+    async def assigned(sender: Any, assigned: set[Any], **_: Any) -> None:
         await app.lanes.assigned({(tp.topic, tp.partition) for tp in assigned}, GroupOwnership(app))
         app.group_watch.hurry()
 
-    async def revoked(sender: Any, revoked: set[Any], **_: Any) -> None:  # noqa: ARG001 - Faust's signature
+    async def revoked(sender: Any, revoked: set[Any], **_: Any) -> None:
         await app.lanes.revoked()
 
     app.on_partitions_assigned.connect(assigned, weak=False)

@@ -38,11 +38,11 @@ def register(
 ) -> None:
     """Add the pages to the app's web server; ``instance``: the worker's name."""
 
-    async def live(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+    async def live(view: View, request: Request) -> Response:
         """Answers while the event loop turns."""
         return view.json({"live": True})
 
-    async def health(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+    async def health(view: View, request: Request) -> Response:
         """503 until the first assignment is complete, every assigned lane is open and the broker answers."""
         ready = lanes.ready and not watch.away
         report: dict[str, Any] = {
@@ -66,15 +66,15 @@ def register(
         report |= {key: value for key, value in where_any.items() if value}
         return view.json(report, status=200 if ready else 503)
 
-    async def exposition(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+    async def exposition(view: View, request: Request) -> Response:
         """For Prometheus."""
         return view.bytes(metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def page(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+    async def page(view: View, request: Request) -> Response:
         """For people."""
         return view.html(await looks.html(lanes.report()), headers=dict(HEADERS))
 
-    async def status(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+    async def status(view: View, request: Request) -> Response:
         """The same for programs."""
         return view.json(await looks.document())
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.spark.schemas import ANOMALIES
 

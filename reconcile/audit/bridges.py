@@ -3,7 +3,7 @@
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Bridges

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.audit.home_lane import home
 from reconcile.spark.schemas import ARRIVED, AUDITED_RESENDS

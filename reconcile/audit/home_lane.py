@@ -7,7 +7,7 @@ Python, and a test holds the two together.
 from collections.abc import Callable
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.audit.partitioner import FACTOR, MASK, SEED
 

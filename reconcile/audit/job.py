@@ -136,7 +136,7 @@ def _tell(audit: Audit, request: Request, files: Files | None) -> None:
     """On the terminal first: a folder that fails then costs no number."""
     console = terminal()
     if request.as_json:
-        print(json.dumps(told(audit), indent=2), flush=True)  # noqa: T201 - the document is the output
+        print(json.dumps(told(audit), indent=2), flush=True)
     else:
         report.show(audit, advice.notes(audit), advice.toml(audit), console)
     if files is None or not keep(audit, files) or request.as_json:

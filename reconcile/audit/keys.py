@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.audit.frames import kept
 from reconcile.audit.partitioner import Placed, explained

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.audit.result import LaneCount, Resends, Spread
 from reconcile.page.report_data import Bin, Moment, step_ms

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Transactions

@@ -23,7 +23,7 @@ _SAID: Final = re.compile(
 )
 """``ssl://host:9093/bootstrap: SSL handshake failed: … (after 7ms in state SSL_HANDSHAKE)``; a broker's number once it is known."""
 _ALERT: Final = re.compile(r"alert ([a-z ]+)")
-_AWAY: Final = frozenset({KafkaError._RESOLVE, KafkaError._TIMED_OUT})  # noqa: SLF001 - its name in the client
+_AWAY: Final = frozenset({KafkaError._RESOLVE, KafkaError._TIMED_OUT})
 _NO_CONNECTION: Final = re.compile(r"Connect to \S+ failed: (.*)", re.DOTALL)
 
 
@@ -58,7 +58,7 @@ def _away(error: KafkaError, text: str) -> str | None:
 
 
 def _reason(kafka: KafkaSettings, error: KafkaError, server: str, text: str) -> str:
-    if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - its name in the client
+    if error.code() == KafkaError._AUTHENTICATION:
         if "current SASL state" in text:
             return access_errors.no_login(kafka)
         return (

@@ -105,7 +105,7 @@ class Admin:
         try:
             described = self._awaited(self._admin.describe_cluster(request_timeout=CONTACT_LIMIT_S))
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001 - its name in the client
+            if error.args[0].code() != KafkaError._TIMED_OUT:
                 raise self._unavailable(error) from error
             if self._heard:
                 raise access.unreachable(self._kafka, self._heard) from error
@@ -284,7 +284,7 @@ class Admin:
             raise self._unavailable(error) from error
 
     def _hear(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its name in the client
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._down = True
         else:
             self._heard.append(error)
@@ -323,4 +323,4 @@ def refused(error: KafkaError) -> bool:
     What librdkafka says by itself has numbers below UNKNOWN's; among them that the broker does not know the request.
     """
     code = error.code()
-    return code >= KafkaError.UNKNOWN or code == KafkaError._UNSUPPORTED_FEATURE  # noqa: SLF001
+    return code >= KafkaError.UNKNOWN or code == KafkaError._UNSUPPORTED_FEATURE

@@ -26,8 +26,8 @@ MOVING: Final = frozenset(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
         # Of the client itself: partitions have no leader now; the connection to one is lost.
-        KafkaError._NOENT,  # noqa: SLF001 - their names in the client
-        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._NOENT,
+        KafkaError._TRANSPORT,
     }
 )
 

@@ -106,7 +106,7 @@ class Drawing:
         """A scale of whole numbers from 0, few lines, and what it counts above it."""
         top = max(axes.dataLim.y1, 1) if math.isfinite(axes.dataLim.y1) else 1
         axes.set_ylim(0, top * 1.04)
-        tall = axes.get_position().height * self._height > 60  # noqa: PLR2004
+        tall = axes.get_position().height * self._height > 60
         axes.yaxis.set_major_locator(MaxNLocator(4 if tall else 2, integer=True))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.compact(value)))
         axes.yaxis.grid(visible=True)

@@ -82,7 +82,7 @@ def compact(value: float) -> str:
 
 def brief(value: float) -> str:
     """Three digits, or all of those before the point."""
-    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"  # noqa: PLR2004
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def percent(share: float) -> str:

@@ -159,7 +159,7 @@ def _name(jar: Path) -> str:
 
 def _dump(spark: SparkSession, to: Path) -> None:
     """What ``jcmd PID VM.cds dynamic_dump FILE`` does, without jcmd, which a runtime of Java does not have."""
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark's way into its JVM
+    gateway: Any = spark.sparkContext._gateway
     jvm = gateway.jvm
 
     def array(kind: Any, *values: Any) -> Any:

@@ -85,8 +85,8 @@ def _page_port(context: SparkContext, host: str, port: int) -> int:
         socket.create_connection(
             (host, port), ANSWER_LIMIT_S
         ).close()  # Spark would look for it for two minutes
-        jvm: Any = context._jvm  # noqa: SLF001 - PySpark has no other way
-        rpc = context._jsc.sc().env().rpcEnv()  # noqa: SLF001 - as above
+        jvm: Any = context._jvm
+        rpc = context._jsc.sc().env().rpcEnv()
         master = rpc.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host, port), "Master")
         request = jvm.java.lang.Class.forName(_PORTS_REQUEST).getField("MODULE$").get(None)
         limit = jvm.scala.concurrent.duration.FiniteDuration.apply(

@@ -63,7 +63,7 @@ class SparkCluster:
 
     def executors(self) -> int:
         """How many are registered; Spark counts the driver as one."""
-        return len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # noqa: SLF001 - PySpark does not have it
+        return len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
     def waits(self) -> bool:
         """Whether a stage is under way."""

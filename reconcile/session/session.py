@@ -163,7 +163,7 @@ def _jvm(conf: SparkConf, folder: Path, stop: Stop) -> Iterator[Jvm]:
                 jvm.end()
             else:
                 jvm.end_now()
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - PySpark has no other way to forget it
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 class _Fetching:

@@ -1,7 +1,7 @@
 """Bins that double, computed in Spark."""
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 
 def power_of_two(number: Column) -> Column:

@@ -8,7 +8,7 @@ over, and all that is looked for is what cannot be expanded.
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from ringfence_kafka.protocol import wire_names
 

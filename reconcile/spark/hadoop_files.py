@@ -17,8 +17,8 @@ class HadoopFiles:
     def __init__(self, spark: SparkSession, root: str) -> None:
         """Raises PrerequisiteError: it cannot be used."""
         self._root = root.rstrip("/")
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Hadoop's file systems have no other door
-        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+        jvm: Any = spark.sparkContext._jvm
+        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
         self._path: Any = jvm.org.apache.hadoop.fs.Path
         self._io: Any = jvm.org.apache.commons.io.IOUtils
         try:

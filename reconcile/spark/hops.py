@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.spark.envelopes import has, last
 from ringfence_kafka.protocol import wire_names

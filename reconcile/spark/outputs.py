@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.spark.envelopes import has
 from reconcile.spark.hops import left_behind
@@ -140,7 +140,7 @@ def _part(text: Column) -> Column:
     """Which part of how many an output says that it is; null = none."""
     split = F.split(text, "/")
     number, parts = (F.try_element_at(split, F.lit(number)).try_cast("int") for number in (1, 2))
-    sound = (F.size(split) == 2) & (number > 0) & (parts > 0)  # noqa: PLR2004
+    sound = (F.size(split) == 2) & (number > 0) & (parts > 0)
     return F.when(sound, F.struct(number.alias("number"), parts.alias("parts")))
 
 

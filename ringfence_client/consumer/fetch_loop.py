@@ -95,7 +95,7 @@ class FetchLoop:
     async def run(self) -> None:
         """Until cancelled; the consumer has joined its group."""
         while True:
-            internals.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+            internals.keep_fetching(self._consumer._fetcher)
             internals.keep_member(self._consumer)
             timeout_ms = MOVING_POLL_MS if self._moving() else POLL_MS
             try:

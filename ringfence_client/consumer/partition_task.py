@@ -84,7 +84,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
             self._tenure.broke(time.monotonic() + OPEN_AGAIN_S)
             self._disturb()
 
-    async def _open(self, right: Assignment) -> HeldPartition:  # noqa: ARG002 - of whatever is the latest, it is asked
+    async def _open(self, right: Assignment) -> HeldPartition:
         held = await self._acquired()
         window = held.window
         self._flow(window.next)
@@ -126,7 +126,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         ours.dispatcher.counts["gap_records"] += window.gap_records
         return held
 
-    async def _regain(self, right: Assignment, held: HeldPartition) -> None:  # noqa: ARG002
+    async def _regain(self, right: Assignment, held: HeldPartition) -> None:
         """One write that succeeds is proof enough: whoever had the partition in between has fenced it."""
         held.writer.hold(True)
         await held.writer.persisted()

@@ -86,7 +86,7 @@ class TopicWatch:
                     topic,
                 )
             self._told[topic](NO_TOPIC)
-        except Exception as error:  # noqa: BLE001 - whatever it is, who needs the topic says so, and the next look may tell
+        except Exception as error:
             log.debug("which topic %s is cannot be told now: %r", topic, error)
             self._refusals[topic] = named(error)
             if not isinstance(error, KafkaConnectionError):

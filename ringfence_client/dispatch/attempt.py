@@ -204,7 +204,7 @@ class Attempts:
         error: BaseException | None = None
         try:
             await self._run(turn, message)
-        except BaseException as raised:  # noqa: BLE001 - judged below
+        except BaseException as raised:
             error = raised
         if turn.run is not run:
             raise LostError(f"{turn.held}/{record.offset} went on without this run")

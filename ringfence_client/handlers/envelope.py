@@ -102,7 +102,7 @@ def _part(part: object) -> dict[str, Any]:
 
 
 def _header(pair: object) -> dict[str, Any]:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise TypeError(f"the header {pair!r} is no pair of a name and a value")
     name, value = pair
     _check_name(name, "the name of a header")

@@ -82,7 +82,7 @@ def _ratio(delays: int, seconds: float) -> float | None:
     """Return the growth with which so many delays sum up to ``seconds``; None = doubling them takes as long already."""
     doubled = sum(min(RETRY_MAX_S, RETRY_FIRST_S * 2.0**index) for index in range(min(delays, 10)))
     doubled += RETRY_MAX_S * max(0, delays - 10)
-    if delays < 2 or doubled >= seconds:  # noqa: PLR2004 - a single delay is the retry time itself
+    if delays < 2 or doubled >= seconds:
         return None
     low, high = 1.0, seconds / RETRY_FIRST_S
     for _ in range(_BISECTIONS):

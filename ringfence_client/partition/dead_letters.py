@@ -272,7 +272,7 @@ class PendingLetters:
             try:
                 await self._dead_letters.renew()
                 break
-            except Exception as error:  # noqa: BLE001 - whatever it is: it is tried again
+            except Exception as error:
                 self.fault = named(error)
                 log.error(
                     "%s: the dead-letter topic is not usable: the groups of %d messages wait for it, all others go on; again in "

@@ -257,7 +257,7 @@ class ProgressWriter:
                 self._give_up()
                 lost()
                 return
-            except Exception as error:  # noqa: BLE001 - whatever it is: without progress everything is done again
+            except Exception as error:
                 attempt += 1
                 self._broken = self._urgent = True
                 self._parts.forget()

@@ -113,7 +113,7 @@ class Watermark:
         for offset in offsets:
             del unfinished[offset]
         other = copy.copy(self)
-        other._unfinished = unfinished  # noqa: SLF001 - one of its own kind
+        other._unfinished = unfinished
         return other
 
     def is_finished(self, offset: int) -> bool:

@@ -37,7 +37,7 @@ BURIED_CHECK_S: Final = 0.05
 
 def advertised(host: str, port: int, *, name: str = "", guard: HttpAuth = OPEN) -> str:
     """Where others reach a server that listens here; ``name``: as they know this machine, if it says so itself by another name."""
-    own = name or (socket.gethostname() if host in {"", "0.0.0.0", "::"} else host)  # noqa: S104
+    own = name or (socket.gethostname() if host in {"", "0.0.0.0", "::"} else host)
     return f"{guard.scheme}://{f'[{own}]' if ':' in own else own}:{port}"
 
 

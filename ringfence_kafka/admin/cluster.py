@@ -69,7 +69,7 @@ class Cluster:
         """
         options = client_options(self.kafka)
         self._consumer = AIOKafkaConsumer(**options)
-        self._offsets = Offsets(self._consumer._client)  # noqa: SLF001
+        self._offsets = Offsets(self._consumer._client)
         self._admin = AIOKafkaAdminClient(**options)
         self._identities = RequestCoalescer(IdentityQuestions(self._admin).ask)
         for item in (self._consumer, self._admin):
@@ -104,7 +104,7 @@ class Cluster:
 
     async def ping(self) -> None:
         """Returns when a broker answers."""
-        await self._admin._send_request(MetadataRequest([], allow_auto_topic_creation=False))  # noqa: SLF001
+        await self._admin._send_request(MetadataRequest([], allow_auto_topic_creation=False))
 
     async def denied(self) -> BrokerUnavailableError | None:
         """Who does not let us in any more, and why; None if nobody is there."""

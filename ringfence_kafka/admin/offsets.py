@@ -86,7 +86,7 @@ class Offsets:
                 while left:
                     if self._stopped:
                         raise StoppedError
-                    await self._client._maybe_wait_metadata()  # noqa: SLF001
+                    await self._client._maybe_wait_metadata()
                     errors = await self._request_all(left, which, found)
                     left = {tp for tp, error in errors.items() if error.retriable}
                     if any(error.invalid_metadata for error in errors.values()):
@@ -133,7 +133,7 @@ class Offsets:
         return self._asked[node, which]
 
     async def _leader(self, tp: TopicPartition) -> int:
-        await self._client._maybe_wait_metadata()  # noqa: SLF001
+        await self._client._maybe_wait_metadata()
         return self._known_leader(tp)
 
     def _known_leader(self, tp: TopicPartition) -> int:

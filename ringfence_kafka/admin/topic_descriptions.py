@@ -23,7 +23,7 @@ async def partition_counts(
     """Counts asked for now, and the topics that this user may not see. One that does not exist is in neither."""
     # Not admin.describe_topics(): on a cluster that creates topics by itself, its question would be an order.
     request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
-    response = await admin._send_request(request)  # noqa: SLF001 - aiokafka has no public way to ask so
+    response = await admin._send_request(request)
     answers = response.to_object()["topics"]
     counts = {
         answer["topic"]: len(answer["partitions"])

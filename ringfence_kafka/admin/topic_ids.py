@@ -63,7 +63,7 @@ class IdentityQuestions:
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
         """``admin``: started before the first question."""
-        self._client: Any = admin._client  # noqa: SLF001 - it has no public way to send a request
+        self._client: Any = admin._client
         self._believed: int | None = None
         """The broker whose answer was the last one."""
         self._silent: set[int] = set()

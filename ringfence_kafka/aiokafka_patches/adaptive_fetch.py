@@ -52,9 +52,9 @@ class AdaptiveFetch:
     def __init__(self, consumer: Any) -> None:
         """The consumer is not connected yet; it asks for as much as it was told when it was made."""
         self._consumer = consumer
-        client = consumer._client  # noqa: SLF001
-        self._partition_most: int = consumer._max_partition_fetch_bytes  # noqa: SLF001
-        self.portion = FetchSize(consumer._fetch_max_bytes, client._request_timeout_ms / 1000)  # noqa: SLF001
+        client = consumer._client
+        self._partition_most: int = consumer._max_partition_fetch_bytes
+        self.portion = FetchSize(consumer._fetch_max_bytes, client._request_timeout_ms / 1000)
         """Of all that one broker has."""
         self._send = client.send
         client.send = self._measured
@@ -67,9 +67,9 @@ class AdaptiveFetch:
     def _apply(self) -> None:
         of_all = self.portion.bytes
         narrow = of_all if of_all == self.portion.most else max(LEAST_BYTES, of_all // PARTITIONS)
-        fetcher = self._consumer._fetcher  # noqa: SLF001
-        fetcher._fetch_max_bytes = of_all  # noqa: SLF001
-        fetcher._max_partition_fetch_bytes = min(self._partition_most, narrow)  # noqa: SLF001
+        fetcher = self._consumer._fetcher
+        fetcher._fetch_max_bytes = of_all
+        fetcher._max_partition_fetch_bytes = min(self._partition_most, narrow)
 
     async def _measured(self, node_id: Any, request: Any, **options: Any) -> Any:
         """What aiokafka's client does, and for fetches how long that took."""

@@ -51,6 +51,6 @@ def plain(batch: bytearray) -> bytearray:
 def builder_of(producer: AIOKafkaProducer) -> Any:
     """An empty record batch of a producer's own size and codec (one larger record fits alone)."""
     batch = producer.create_batch()
-    if producer._message_accumulator._compression_type:  # noqa: SLF001
+    if producer._message_accumulator._compression_type:
         batch.__class__ = CompressedBatch
     return batch

@@ -18,7 +18,7 @@ Stretch = Callable[[bytes, bytes, int, int], Any]
 
 def readable(fetcher: Any, tp: TopicPartition) -> tuple[Any, LenientRecords] | None:
     """Aiokafka's result and its records, which may be read otherwise; None = nothing is there, or it is for aiokafka to read."""
-    result = fetcher._records.get(tp)  # noqa: SLF001
+    result = fetcher._records.get(tp)
     parsed = getattr(result, "_partition_records", None)
     if type(result) is not FetchResult or not isinstance(parsed, LenientRecords) or parsed.raw is False:
         return None
@@ -30,9 +30,9 @@ def readable(fetcher: Any, tp: TopicPartition) -> tuple[Any, LenientRecords] | N
 
 def drop(fetcher: Any, tp: TopicPartition) -> None:
     """Nothing more is there: ask for more."""
-    result = fetcher._records.pop(tp)  # noqa: SLF001
-    result._partition_records = None  # noqa: SLF001
-    fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
+    result = fetcher._records.pop(tp)
+    result._partition_records = None
+    fetcher._notify(fetcher._wait_consume_future)
 
 
 def decompress(number: int, data: bytes) -> bytes | bool | None:

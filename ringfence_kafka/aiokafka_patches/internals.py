@@ -44,7 +44,7 @@ def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
     return control is not None and ControlRecord.parse(control.key) == ABORT_MARKER
 
 
-PartitionRecords._contains_abort_marker = _contains_abort_marker  # noqa: SLF001
+PartitionRecords._contains_abort_marker = _contains_abort_marker
 batch_parts.install()
 rebootstrap.install()
 throttling.install()
@@ -83,15 +83,15 @@ def keep_offsets(consumer: Any) -> None:
     Brokers forget the offsets of a group without members after ``offsets.retention.minutes``, seven days by default. A request to commit may say
     otherwise in the versions that aiokafka sends (2 and 3; KIP-211 took it out of later ones).
     """
-    coordinator = consumer._coordinator  # noqa: SLF001
-    commit = type(coordinator)._do_commit_offsets  # noqa: SLF001
+    coordinator = consumer._coordinator
+    commit = type(coordinator)._do_commit_offsets
     kept = FunctionType(
         commit.__code__,
         {**commit.__globals__, "OffsetCommitRequest": _KeptOffsets},
         argdefs=commit.__defaults__,
         closure=commit.__closure__,
     )
-    coordinator._do_commit_offsets = MethodType(kept, coordinator)  # noqa: SLF001
+    coordinator._do_commit_offsets = MethodType(kept, coordinator)
 
 
 class _KeptOffsets(OffsetCommitRequest):  # type: ignore[misc]
@@ -100,13 +100,13 @@ class _KeptOffsets(OffsetCommitRequest):  # type: ignore[misc]
 
 def pass_on(consumer: Any, options: Mapping[str, Any]) -> None:
     """Set options of a consumer that somebody else has made, before it connects."""
-    client = consumer._client  # noqa: SLF001
+    client = consumer._client
     if (timeout_ms := options.get("request_timeout_ms")) is not None:
-        consumer._request_timeout_ms = client._request_timeout_ms = timeout_ms  # noqa: SLF001
+        consumer._request_timeout_ms = client._request_timeout_ms = timeout_ms
     if (idle_ms := options.get("connections_max_idle_ms")) is not None:
-        client._connections_max_idle_ms = idle_ms  # noqa: SLF001
+        client._connections_max_idle_ms = idle_ms
     if (backoff_ms := options.get("retry_backoff_ms")) is not None:
-        consumer._retry_backoff_ms, client._retry_backoff = backoff_ms, backoff_ms / 1000  # noqa: SLF001
+        consumer._retry_backoff_ms, client._retry_backoff = backoff_ms, backoff_ms / 1000
 
 
 async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False) -> bool:
@@ -118,11 +118,11 @@ async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False
     Raises:
         KafkaError: the broker cannot say; where ``rebalancing`` is not set, that is a no.
     """
-    coordinator = consumer._coordinator  # noqa: SLF001
+    coordinator = consumer._coordinator
     if coordinator.generation != generation:
         return False
     request = HeartbeatRequest(coordinator.group_id, generation, coordinator.member_id)
-    response = await coordinator._send_req(request)  # noqa: SLF001
+    response = await coordinator._send_req(request)
     error = for_code(response.error_code)
     if rebalancing and error in _CANNOT_SAY:
         coordinator.coordinator_dead()
@@ -155,12 +155,12 @@ class Membership:
 
 def generation(consumer: Any) -> int:
     """The group generation that a consumer believes to be in."""
-    return int(consumer._coordinator.generation)  # noqa: SLF001
+    return int(consumer._coordinator.generation)
 
 
 def member_id(consumer: Any) -> str:
     """Return the ID that the group gave a consumer; empty = it is no member."""
-    coordinator = consumer._coordinator  # noqa: SLF001
+    coordinator = consumer._coordinator
     return str(getattr(coordinator, "member_id", "") or "")
 
 
@@ -188,7 +188,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 def position(consumer: Any, tp: TopicPartition) -> int | None:
     """Up to where a partition was read, markers of transactions included; None = it is not known now."""
-    subscription = consumer._subscription.subscription  # noqa: SLF001
+    subscription = consumer._subscription.subscription
     if subscription is None or subscription.assignment is None or tp not in subscription.assignment.tps:
         return None
     state = subscription.assignment.state_value(tp)
@@ -200,7 +200,7 @@ def fetched(consumer: Any) -> dict[TopicPartition, int]:
 
     What a paused one has is dropped when it is its turn.
     """
-    return lying(consumer._fetcher)  # noqa: SLF001
+    return lying(consumer._fetcher)
 
 
 def lying(fetcher: Any) -> dict[TopicPartition, int]:
@@ -208,8 +208,8 @@ def lying(fetcher: Any) -> dict[TopicPartition, int]:
     return {
         tp: 0
         if (found := getattr(record, "_partition_records", None)) is None
-        else getattr(found, "size_in_bytes", found._records.size_in_bytes)()  # noqa: SLF001
-        for tp, record in fetcher._records.items()  # noqa: SLF001
+        else getattr(found, "size_in_bytes", found._records.size_in_bytes)()
+        for tp, record in fetcher._records.items()
     }
 
 
@@ -219,21 +219,21 @@ def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
     aiokafka does the same with what a paused partition has, but leaves a cycle of objects behind, and in it all the bytes, until Python
     looks for such.
     """
-    fetcher = consumer._fetcher  # noqa: SLF001
+    fetcher = consumer._fetcher
     for tp in tps:
-        result = fetcher._records.pop(tp, None)  # noqa: SLF001
+        result = fetcher._records.pop(tp, None)
         records = getattr(result, "_partition_records", None)
-        if records is not None and records._records_iterator is not None:  # noqa: SLF001
-            records._records_iterator.close()  # noqa: SLF001
-            records._records_iterator = None  # noqa: SLF001
+        if records is not None and records._records_iterator is not None:
+            records._records_iterator.close()
+            records._records_iterator = None
     if tps:
-        fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
+        fetcher._notify(fetcher._wait_consume_future)
 
 
 def drop_all_fetched(consumer: Any) -> None:
     """The same of all that a consumer that was stopped has fetched, if it ever was started."""
-    if consumer._fetcher is not None:  # noqa: SLF001
-        drop_fetched(consumer, list(consumer._fetcher._records))  # noqa: SLF001
+    if consumer._fetcher is not None:
+        drop_fetched(consumer, list(consumer._fetcher._records))
 
 
 def keep_fetching(fetcher: Any) -> None:
@@ -241,13 +241,13 @@ def keep_fetching(fetcher: Any) -> None:
 
     Its own ``getmany`` raises the task's error on each call from then on.
     """
-    task: asyncio.Task[None] = fetcher._fetch_task  # noqa: SLF001
+    task: asyncio.Task[None] = fetcher._fetch_task
     if not task.done():
         return
     log.error("fetching from the brokers ended and begins anew: %r", _ended_by(task))
     # A failed fetch among them would end the new task at once: it awaits those that it finds.
-    fetcher._pending_tasks = {task for task in fetcher._pending_tasks if not task.done()}  # noqa: SLF001
-    fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
+    fetcher._pending_tasks = {task for task in fetcher._pending_tasks if not task.done()}
+    fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())
 
 
 def never_create(owner: Any) -> None:
@@ -256,21 +256,21 @@ def never_create(owner: Any) -> None:
     Clusters create what they are asked for, unless they are told otherwise (``auto.create.topics.enable``): a topic that somebody deletes
     while it is in use would be back before they could create it again themselves. aiokafka has no option for it.
     """
-    client = owner.client if hasattr(owner, "client") else owner._client  # noqa: SLF001
-    client._metadata_update = MethodType(ASK_METADATA, client)  # noqa: SLF001
+    client = owner.client if hasattr(owner, "client") else owner._client
+    client._metadata_update = MethodType(ASK_METADATA, client)
 
 
 ASK_METADATA = rebootstrap.rebootstrapping(
     FunctionType(
-        AIOKafkaClient._metadata_update.__code__,  # noqa: SLF001
+        AIOKafkaClient._metadata_update.__code__,
         {**vars(aiokafka.client), "MetadataRequest": _NO_CREATION},
     ),
     _NO_CREATION,
 )
 """aiokafka's own method with a request that creates no topic, then the bootstrap servers."""
 
-AIOKafkaClient._metadata_update = rebootstrap.rebootstrapping(  # noqa: SLF001
-    AIOKafkaClient._metadata_update,  # noqa: SLF001
+AIOKafkaClient._metadata_update = rebootstrap.rebootstrapping(
+    AIOKafkaClient._metadata_update,
     _NO_CREATION,
 )
 
@@ -280,15 +280,15 @@ def keep_member(consumer: Any) -> None:
 
     It starts neither again: its ``getmany`` raises the error on each call, and the group takes the member for dead.
     """
-    coordinator = consumer._coordinator  # noqa: SLF001
-    heartbeat: asyncio.Task[None] | None = coordinator._heartbeat_task  # noqa: SLF001
-    if (error := _ended_by(heartbeat)) is not None and not coordinator._rejoin_needed_fut.done():  # noqa: SLF001
+    coordinator = consumer._coordinator
+    heartbeat: asyncio.Task[None] | None = coordinator._heartbeat_task
+    if (error := _ended_by(heartbeat)) is not None and not coordinator._rejoin_needed_fut.done():
         log.error("heartbeats of group %s ended, joining again: %r", coordinator.group_id, error)
         coordinator.request_rejoin()
-    task: asyncio.Task[None] = coordinator._coordination_task  # noqa: SLF001
+    task: asyncio.Task[None] = coordinator._coordination_task
     if (error := _ended_by(task)) is not None:
         log.error("membership of group %s ended, joining again: %r", coordinator.group_id, error)
-        coordinator._coordination_task = asyncio.create_task(coordinator._coordination_routine())  # noqa: SLF001
+        coordinator._coordination_task = asyncio.create_task(coordinator._coordination_routine())
         coordinator.request_rejoin()
 
 
@@ -301,7 +301,7 @@ def keep_asking(consumer: Any) -> None:
     Raises:
         KafkaError: that error.
     """
-    with consumer._subscription.fetch_context():  # noqa: SLF001
+    with consumer._subscription.fetch_context():
         pass
     take_error(consumer)
 
@@ -312,7 +312,7 @@ def take_error(consumer: Any) -> None:
     Raises:
         KafkaError: that error.
     """
-    consumer._coordinator.check_errors()  # noqa: SLF001
+    consumer._coordinator.check_errors()
 
 
 def _ended_by(task: asyncio.Task[None] | None) -> BaseException | None:
@@ -337,7 +337,7 @@ async def end(consumer: Any, limit: float) -> None:
         stopping.cancel()
     with contextlib.suppress(Exception):
         async with asyncio.timeout(limit):
-            await consumer._client.close()  # noqa: SLF001
+            await consumer._client.close()
 
 
 async def await_fetched(consumer: Any, limit_s: float) -> None:
@@ -346,7 +346,7 @@ async def await_fetched(consumer: Any, limit_s: float) -> None:
     Raises:
         KafkaError: fetching was refused altogether.
     """
-    waiter = consumer._fetcher._create_fetch_waiter()  # noqa: SLF001
+    waiter = consumer._fetcher._create_fetch_waiter()
     done, _ = await asyncio.wait([waiter], timeout=limit_s)
     if done:
         waiter.result()
@@ -364,11 +364,11 @@ async def take_fetched(
     Raises:
         KafkaError: what was fetched of this partition is an error, or cannot be read.
     """
-    fetcher = consumer._fetcher  # noqa: SLF001
-    subscriptions = fetcher._subscriptions  # noqa: SLF001
+    fetcher = consumer._fetcher
+    subscriptions = fetcher._subscriptions
     # While partitions are given out aiokafka would wait, and positions move meanwhile.
-    if subscriptions.reassignment_in_progress or tp not in fetcher._records:  # noqa: SLF001
+    if subscriptions.reassignment_in_progress or tp not in fetcher._records:
         return [], {}
-    parsed = getattr(fetcher._records[tp], "_partition_records", None)  # noqa: SLF001
+    parsed = getattr(fetcher._records[tp], "_partition_records", None)
     fetched = await fetcher.fetched_records({tp}, timeout=0, max_records=records_max)
     return fetched.get(tp, []), dict(getattr(parsed, "malformed", {}))

@@ -26,8 +26,8 @@ def revoke_late(consumer: Any) -> None:
     It has started, and not joined yet. What comes between that answer and the new assignment is as before: fetching stands still,
     the listener is told what is revoked.
     """
-    coordinator = consumer._coordinator  # noqa: SLF001
-    prepare, send = coordinator._on_join_prepare, coordinator._send_req  # noqa: SLF001
+    coordinator = consumer._coordinator
+    prepare, send = coordinator._on_join_prepare, coordinator._send_req
     held: list[Any] = []
     """The assignment that is still worked on while the answer is awaited."""
 
@@ -43,4 +43,4 @@ def revoke_late(consumer: Any) -> None:
             await prepare(held.pop())
         return response
 
-    coordinator._on_join_prepare, coordinator._send_req = prepared, sent  # noqa: SLF001
+    coordinator._on_join_prepare, coordinator._send_req = prepared, sent

@@ -90,7 +90,7 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
         """Read the batch at hand again. What is known of aborted transactions up to it stays known."""
         batches = _MemoryRecordsPy(self._fetched.data)
         while True:
-            at_hand = batches._next_slice  # noqa: SLF001
+            at_hand = batches._next_slice
             if batches.next_batch().next_offset > self.next_fetch_offset:
                 break
         self._records = _Again(_LenientBatch(at_hand, self.malformed), self._records)
@@ -152,5 +152,5 @@ class _Lenient(bytearray):
         part = super().__getitem__(index)
         return _Lenient(part) if isinstance(index, slice) else part
 
-    def decode(self, encoding: str = "utf-8", errors: str = "") -> str:  # noqa: ARG002 - bytearray's signature
+    def decode(self, encoding: str = "utf-8", errors: str = "") -> str:
         return super().decode(encoding, "surrogateescape")

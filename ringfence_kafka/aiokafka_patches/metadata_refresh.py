@@ -25,7 +25,7 @@ class _MetadataRefresh:
 
     def __init__(self, consumer: Any, told: Callable[[], None]) -> None:
         self._consumer = consumer
-        self._client = consumer._client  # noqa: SLF001
+        self._client = consumer._client
         self._told = told
         self._force: Callable[[], asyncio.Future[Any]] = self._client.force_metadata_update
         self._leaderless: set[Any] = set()
@@ -47,8 +47,8 @@ class _MetadataRefresh:
 
     def _just_waits(self) -> bool:
         """Whether the fetcher asks only for partitions of which the cluster has said before that they have no leader."""
-        fetcher = self._consumer._fetcher  # noqa: SLF001
-        if fetcher is None or asyncio.current_task() is not fetcher._fetch_task:  # noqa: SLF001
+        fetcher = self._consumer._fetcher
+        if fetcher is None or asyncio.current_task() is not fetcher._fetch_task:
             return False  # a broker has answered
         cluster = self._client.cluster
         leaders = {tp: cluster.leader_for_partition(tp) for tp in self._consumer.assignment()}

@@ -76,17 +76,17 @@ async def _ask(client: Any, host: str, port: int, request: Any) -> Any:
         connection = await create_conn(
             host,
             port,
-            client_id=client._client_id,  # noqa: SLF001
-            request_timeout_ms=client._request_timeout_ms,  # noqa: SLF001
-            ssl_context=client._ssl_context,  # noqa: SLF001
-            security_protocol=client._security_protocol,  # noqa: SLF001
-            max_idle_ms=client._connections_max_idle_ms,  # noqa: SLF001
-            sasl_mechanism=client._sasl_mechanism,  # noqa: SLF001
-            sasl_plain_username=client._sasl_plain_username,  # noqa: SLF001
-            sasl_plain_password=client._sasl_plain_password,  # noqa: SLF001
-            sasl_kerberos_service_name=client._sasl_kerberos_service_name,  # noqa: SLF001
-            sasl_kerberos_domain_name=client._sasl_kerberos_domain_name,  # noqa: SLF001
-            sasl_oauth_token_provider=client._sasl_oauth_token_provider,  # noqa: SLF001
+            client_id=client._client_id,
+            request_timeout_ms=client._request_timeout_ms,
+            ssl_context=client._ssl_context,
+            security_protocol=client._security_protocol,
+            max_idle_ms=client._connections_max_idle_ms,
+            sasl_mechanism=client._sasl_mechanism,
+            sasl_plain_username=client._sasl_plain_username,
+            sasl_plain_password=client._sasl_plain_password,
+            sasl_kerberos_service_name=client._sasl_kerberos_service_name,
+            sasl_kerberos_domain_name=client._sasl_kerberos_domain_name,
+            sasl_oauth_token_provider=client._sasl_oauth_token_provider,
         )
     except (OSError, KafkaError, TimeoutError):
         return None

@@ -16,7 +16,7 @@ RECENT_S: Final = 60.0
 """For status."""
 _QUOTAS: Final = {"Fetch": "consumer_byte_rate", "Produce": "producer_byte_rate"}
 """API → the quota that most often limits it; others are limited by ``request_percentage`` or ``controller_mutation_rate``."""
-_handle_frame: Final = AIOKafkaConnection._handle_frame  # noqa: SLF001 - no public place sees all answers
+_handle_frame: Final = AIOKafkaConnection._handle_frame
 
 
 class ThrottleLog:
@@ -75,17 +75,17 @@ THROTTLED: Final = ThrottleLog()
 
 def install() -> None:
     """Have each connection of aiokafka look at the throttle time of every answer."""
-    AIOKafkaConnection._handle_frame = _handle_and_note  # noqa: SLF001
+    AIOKafkaConnection._handle_frame = _handle_and_note
 
 
 def _handle_and_note(connection: Any, frame: Any) -> None:
-    _, _, future = connection._requests[0]  # noqa: SLF001
+    _, _, future = connection._requests[0]
     _handle_frame(connection, frame)
     if future.done() and not future.cancelled() and future.exception() is None:
         response = future.result()
         if throttled_ms := getattr(response, "throttle_time_ms", 0):
             api = type(response).__name__.partition("Response")[0]
-            THROTTLED.note(api, throttled_ms, connection._client_id)  # noqa: SLF001
+            THROTTLED.note(api, throttled_ms, connection._client_id)
 
 
 def throttle_metric() -> Metric:

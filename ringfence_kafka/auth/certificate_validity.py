@@ -13,7 +13,7 @@ OTHER_NAME: Final = frozenset({62, 64})
 
 def fault(path: str | Path) -> str:
     """Why the first certificate of a PEM file, whose chain it begins, does not hold now; empty = it does, or cannot be read."""
-    from cryptography import x509  # noqa: PLC0415 - 20 ms of a start, and mostly nobody asks
+    from cryptography import x509
 
     try:
         certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())

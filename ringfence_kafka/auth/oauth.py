@@ -146,9 +146,9 @@ def _loaded(text: str) -> Callable[[], Any]:
 def _granted(kafka: KafkaSettings) -> Token:
     """Fetch a token by client credentials (RFC 6749, 4.4)."""
     # Authlib and requests take a quarter of a second to load.
-    import requests  # noqa: PLC0415
-    from authlib.integrations.base_client import OAuthError  # noqa: PLC0415
-    from authlib.integrations.requests_client import OAuth2Session  # noqa: PLC0415
+    import requests
+    from authlib.integrations.base_client import OAuthError
+    from authlib.integrations.requests_client import OAuth2Session
 
     url, client_id = kafka.sasl_oauth_token_url, kafka.sasl_oauth_client_id
     # RFC 6749, 2.3.1: both in the form of a URL's. Authlib sends them as they are given.
@@ -179,7 +179,7 @@ def _granted(kafka: KafkaSettings) -> Token:
 
 def _checked(response: Any) -> Any:
     """Raise an error for a refusal by HTTP status: Authlib looks for ``error`` in the body alone."""
-    from authlib.integrations.base_client import OAuthError  # noqa: PLC0415 - as above
+    from authlib.integrations.base_client import OAuthError
 
     if _CLIENT_ERROR <= response.status_code < _SERVER_ERROR:
         raise OAuthError(f"HTTP {response.status_code}")
@@ -189,8 +189,8 @@ def _checked(response: Any) -> Any:
 
 def _expiry(text: str) -> float:
     """Return when a JWT expires, by its claims; of any other token, :data:`UNKNOWN_LIFE_S` from now."""
-    from joserfc import jws  # noqa: PLC0415 - it loads cryptography
-    from joserfc.errors import JoseError  # noqa: PLC0415
+    from joserfc import jws
+    from joserfc.errors import JoseError
 
     try:
         return float(json.loads(jws.extract_compact(text.encode()).payload)["exp"])

@@ -56,7 +56,7 @@ class BrokerWatch:
                 denied = await self._denied()
         except TimeoutError:
             return
-        except Exception as error:  # noqa: BLE001 - what the way in is made of, as a key's file, may be gone as well
+        except Exception as error:
             denied = error
         if denied is not None:
             self._said_why = True
@@ -68,7 +68,7 @@ class BrokerWatch:
             try:
                 async with asyncio.timeout(ANSWER_LIMIT_S):
                     await self._asked()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the broker did not answer
+            except Exception as error:
                 if self._away_since is None:
                     self._away_since = time.monotonic()
                     self._log.warning(

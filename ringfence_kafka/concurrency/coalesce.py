@@ -70,7 +70,7 @@ class RequestCoalescer(Generic[Q, A]):
             answers: Mapping[Q, A | Exception]
             try:
                 answers = await self._answer(wanted.keys())
-            except Exception as error:  # noqa: BLE001 - it is the answer
+            except Exception as error:
                 answers = dict.fromkeys(wanted, error)
             except BaseException:
                 self._waiting, left = {}, [*wanted.values(), *self._waiting.values()]

@@ -66,7 +66,7 @@ class KafkaSettings(Section):
     def _host_and_port(cls, value: str) -> str:
         for server in value.split(","):
             host, _, port = server.strip().rpartition(":")
-            if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:  # noqa: PLR2004
+            if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
                 raise ValueError(f"{server.strip()!r} is not host:port; write for example 127.0.0.1:9092")
         return value
 

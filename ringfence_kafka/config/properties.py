@@ -31,7 +31,7 @@ KEYS: Final = {
 _STORES: Final = {"truststore": ("ssl_cafile",), "keystore": ("ssl_certfile", "ssl_keyfile")}
 """Java's files, and the keys that one in PEM stands for."""
 
-_PASSWORD: Final = "sasl_password"  # noqa: S105 - a name
+_PASSWORD: Final = "sasl_password"
 _SECRETS: Final = {
     "sasl.password": _PASSWORD,
     "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauth_client_secret",

@@ -158,7 +158,7 @@ class Settings(Section):
     def _keeps_patterns(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         settings = handler(data)
         if isinstance(data, dict):
-            settings._patterns = tuple(filter(patterns.is_pattern, data.get("addresses", ())))  # noqa: SLF001 - its own
+            settings._patterns = tuple(filter(patterns.is_pattern, data.get("addresses", ())))
         return settings
 
     _lists = listed("bridges", "cluster_connections")
@@ -250,7 +250,7 @@ class Settings(Section):
         return {
             topic
             for topic, count in uses.items()
-            if count == 2  # noqa: PLR2004 - one role each
+            if count == 2
             and topic not in names
             and roles[topic, "accepted topic"] == roles[topic, "input topic"] == 1
         }

@@ -81,7 +81,7 @@ async def fetch(
     topics = defaultdict(list)
     for tp in tps:
         topics[tp.topic].append(tp.partition)
-    response = await admin._send_request(_Fetch(group, list(topics.items())), coordinator)  # noqa: SLF001
+    response = await admin._send_request(_Fetch(group, list(topics.items())), coordinator)
     if code := getattr(response, "error_code", 0):
         raise for_code(code)(f"the offsets of {group}")
     answers: dict[TopicPartition, Committed | Exception | None] = dict.fromkeys(tps)
@@ -114,7 +114,7 @@ async def commit(admin: AIOKafkaAdminClient, group: str, offsets: Mapping[TopicP
         OffsetCommitRequest.DEFAULT_RETENTION_TIME,
         list(topics.items()),
     )
-    response = await admin._send_request(request, coordinator)  # noqa: SLF001
+    response = await admin._send_request(request, coordinator)
     for topic, partitions in response.topics:
         for number, code in partitions:
             if code:

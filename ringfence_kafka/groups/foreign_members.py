@@ -79,7 +79,7 @@ async def ask(
         NotImplementedError: the broker is older than 2.4.
     """
     coordinator = await admin.find_coordinator(group)
-    answer = await admin._send_request(DescribeMembers(group), coordinator)  # noqa: SLF001
+    answer = await admin._send_request(DescribeMembers(group), coordinator)
     ((code, _, state, _, _, classic, _),) = answer.groups
     if code and code not in _NO_SUCH_GROUP:
         raise for_code(code)(f"the members of {group}")
@@ -154,7 +154,7 @@ async def _ask(
     def read(reader: Reader) -> tuple[int, list[OtherMember]]:
         return _group(reader, share=share, typed=not share and version >= _WITH_MEMBER_TYPE)
 
-    client: Any = admin._client  # noqa: SLF001 - it has no public way to send a request
+    client: Any = admin._client
     code, members = await client.send(coordinator, Question(key, version, body, read))
     if code in _NO_SUCH_GROUP:
         return None

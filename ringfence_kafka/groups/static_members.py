@@ -80,8 +80,8 @@ def name_heartbeats(consumer: Any, instance: str, fenced: Callable[[], None]) ->
         instance: Its name.
         fenced: Told, any number of times, that another process has joined under that name.
     """
-    coordinator = consumer._coordinator  # noqa: SLF001
-    send = coordinator._send_req  # noqa: SLF001
+    coordinator = consumer._coordinator
+    send = coordinator._send_req
 
     async def sent(request: Any) -> Any:
         if isinstance(request, HeartbeatRequest):
@@ -93,7 +93,7 @@ def name_heartbeats(consumer: Any, instance: str, fenced: Callable[[], None]) ->
             fenced()
         return response
 
-    coordinator._send_req = sent  # noqa: SLF001
+    coordinator._send_req = sent
 
 
 class _DescribeAnswer(Response):  # type: ignore[misc]
@@ -202,7 +202,7 @@ async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
         KafkaError: the group's coordinator does not answer, or refuses.
     """
     coordinator = await admin.find_coordinator(group)
-    answer = await admin._send_request(DescribeMembers(group), coordinator)  # noqa: SLF001
+    answer = await admin._send_request(DescribeMembers(group), coordinator)
     ((code, _, _, _, _, found, _),) = answer.groups
     if code:
         raise for_code(code)(f"the members of {group}")
@@ -246,7 +246,7 @@ async def forget_outdated(
             break
         await asyncio.sleep(ASK_AGAIN_S)
     coordinator = await admin.find_coordinator(group)
-    answer = await admin._send_request(LeaveByName(group, instance), coordinator)  # noqa: SLF001
+    answer = await admin._send_request(LeaveByName(group, instance), coordinator)
     code = answer.error_code or answer.members[0][2]
     if code and for_code(code) is not UnknownMemberIdError:  # that one's session has just ended
         raise for_code(code)(f"to take {instance} out of {group}")

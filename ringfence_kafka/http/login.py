@@ -47,7 +47,7 @@ def sign(token: str, ends_s: int) -> str:
 def is_signed(token: str, cookie: str, now_s: float) -> bool:
     """Whether a cookie is of a session that has not ended."""
     text, _, _ = cookie.partition(".")
-    if not (text.isascii() and text.isdigit() and len(text) <= 12):  # noqa: PLR2004 - more digits are no date
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
         return False
     return (
         hmac.compare_digest(cookie.encode(errors="surrogateescape"), sign(token, int(text)).encode())

@@ -39,7 +39,7 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
     async def _regain(self, right: AssignmentT, opened: Opened) -> None:
         """Have it confirmed that what is open may go on."""
 
-    async def _work(self, right: AssignmentT, opened: Opened) -> None:  # noqa: ARG002 - others work, too
+    async def _work(self, right: AssignmentT, opened: Opened) -> None:
         """Until something else is to be done."""
         await self._told()
 

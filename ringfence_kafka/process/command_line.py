@@ -102,7 +102,7 @@ def settings_of(config: Path, *, optional: bool = False) -> Settings:
     given = click.get_current_context().meta.get(_CONNECTION, {})
     settings = load(config, connection=Connection(**given), optional=optional)
     if settings.kafka.properties:
-        from ringfence_kafka.auth import client_properties  # noqa: PLC0415 - it loads librdkafka
+        from ringfence_kafka.auth import client_properties
 
         client_properties.check(settings.kafka)
     return settings
@@ -138,7 +138,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
         code = 2
     except (click.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - 1 would say that what was checked is not ok
+    except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC) and not error.filename:
             sys.exit(_lost_output(error))
         if (refusal := _of_the_cluster(error)) is not None:

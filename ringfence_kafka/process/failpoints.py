@@ -80,7 +80,7 @@ def install_from_environment() -> None:
 def _signal_at(number: signal.Signals, nth: int) -> Action:
     reached: Counter[str] = Counter()
 
-    async def act(point: str, lane: str) -> None:  # noqa: ARG001 - an action takes both
+    async def act(point: str, lane: str) -> None:
         reached[lane] += 1
         if reached[lane] == nth:
             os.kill(os.getpid(), number)

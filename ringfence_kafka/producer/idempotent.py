@@ -68,7 +68,7 @@ class IdempotentProducer:
 
     def partitions(self, topic: str) -> int:
         """As its metadata show them now; 0 = they do not."""
-        return len(self._producer._metadata.partitions_for_topic(topic) or ())  # noqa: SLF001
+        return len(self._producer._metadata.partitions_for_topic(topic) or ())
 
     def builder(self) -> Builder:
         """An empty record batch (one larger record fits alone)."""
@@ -101,7 +101,7 @@ class IdempotentProducer:
         await to_the_end(self._end())
 
     async def _end(self) -> None:
-        self._producer._closed = True  # noqa: SLF001
+        self._producer._closed = True
         # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for.
         with contextlib.suppress(Exception, asyncio.CancelledError):
             async with asyncio.timeout(DISCARD_TIMEOUT_S):

@@ -110,7 +110,7 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
     for _ in range(METADATA_TRIES):
         if _shows(producer, topic, partition, wait=wait):
             return
-        if producer._metadata.partitions_for_topic(topic) is None:  # noqa: SLF001
+        if producer._metadata.partitions_for_topic(topic) is None:
             producer.client.add_topic(topic)
         await producer.client.force_metadata_update()
         if _shows(producer, topic, partition, wait=wait):
@@ -123,7 +123,7 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
 
 
 def _shows(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> bool:
-    known = producer._metadata.partitions_for_topic(topic)  # noqa: SLF001
+    known = producer._metadata.partitions_for_topic(topic)
     return wait if known is None else partition in known
 
 

@@ -118,7 +118,7 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
 
     async def _maybe_wait_metadata(self) -> None:
         if self._asker is not self:
-            await self._asker._maybe_wait_metadata()  # noqa: SLF001 - of the same class
+            await self._asker._maybe_wait_metadata()
         else:
             await super()._maybe_wait_metadata()
 
@@ -129,7 +129,7 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
 
         Clients that have lost all their brokers begin with the bootstrap servers again, as new ones would.
         """
-        synchronised = self._asker._synchronised  # noqa: SLF001 - of the same class
+        synchronised = self._asker._synchronised
         if synchronised is True and any(conn.connected() for conn in self._conns.values()):
             return
         if self._reaching is None or self._reaching.done():
@@ -186,7 +186,7 @@ class ClientShare:
 
     @property
     def _client_id(self) -> str:
-        return str(self._client._client_id)  # noqa: SLF001
+        return str(self._client._client_id)
 
     async def bootstrap(self) -> None:
         """Called by a producer that starts."""
@@ -226,10 +226,10 @@ class ClientShare:
         return await self._while_open(self._client.coordinator_lookup(kind, key))
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:
-        return await self._while_open(self._client._wait_on_metadata(topic))  # noqa: SLF001
+        return await self._while_open(self._client._wait_on_metadata(topic))
 
     async def _maybe_wait_metadata(self) -> None:
-        await self._while_open(self._client._maybe_wait_metadata())  # noqa: SLF001
+        await self._while_open(self._client._maybe_wait_metadata())
 
     async def _while_open(self, question: Coroutine[Any, Any, T]) -> T:
         try:

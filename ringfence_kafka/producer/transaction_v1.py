@@ -108,7 +108,7 @@ class Explicit:
             await self._producer.send_offsets_to_transaction(offsets, group_id)
         except asyncio.CancelledError:
             # aiokafka's future stays, and gets an error when this producer is fenced: Python would print it as never asked for.
-            for _, _, future in self._producer._txn_manager._pending_txn_offsets:  # noqa: SLF001
+            for _, _, future in self._producer._txn_manager._pending_txn_offsets:
                 future.add_done_callback(note_outcome)
             raise
 

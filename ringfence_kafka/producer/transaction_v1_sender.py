@@ -27,14 +27,14 @@ HARMFUL: Final = (TxnOffsetCommitRequest, EndTxnRequest)
 
 def send_only_what_was_added(producer: AIOKafkaProducer) -> None:
     """Batches for partitions that the coordinator has not confirmed wait; those that it never will fail."""
-    accumulator, manager = producer._message_accumulator, producer._txn_manager  # noqa: SLF001
+    accumulator, manager = producer._message_accumulator, producer._txn_manager
     drain = accumulator.drain_by_nodes
 
     def drain_by_nodes(ignore_nodes: Collection[int], muted_partitions: Iterable[TopicPartition] = ()) -> Any:
         added, to_add = manager.txn_partitions, manager.partitions_to_add()
-        for place in [batch for batch in accumulator._batches if batch not in added]:  # noqa: SLF001
+        for place in [batch for batch in accumulator._batches if batch not in added]:
             if place not in to_add:
-                _fail(accumulator._batches.pop(place), _reason(manager))  # noqa: SLF001
+                _fail(accumulator._batches.pop(place), _reason(manager))
         return drain(ignore_nodes, {*muted_partitions, *to_add})
 
     accumulator.drain_by_nodes = drain_by_nodes
@@ -61,7 +61,7 @@ def tell_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> Non
 def _fail(batches: Collection[Any], reason: BaseException) -> None:
     for batch in batches:
         batch.failure(reason)
-        note_outcome(batch._drain_waiter)  # noqa: SLF001 - waited for by who adds a second batch, if anybody
+        note_outcome(batch._drain_waiter)
 
 
 def _reason(manager: Any) -> BaseException:

@@ -77,12 +77,12 @@ class Implicit:
         self._producer = producer
         self._id = transactional_id
         self._lane = lane
-        manager = producer._txn_manager  # noqa: SLF001
+        manager = producer._txn_manager
         self._who = Producer(manager.producer_id, manager.producer_epoch)
         self._sequences: dict[Place, int] = {}
         self._added: set[Place] = set()
         """Partitions that are in this transaction."""
-        self._back_off_s: float = producer._sender._retry_backoff  # noqa: SLF001
+        self._back_off_s: float = producer._sender._retry_backoff
         self._say_at = 0.0
         self._unanswered: set[int] = set()
         """Kinds of requests (their API keys) whose last one was not."""
@@ -146,7 +146,7 @@ class Implicit:
     async def _look_for(self, batch: Outgoing) -> None:
         """Nobody is known to lead its partition."""
         await require_partition(self._producer, batch.topic, batch.partition, wait=True)
-        await self._producer.client._wait_on_metadata(batch.topic)  # noqa: SLF001
+        await self._producer.client._wait_on_metadata(batch.topic)
 
     async def _sent(self, batches: Sequence[Outgoing]) -> None:
         for _ in batches:
@@ -163,7 +163,7 @@ class Implicit:
             waiting.setdefault(place, deque()).append(number)
             sequence = self._sequences.get(place, 0)
             self._sequences[place] = sequence + batch.builder.record_count()
-            batch.builder._set_producer_state(*self._who, sequence)  # noqa: SLF001
+            batch.builder._set_producer_state(*self._who, sequence)
         attempt = 0
         while waiting:
             answers = await self._ask_leaders({place: batches[value[0]] for place, value in waiting.items()})
@@ -198,7 +198,7 @@ class Implicit:
         for place, head in heads.items():
             leader = self._leader(head)
             if leader is not None:
-                by_leader.setdefault(leader, {})[place] = head.builder._build()  # noqa: SLF001
+                by_leader.setdefault(leader, {})[place] = head.builder._build()
         if len(by_leader) > 1 and self._added.issuperset(heads):
             answers = await wait_for_all([self._ask_leader(*item) for item in by_leader.items()])
         else:
@@ -206,7 +206,7 @@ class Implicit:
         return {place: found for answer in answers for place, found in answer.items()}
 
     async def _ask_leader(self, node: int, data: Mapping[Place, bytes]) -> dict[Place, tuple[int, int]]:
-        timeout_ms = self._producer._request_timeout_ms  # noqa: SLF001
+        timeout_ms = self._producer._request_timeout_ms
         began = time.monotonic()
         found = await self._ask(
             node, transaction_v2_requests.produce(self._id, timeout_ms, data), ConnectionGroup.DEFAULT
@@ -218,7 +218,7 @@ class Implicit:
 
     def _leader(self, batch: Outgoing) -> int | None:
         place = TopicPartition(batch.topic, batch.partition)
-        leader: int | None = self._producer._metadata.leader_for_partition(place)  # noqa: SLF001
+        leader: int | None = self._producer._metadata.leader_for_partition(place)
         return None if leader == -1 else leader
 
     def _refuse(self, refused: Mapping[Place, int], batches: Sequence[Outgoing]) -> NoReturn:
@@ -289,7 +289,7 @@ class Implicit:
         return answer
 
     async def _coordinator(self, kind: int, key: str) -> int:
-        node: int = await self._producer._sender._find_coordinator(kind, key)  # noqa: SLF001
+        node: int = await self._producer._sender._find_coordinator(kind, key)
         return node
 
     async def _look_again(self, kind: int, codes: set[int], attempt: int) -> None:
@@ -297,7 +297,7 @@ class Implicit:
         if attempt >= USUAL_ATTEMPTS:
             self._say(f"{_names(codes)} of the coordinator")
         if codes & (_COORDINATOR_GONE | {_NO_ANSWER}):
-            self._producer._sender._coordinator_dead(kind)  # noqa: SLF001
+            self._producer._sender._coordinator_dead(kind)
         await self._wait(attempt)
 
     def _say(self, what: str) -> None:

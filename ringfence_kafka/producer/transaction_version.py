@@ -59,7 +59,7 @@ async def offered(producer: AIOKafkaProducer) -> bool:
     Raises:
         KafkaError: the broker does not answer.
     """
-    node = producer._sender._coordinators[CoordinationType.TRANSACTION]  # noqa: SLF001
+    node = producer._sender._coordinators[CoordinationType.TRANSACTION]
     features = await _ask(producer, node)
     return features.agreed.get(transaction_v2_requests.FEATURE, 0) >= transaction_v2_requests.IMPLICIT
 
@@ -69,7 +69,7 @@ async def lowered(producer: AIOKafkaProducer) -> bool:
 
     To be asked when brokers refuse a producer: then this is the reason.
     """
-    node = producer._sender._coordinators.get(CoordinationType.TRANSACTION)  # noqa: SLF001
+    node = producer._sender._coordinators.get(CoordinationType.TRANSACTION)
     if node is None:
         return False
     try:

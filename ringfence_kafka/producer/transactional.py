@@ -149,8 +149,8 @@ class TransactionalProducer:
 
     def form(self) -> BatchForm:
         """Of what :meth:`builder` makes, for who fills record batches otherwise."""
-        accumulator = self._producer._message_accumulator  # noqa: SLF001
-        return BatchForm(accumulator._batch_size, accumulator._compression_type)  # noqa: SLF001
+        accumulator = self._producer._message_accumulator
+        return BatchForm(accumulator._batch_size, accumulator._compression_type)
 
     async def transact(
         self,
@@ -238,11 +238,11 @@ class TransactionalProducer:
 
     async def _end(self) -> None:
         # Nobody else asks aiokafka's transaction what ended it; Python would print that, with its trace, as never asked for.
-        waiter: asyncio.Future[Any] | None = self._producer._txn_manager._transaction_waiter  # noqa: SLF001
+        waiter: asyncio.Future[Any] | None = self._producer._txn_manager._transaction_waiter
         if waiter is not None and waiter.done():
             note_outcome(waiter)
         # Of a partition that was deleted meanwhile they would be tried for ever, and the abort would wait for them.
-        self._producer._txn_manager._pending_txn_offsets.clear()  # noqa: SLF001
+        self._producer._txn_manager._pending_txn_offsets.clear()
         # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for, as a time limit leaves them behind.
         if self._in_transaction:
             with contextlib.suppress(Exception, asyncio.CancelledError):
@@ -251,7 +251,7 @@ class TransactionalProducer:
         try:
             async with asyncio.timeout(DISCARD_TIMEOUT_S):
                 await self._producer.stop()
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
+        except (Exception, asyncio.CancelledError):
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
                     await self._producer.client.close()
@@ -265,19 +265,19 @@ def empty_batch() -> Builder:
 
 def _attach(producer: AIOKafkaProducer, share: ClientShare) -> None:
     """Replace the client that aiokafka made, which is not connected yet."""
-    producer.client = producer._sender.client = share  # noqa: SLF001
-    producer._metadata = producer._message_accumulator._cluster = share.cluster  # noqa: SLF001
+    producer.client = producer._sender.client = share
+    producer._metadata = producer._message_accumulator._cluster = share.cluster
 
 
 async def end_sender(producer: AIOKafkaProducer) -> None:
     """A ``stop()`` that was cut short leaves aiokafka's task behind, which would try for ever."""
-    task: asyncio.Task[None] | None = producer._sender.sender_task  # noqa: SLF001
+    task: asyncio.Task[None] | None = producer._sender.sender_task
     if task is None:
         return
-    accumulator = producer._message_accumulator  # noqa: SLF001
-    for batch in (*accumulator._pending_batches, *itertools.chain(*accumulator._batches.values())):  # noqa: SLF001
+    accumulator = producer._message_accumulator
+    for batch in (*accumulator._pending_batches, *itertools.chain(*accumulator._batches.values())):
         batch.future.cancel()  # the task waits for what it cannot send
-    task.remove_done_callback(producer._sender._fail_all)  # noqa: SLF001 - nobody waits for anything any more
+    task.remove_done_callback(producer._sender._fail_all)
     task.cancel()
     await asyncio.wait([task], timeout=DISCARD_TIMEOUT_S)
     if task.done() and not task.cancelled():

@@ -185,7 +185,7 @@ class Stream:
             holder = _turn.holder()
             if holder is not self:
                 if holder is not None:
-                    holder._reader = None  # noqa: SLF001 - it begins again when it is read again
+                    holder._reader = None
                 _turn.holder = weakref.ref(self)
             return self._filled(size)
 

@@ -89,7 +89,7 @@ class _Reader:
         for shift in range(0, _VARINT_BITS_MAX, 7):
             (byte,) = self.take(1)
             value |= (byte & 0x7F) << shift
-            if byte < 0x80:  # noqa: PLR2004 - the last byte of a number
+            if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
         raise CorruptRecordException("a number of a record has no end")
 

@@ -105,7 +105,7 @@ def record_end(data: bytes, at: int = 0) -> int:
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the last byte of a number
+        if byte < 0x80:
             length = (value >> 1) ^ -(value & 1)
             if length < 0:
                 break
@@ -132,7 +132,7 @@ def varint(number: int) -> bytes:
     """Return a number as records have it."""
     number = number << 1 if number >= 0 else (-number << 1) - 1
     found = bytearray()
-    while number >= 0x80:  # noqa: PLR2004 - more than seven bits
+    while number >= 0x80:
         found.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*found, number])

@@ -283,7 +283,7 @@ class _Reader:
 
     async def fetch(self, tp: TopicPartition) -> tuple[list[Any], int]:
         """What has come, perhaps nothing, and up to where that is, markers included."""
-        internals.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+        internals.keep_fetching(self._consumer._fetcher)
         fetched = await self._consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
         return fetched.get(tp, []), await self._consumer.position(tp)
 

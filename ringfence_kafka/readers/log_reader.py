@@ -183,11 +183,11 @@ async def read(
 
 async def _some(consumer: AIOKafkaConsumer, tp: TopicPartition, take: Take | None) -> Sequence[Any]:
     if take is not None:
-        fetcher = consumer._fetcher  # noqa: SLF001
-        if tp not in fetcher._records:  # noqa: SLF001
+        fetcher = consumer._fetcher
+        if tp not in fetcher._records:
             await internals.await_fetched(consumer, _POLL_MS / 1000)
         found = take(fetcher, tp)
-        if found is not None or tp not in fetcher._records:  # noqa: SLF001
+        if found is not None or tp not in fetcher._records:
             return found or ()
     records = (await consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)).get(tp, [])
     return list(records)

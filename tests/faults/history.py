@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Self
 
 from ringfence_kafka.protocol import wire_names
 
-TOKEN_HEADER: Final = "t"  # noqa: S105 - the name of a header
+TOKEN_HEADER: Final = "t"
 """Header with what is unique to one attempt of a producer: resends of one ID differ in it."""
 ID_HEADER: Final = "_AMQ_DUPL_ID"
 

@@ -100,7 +100,7 @@ def run(
             system.stop_producers()
             _judge(system, verdict)
             verdict.kills = system.kills
-    except Exception as error:  # noqa: BLE001 - a round that breaks has failed, and the next one runs
+    except Exception as error:
         verdict.faults.append(f"{type(error).__name__}: {error}")
     finally:
         if verdict.faults and keep is not None:

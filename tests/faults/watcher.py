@@ -51,7 +51,7 @@ class Watcher(threading.Thread):
         try:
             while not self._ending.is_set():
                 self._poll()
-        except BaseException as error:  # noqa: BLE001 - the test says it
+        except BaseException as error:
             self.error = error
 
     def _poll(self) -> None:

@@ -341,7 +341,7 @@ async def _create_again(bootstrap: str, topic: str, policy: str = "delete") -> N
     def created() -> bool:
         try:
             kafka.create_topics(bootstrap, {topic: (1, {"cleanup.policy": policy})})
-        except Exception:  # noqa: BLE001 - it still exists
+        except Exception:
             return False
         return True
 

@@ -6,7 +6,7 @@ from ringfence_kafka.http import login
 from tests.support import chromium
 from tests.support.worker import WorkerProcess, configure, wait_for
 
-TOKEN = "let-me-see"  # noqa: S105 - a test's own
+TOKEN = "let-me-see"
 
 
 async def test_a_person_gets_to_the_page(bootstrap: str, tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ class Fuzz:
     """By one seed."""
 
     def __init__(self, seed: int) -> None:
-        from agents.batch import native_records  # noqa: PLC0415 - after the build was chosen
-        from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress  # noqa: PLC0415
-        from ringfence_kafka.producer.transactional import BatchForm  # noqa: PLC0415
-        from tests.property.test_native_path import World  # noqa: PLC0415
-        from tests.support import raw as made  # noqa: PLC0415
+        from agents.batch import native_records
+        from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress
+        from ringfence_kafka.producer.transactional import BatchForm
+        from tests.property.test_native_path import World
+        from tests.support import raw as made
 
         self.rng = random.Random(seed)
         self.raw, self.made, self.decompress = native_records, made, decompress
@@ -176,7 +176,7 @@ class Fuzz:
 
     def plan(self, records: Any) -> None:
         """By several addresses."""
-        from agents.batch.batch import FetchedBatch  # noqa: PLC0415
+        from agents.batch.batch import FetchedBatch
 
         if not len(records):
             return
@@ -190,8 +190,8 @@ class Fuzz:
 
     def ids(self) -> None:
         """A ring's IDs, through changelogs and chunks that are sound, damaged, or of another lane."""
-        import native  # noqa: PLC0415
-        from tables.codec import ring_key  # noqa: PLC0415
+        import native
+        from tables.codec import ring_key
 
         rng, core = self.rng, native.core
         assert core is not None

@@ -81,7 +81,7 @@ def by_aiokafka(data: bytes, begin: int, aborted: list[tuple[int, int]], level: 
     )
     try:
         found = [_seen(record) for record in records]
-    except Exception:  # noqa: BLE001 - whatever it is, the core has to leave it to this
+    except Exception:
         return None
     cut = records.next_fetch_offset
     return (found, cut) if not records.malformed else None

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES, EVENTS, EVIDENCE, IDS, RULES, SPANS

@@ -17,7 +17,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import murmur2
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from app.embedded.broker import EmbeddedBroker

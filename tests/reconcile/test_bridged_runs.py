@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile import job
 from reconcile.cluster.admin import TopicFacts

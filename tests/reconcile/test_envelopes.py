@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from agents.decision import envelope
 from agents.decision.envelope import MalformedEnvelopeError

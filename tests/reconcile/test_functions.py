@@ -3,7 +3,7 @@
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import fates, order
 from reconcile.anomalies.names import Anomaly, Doubt, doubted

@@ -5,7 +5,7 @@ import itertools
 import random
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from agents.output import build
 from reconcile.spark import envelopes, hops

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from agents.decision.bridge_headers import MalformedHopError, read
 from reconcile.anomalies.finders import bridged, lost

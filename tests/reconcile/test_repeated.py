@@ -2,7 +2,7 @@
 
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import moved, repeated
 from reconcile.anomalies.names import Anomaly, rows

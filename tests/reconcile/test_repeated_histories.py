@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.spark.schemas import IDS
 from tests.reconcile.rows import Frames

@@ -205,7 +205,7 @@ class ProcessLoop:
                 try:
                     coroutine.close()
                     break
-                except BaseException:  # noqa: BLE001, S112 - whatever it does, it is dead
+                except BaseException:  # noqa: S112 - whatever it does, it is dead
                     continue
 
 

@@ -185,7 +185,7 @@ class Network:
                 self.refuse -= 1
                 raise UnknownError("refused")  # noqa: TRY301
             answer = apply(*args)
-        except Exception as refusal:  # noqa: BLE001 - it is the answer
+        except Exception as refusal:
             error = refusal
         if self.trace is not None:
             self._note(apply, args, answer if error is None else repr(error))

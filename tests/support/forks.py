@@ -200,7 +200,7 @@ def _main() -> NoReturn:
         raise RuntimeError(f"loading has begun {threads} threads, which forks would lack")
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
-    from app.__main__ import main  # noqa: PLC0415 - in the fork
+    from app.__main__ import main
 
     main()
 

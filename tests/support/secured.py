@@ -40,9 +40,9 @@ from tests.support.issuer import AUDIENCE, ISSUER, Issuer
 from tests.support.kafka import WAIT_S
 
 USER: Final = "ringfence-user"
-PASSWORD: Final = "correct horse, battery; staple"  # noqa: S105 - a test's own, with what might need quoting
-WRONG_PASSWORD: Final = "not-the-horse-at-all"  # noqa: S105 - a test's own
-PASSWORD_VARIABLE: Final = "RINGFENCE_KAFKA_PASSWORD"  # noqa: S105 - a name
+PASSWORD: Final = "correct horse, battery; staple"
+WRONG_PASSWORD: Final = "not-the-horse-at-all"
+PASSWORD_VARIABLE: Final = "RINGFENCE_KAFKA_PASSWORD"
 """With the prefix of the settings: the name that comes to mind first must work."""
 
 LONG_AGO: Final = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)

@@ -61,7 +61,7 @@ def test_configuration(name: str) -> None:
     settings = load(ROOT / inside["/ringfence/conf/ringfence.toml"], SERVICES[name]["environment"])
 
     assert settings.kafka.bootstrap_servers == "kafka:19092"
-    assert settings.app.web_host == "0.0.0.0"  # noqa: S104
+    assert settings.app.web_host == "0.0.0.0"
     assert {bridge.target_address for bridge in settings.bridges} <= {
         address.name for address in settings.addresses
     }

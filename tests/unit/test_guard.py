@@ -18,7 +18,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.http.auth import OPEN, HttpAuth, http_auth, session
 
-TOKEN = "let-me-see"  # noqa: S105 - a test's own
+TOKEN = "let-me-see"
 
 
 @pytest.fixture
@@ -63,18 +63,18 @@ async def _get(asking: aiohttp.ClientSession, url: str, **headers: str) -> tuple
 def test_where_others_reach_it() -> None:
     """By the name that is given, else where it listens; a machine that listens everywhere is reached by its name."""
     assert advertised("10.1.2.3", 80) == "http://10.1.2.3:80"
-    assert advertised("0.0.0.0", 80) == f"http://{socket.gethostname()}:80"  # noqa: S104
-    for host in ("0.0.0.0", "10.1.2.3"):  # noqa: S104
+    assert advertised("0.0.0.0", 80) == f"http://{socket.gethostname()}:80"
+    for host in ("0.0.0.0", "10.1.2.3"):
         assert advertised(host, 80, name="worker-0.workers.ns.svc") == "http://worker-0.workers.ns.svc:80"
 
 
 def test_a_worker_tells_its_name() -> None:
     """The others find it by that in what the group's members tell, whatever it listens on."""
-    app = {"web_host": "0.0.0.0", "web_name": "worker-0.workers.ns.svc", "web_port": 7070}  # noqa: S104
+    app = {"web_host": "0.0.0.0", "web_name": "worker-0.workers.ns.svc", "web_port": 7070}
     made = run.create_app(validate({"app": app}))
 
     assert str(made.conf.canonical_url) == "http://worker-0.workers.ns.svc:7070"
-    assert made.conf.web_bind == "0.0.0.0"  # noqa: S104
+    assert made.conf.web_bind == "0.0.0.0"
 
 
 async def test_without_the_token(files: dict[str, str]) -> None:

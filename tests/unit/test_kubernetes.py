@@ -157,7 +157,7 @@ def test_probes(name: str) -> None:
     }
     # A server on the loopback is reached by no probe.
     host = _environment(name)["RINGFENCE_APP__WEB_HOST"]
-    assert host.get("value") == "0.0.0.0" or host["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"  # noqa: S104
+    assert host.get("value") == "0.0.0.0" or host["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
     assert container["args"] == ["worker"] or "--web-port=6066" in container["args"]
 
 

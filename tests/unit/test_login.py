@@ -15,7 +15,7 @@ from aiohttp import web
 from ringfence_kafka.http import login
 from ringfence_kafka.http.auth import HttpAuth
 
-TOKEN = "let-me-see"  # noqa: S105 - a test's own
+TOKEN = "let-me-see"
 HTML = {"Accept": "text/html"}
 
 

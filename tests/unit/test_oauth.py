@@ -31,7 +31,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 BEARER = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
-SECRET = "s&cret/of+mine"  # noqa: S105 - a test's own
+SECRET = "s&cret/of+mine"
 
 
 @pytest.fixture(autouse=True)

@@ -97,7 +97,7 @@ def test_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same figures give the same bytes, also through JSON and whatever else uses matplotlib; nothing of it is changed."""
-    import matplotlib as mpl  # noqa: PLC0415
+    import matplotlib as mpl
 
     monkeypatch.setitem(mpl.rcParams, "font.size", 31.0)
     monkeypatch.setitem(mpl.rcParams, "ytick.major.pad", 77.0)

@@ -18,7 +18,7 @@ from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.process import java
 
-SECRET = 'hunter2 "and" more'  # noqa: S105 - a test's own
+SECRET = 'hunter2 "and" more'
 JAAS = (
     'org.apache.kafka.common.security.scram.ScramLoginModule required username="ringfence" '
     'password="hunter2 \\\\"and\\\\" more";'

@@ -9,7 +9,7 @@ from ringfence_kafka.config.load import load, validate
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 
-SECRET: Final = "hunter2-and-more"  # noqa: S105 - a test's own
+SECRET: Final = "hunter2-and-more"
 SASL: Final = {
     "security_protocol": "SASL_SSL",
     "sasl_mechanism": "PLAIN",

@@ -27,7 +27,7 @@ from tests.support.standing import STATUS, WORKER, with_lanes, with_share
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
-TOKEN = "let-me-see"  # noqa: S105 - a test's own
+TOKEN = "let-me-see"
 OTHER = "somebody-else"
 
 

@@ -43,7 +43,7 @@ def status(names: tuple[str, ...], as_json: bool, config: Path) -> int:
     """
     silence_clients()
     settings = settings_of(config)
-    from app.commands.bridges import status as bridges  # noqa: PLC0415
+    from app.commands.bridges import status as bridges
 
     return bridges.show(settings, names, as_json)
 
@@ -63,6 +63,6 @@ def bridge(names: tuple[str, ...], web_port: int | None, drain: bool, config: Pa
     `ringfence bridge status` tells how far they are.
     """
     settings = settings_of(config)
-    from app.bridge import run as bridge_module  # noqa: PLC0415
+    from app.bridge import run as bridge_module
 
     return bridge_module.run(settings, names, web_port, drain=drain)

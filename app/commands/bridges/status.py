@@ -310,9 +310,9 @@ def _since(since: str | None) -> str:
 
 def _ago(since: str) -> str:
     seconds = max(0, round(time.time() - datetime.fromisoformat(since).timestamp()))
-    if seconds < 120:  # noqa: PLR2004
+    if seconds < 120:
         return f"{seconds} s ago"
-    return f"{seconds // 60} min ago" if seconds < 7_200 else f"{seconds // 3_600} h ago"  # noqa: PLR2004
+    return f"{seconds // 60} min ago" if seconds < 7_200 else f"{seconds // 3_600} h ago"
 
 
 def _say(console: Console, text: str) -> None:

@@ -26,7 +26,7 @@ def consumers() -> None:
 def consumers_show(address: str | None, group: str | None, as_json: bool, config: Path) -> int:
     """The lease of each partition of ADDRESS, or of all: holder, token, state, age, how far, and who waits."""
     settings = settings_with_addresses(config)
-    from app.commands.consumers import show as consumers_module  # noqa: PLC0415
+    from app.commands.consumers import show as consumers_module
 
     return consumers_module.show(settings, address, group, as_json)
 
@@ -44,7 +44,7 @@ def consumers_forget(name: str, discard_redriven: bool, yes: bool, config: Path)
     Its dead letters stay. It refuses while redriven messages wait for GROUP. Exit code 1: nothing is kept of such a group.
     """
     settings = settings_with_addresses(config)
-    from app.commands.consumers.forget import forget  # noqa: PLC0415
+    from app.commands.consumers.forget import forget
 
     return forget(settings, name, yes=yes, discard_redriven=discard_redriven)
 
@@ -68,7 +68,7 @@ _consumer_group = click.option(
 def groups_show(address: str, group: str, as_json: bool, config: Path) -> int:
     """Groups of ADDRESS with messages that are not finished: depth, acquired, owner, age of the first."""
     settings = settings_with_addresses(config)
-    from app.commands.groups import show as groups_module  # noqa: PLC0415
+    from app.commands.groups import show as groups_module
 
     return groups_module.show(settings, address, group, as_json)
 
@@ -90,7 +90,7 @@ def groups_purge(address: str, name: str, group: str, letters: bool, yes: bool, 
     GROUP is text, or hex:... for other bytes; text:... for a text that begins so.
     """
     settings = settings_with_addresses(config)
-    from app.commands.groups import changes  # noqa: PLC0415
+    from app.commands.groups import changes
 
     return changes.drop(settings, address, group, name, skip=False, yes=yes, letters=letters)
 
@@ -106,7 +106,7 @@ def groups_release(address: str, name: str, group: str, config: Path) -> int:
     A coroutine is cancelled. A thread cannot be: it keeps its group, and no handler's place. `groups skip` drops the message.
     """
     settings = settings_with_addresses(config)
-    from app.commands.groups import changes  # noqa: PLC0415
+    from app.commands.groups import changes
 
     return changes.release(settings, address, group, name)
 
@@ -121,6 +121,6 @@ def groups_release(address: str, name: str, group: str, config: Path) -> int:
 def groups_skip(address: str, name: str, group: str, letters: bool, yes: bool, config: Path) -> int:
     """Drop the first message of GROUP at ADDRESS, such as one that fails again and again; the next one follows."""
     settings = settings_with_addresses(config)
-    from app.commands.groups import changes  # noqa: PLC0415
+    from app.commands.groups import changes
 
     return changes.drop(settings, address, group, name, skip=True, yes=yes, letters=letters)

@@ -117,7 +117,7 @@ def plan(
     """
     refuse_connection("plan", "which asks no broker")
     settings = settings_if_any(config)
-    from tables.table import IN_PYTHON_MAX  # noqa: PLC0415 - it loads RocksDB
+    from tables.table import IN_PYTHON_MAX
 
     if given["replicas"] > given["brokers"]:
         raise click.UsageError(
@@ -191,9 +191,9 @@ def document(demand: Demand, found: Plan) -> dict[str, Any]:
 
 def show(demand: Demand, found: Plan) -> None:
     """Print both tables, the limits that are exceeded, and the weakest assumption."""
-    from rich.table import Table  # noqa: PLC0415 - it takes its time
+    from rich.table import Table
 
-    from ringfence_kafka.process.terminal import tell  # noqa: PLC0415
+    from ringfence_kafka.process.terminal import tell
 
     needed, first = (
         Table("", "needed", "because"),

@@ -34,8 +34,8 @@ class Chosen(NamedTuple):
         Raises:
             RingfenceError: one cannot be.
         """
-        from app.commands.repair import selection  # noqa: PLC0415
-        from ringfence_client.handlers import group_names  # noqa: PLC0415
+        from app.commands.repair import selection
+        from ringfence_client.handlers import group_names
 
         return selection.Selection(
             reason=self.reason,
@@ -117,7 +117,7 @@ def quarantine_list(
 ) -> int:  # fmt: skip
     """What stands open in the quarantine of NAME, an address or a bridge: place, age, group, how often redriven, reason."""
     settings = settings_of(config)
-    from app.commands.repair import quarantine as quarantine_verbs  # noqa: PLC0415
+    from app.commands.repair import quarantine as quarantine_verbs
 
     chosen = Chosen(reason, group_name, older_than, newer_than, at).selection()
     return quarantine_verbs.list_(settings, name, chosen, bridge=bridge, all_=all_, as_json=as_json)
@@ -132,8 +132,8 @@ def quarantine_list(
 def quarantine_show(name: str, place: str, bridge: bool, as_json: bool, config: Path) -> int:
     """All of one quarantined record: key, headers, value, and why it was refused."""
     settings = settings_of(config)
-    from app.commands.repair import quarantine as quarantine_verbs  # noqa: PLC0415
-    from app.commands.repair import selection  # noqa: PLC0415
+    from app.commands.repair import quarantine as quarantine_verbs
+    from app.commands.repair import selection
 
     return quarantine_verbs.show(settings, name, selection.place(place), bridge=bridge, as_json=as_json)
 
@@ -154,7 +154,7 @@ def quarantine_redrive(
     was left, with the reason.
     """
     settings = settings_of(config)
-    from app.commands.repair import quarantine as quarantine_verbs  # noqa: PLC0415
+    from app.commands.repair import quarantine as quarantine_verbs
 
     chosen = Chosen(reason, group_name, older_than, newer_than, at).selection()
     return quarantine_verbs.redrive(
@@ -175,7 +175,7 @@ def quarantine_drop(
 ) -> int:  # fmt: skip
     """Have records count as settled without being published again. They stay in the topic for as long as it keeps them."""
     settings = settings_of(config)
-    from app.commands.repair import quarantine as quarantine_verbs  # noqa: PLC0415
+    from app.commands.repair import quarantine as quarantine_verbs
 
     chosen = Chosen(reason, group_name, older_than, newer_than, at).selection()
     return quarantine_verbs.drop(settings, name, chosen, bridge=bridge, dry_run=dry_run, yes=yes)
@@ -205,7 +205,7 @@ def dlq_list(
 ) -> int:  # fmt: skip
     """Open dead letters of ADDRESS: place, age, consumer group, how often tried and redriven, group, reason."""
     settings = settings_with_addresses(config)
-    from app.commands.repair import dlq as dlq_verbs  # noqa: PLC0415
+    from app.commands.repair import dlq as dlq_verbs
 
     chosen = Chosen(reason, group_name, older_than, newer_than, at).selection(consumer_group or "")
     return dlq_verbs.list_(settings, address, chosen, all_=all_, as_json=as_json)
@@ -219,8 +219,8 @@ def dlq_list(
 def dlq_show(address: str, place: str, as_json: bool, config: Path) -> int:
     """All of one dead letter: key, headers, value, and why its handler could not do it."""
     settings = settings_with_addresses(config)
-    from app.commands.repair import dlq as dlq_verbs  # noqa: PLC0415
-    from app.commands.repair import selection  # noqa: PLC0415
+    from app.commands.repair import dlq as dlq_verbs
+    from app.commands.repair import selection
 
     return dlq_verbs.show(settings, address, selection.place(place), as_json=as_json)
 
@@ -242,7 +242,7 @@ def dlq_redrive(
     becomes a dead letter meanwhile is left. Exit code 1 if something was left, with the reason.
     """
     settings = settings_with_addresses(config)
-    from app.commands.repair import dlq as dlq_verbs  # noqa: PLC0415
+    from app.commands.repair import dlq as dlq_verbs
 
     chosen = Chosen(reason, group_name, older_than, newer_than, at).selection(consumer_group or "")
     return dlq_verbs.redrive(
@@ -263,7 +263,7 @@ def dlq_drop(
 ) -> int:  # fmt: skip
     """Have dead letters count as settled without being done again; a group that waits behind one goes on."""
     settings = settings_with_addresses(config)
-    from app.commands.repair import dlq as dlq_verbs  # noqa: PLC0415
+    from app.commands.repair import dlq as dlq_verbs
 
     chosen = Chosen(reason, group_name, older_than, newer_than, at).selection(consumer_group or "")
     return dlq_verbs.drop(settings, address, chosen, dry_run=dry_run, yes=yes)

@@ -95,7 +95,7 @@ def place_of(text: str) -> Place | None:
     """The place that ``<topic>/<partition>/<offset>`` names; None = it is not that."""
     topic, *numbers = text.rsplit("/", 2)
     found = [_number(number.encode()) for number in numbers]
-    if not topic or len(found) != 2 or found[0] is None or found[1] is None:  # noqa: PLR2004
+    if not topic or len(found) != 2 or found[0] is None or found[1] is None:
         return None
     return Place(topic, found[0], found[1])
 
@@ -119,7 +119,7 @@ def _number(value: bytes | None) -> int | None:
 
 def _digest(value: bytes | None) -> Digest | None:
     """A user's value of just this form is taken for one too: what it stands for is looked for, and found to be itself."""
-    if value is None or not value.startswith(b"{") or len(value) > 200:  # noqa: PLR2004
+    if value is None or not value.startswith(b"{") or len(value) > 200:
         return None
     try:
         found = json.loads(value)

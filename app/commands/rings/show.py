@@ -72,13 +72,13 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
         reports = asyncio.run(read(settings, chosen))
     if as_json:
         document = {name: [asdict(lane) for lane in lanes] for name, lanes in reports.items()}
-        print(json.dumps({"addresses": document}, indent=2))  # noqa: T201 - the document is the output
+        print(json.dumps({"addresses": document}, indent=2))
     else:
         _print_tables(reports)
         for name, lanes in reports.items():
             if any(lane.bridged for lane in lanes):
                 bridged = wire_names.HOP_MEMORY + name
-                print(f"{bridged}: what came over bridges: ringfence rings show {bridged}")  # noqa: T201 - as above
+                print(f"{bridged}: what came over bridges: ringfence rings show {bridged}")
     return 0
 
 

@@ -220,4 +220,4 @@ def _unknown(key: str, model: type[_Headed]) -> str:
 def _shown(value: object) -> str:
     """A JSON value for a message, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004
+    return text if len(text) <= 60 else text[:57] + "..."

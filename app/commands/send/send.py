@@ -34,7 +34,7 @@ ANSWER_LIMIT_S: Final = 5.0
 BATCH_BYTES_UNKNOWN: Final = 16_384
 """Size of a record batch if this user may not see the topic's limit: that of Kafka's own producer."""
 _RANGES_SHOWN_MAX: Final = 20
-_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001 - their public names
+_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:

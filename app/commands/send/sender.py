@@ -31,7 +31,7 @@ AWAY: Final = frozenset(
     for name in ("_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 )
 """Errors which say that no broker answers."""
-_DISCARDED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - their public names
+_DISCARDED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _PARTITIONERS: Final = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
 """Ringfence's names of partitioners → librdkafka's."""
 
@@ -135,7 +135,7 @@ class Sender:
             number, oldest = next(iter(self._pending.items()))
             if time.monotonic() - oldest.since > DELIVERY_LIMIT_S:
                 self._disturbed_at = time.monotonic()
-                self.refused = number, KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001 - its public name
+                self.refused = number, KafkaError(KafkaError._MSG_TIMED_OUT)
         return self.refused is None and self._ended is None
 
     def _poll(self, limit_s: float) -> None:
@@ -156,7 +156,7 @@ class Sender:
             self.sent += 1
             self.sent_without_id += not pending.has_id
         elif error.code() in _DISCARDED:
-            inflight = error.code() == KafkaError._PURGE_INFLIGHT  # noqa: SLF001 - its public name
+            inflight = error.code() == KafkaError._PURGE_INFLIGHT
             doubtful = inflight or pending.since <= self._disturbed_at
             (self.doubtful if doubtful else self.unwritten).append(number)
             self.doubtful_without_id += doubtful and not pending.has_id

@@ -36,6 +36,6 @@ def status(as_json: bool, watch: bool, ignored: tuple[str, ...], config: Path) -
     settings = settings_of(config)
     if not (settings.bridges or settings.cluster_connections):
         settings = settings_with_addresses(config)
-    from app.commands.status import status as verb  # noqa: PLC0415
+    from app.commands.status import status as verb
 
     return verb.run(settings, as_json=as_json, watch=watch, ignored=ignored)

@@ -25,7 +25,7 @@ def age(seconds: float | None) -> str:
     for least, unit, name in _STEPS:
         if seconds >= least:
             return f"{seconds / unit:,.0f} {name}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"  # noqa: PLR2004
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
 def number(value: float | None) -> str:
@@ -49,14 +49,14 @@ def rate(value: float | None) -> str:
     """A second."""
     if value is None:
         return ""
-    return f"{value:,.0f}/s" if value >= 10 or not value else f"{value:.1f}/s"  # noqa: PLR2004
+    return f"{value:,.0f}/s" if value >= 10 or not value else f"{value:.1f}/s"
 
 
 def share(value: float | None) -> str:
     """In percent; a little is not nothing."""
     if value is None:
         return ""
-    return "< 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"  # noqa: PLR2004
+    return "< 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
 
 
 def quoted(name: str) -> str:

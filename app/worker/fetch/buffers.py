@@ -246,7 +246,7 @@ class Buffers:
         count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS
         while left > 0 and len(records) < BATCH_RECORDS_MAX:
             count = min(max(1, count), STEP_RECORDS, BATCH_RECORDS_MAX - len(records))
-            parsed = getattr(fetcher._records.get(tp), "_partition_records", None)  # noqa: SLF001
+            parsed = getattr(fetcher._records.get(tp), "_partition_records", None)
             if isinstance(parsed, LenientRecords):
                 parsed.bytes_max = max(1, left // COPIES)
             more = (await fetcher.fetched_records({tp}, timeout=0, max_records=count)).get(tp, [])
@@ -330,16 +330,16 @@ class BoundedFetches:
         self._buffers = buffers
         self._wanted = wanted
         self._partial_wait_ms = partial_wait_ms
-        self._actions = fetcher._get_actions_per_node  # noqa: SLF001
-        fetcher._get_actions_per_node = self._bounded  # noqa: SLF001
+        self._actions = fetcher._get_actions_per_node
+        fetcher._get_actions_per_node = self._bounded
 
     def _bounded(self, assignment: Any) -> tuple[Any, ...]:
         """Aiokafka's choice of what to ask which broker, without partitions that have no room."""
         buffers, memory = self._buffers, self._buffers.memory
         buffers.assign(assignment.tps)
         buffers.look_at(self._fetcher)
-        self._fetcher._max_partition_fetch_bytes = memory.partition_bytes_max  # noqa: SLF001
-        self._fetcher._fetch_max_bytes = memory.response_bytes_max  # noqa: SLF001
+        self._fetcher._max_partition_fetch_bytes = memory.partition_bytes_max
+        self._fetcher._fetch_max_bytes = memory.response_bytes_max
         fetches, *others = self._actions(assignment)
         allowed = [(node, request) for node, request in fetches if self._allow(request)]
         return allowed, *others
@@ -359,7 +359,7 @@ class BoundedFetches:
                     soon = soon or wanted
             if kept:
                 topics.append((topic, kept))
-        request._topics = topics  # noqa: SLF001
+        request._topics = topics
         if soon and self._buffers.moving:
-            request._max_wait_ms = min(request._max_wait_ms, self._partial_wait_ms)  # noqa: SLF001
+            request._max_wait_ms = min(request._max_wait_ms, self._partial_wait_ms)
         return bool(topics)

@@ -58,9 +58,9 @@ class FetchScheduler:
         self._asked: dict[int, float] = {}
         """When a broker was asked last, of those that had been left alone."""
         self._read_at = clock()
-        self._actions = fetcher._get_actions_per_node  # noqa: SLF001
-        fetcher._get_actions_per_node = self._paced  # noqa: SLF001
-        fetcher._prefetch_backoff = PARTIAL_AFTER_S  # noqa: SLF001
+        self._actions = fetcher._get_actions_per_node
+        fetcher._get_actions_per_node = self._paced
+        fetcher._prefetch_backoff = PARTIAL_AFTER_S
 
     def hurry(self) -> None:
         """Partitions are to be read from elsewhere: what comes to them is not to wait for the end of a long fetch."""
@@ -73,7 +73,7 @@ class FetchScheduler:
         than a batch takes in all, it lay there until something came.
         """
         now = self._clock()
-        asked = self._asked.get(self._fetcher._select_read_replica(tp), now)  # noqa: SLF001
+        asked = self._asked.get(self._fetcher._select_read_replica(tp), now)
         return asked if now - asked < self._spacing.took_s else now
 
     @staticmethod
@@ -90,7 +90,7 @@ class FetchScheduler:
             self._read_at = self._clock()
         behind: dict[int, bool] = {}
         for tp, more in partitions.items():
-            node = self._fetcher._select_read_replica(tp)  # noqa: SLF001
+            node = self._fetcher._select_read_replica(tp)
             behind[node] = behind.get(node, False) or more
         if behind and not any(behind.values()):
             self._spacing.look(self._cpu(), self._clock())
@@ -100,9 +100,9 @@ class FetchScheduler:
     def _paced(self, assignment: Any) -> tuple[Any, ...]:
         """Aiokafka's choice of what to ask which broker, without those that are not due; it chooses anew when they are."""
         now = self._clock()
-        held = any(map(self._wanted, self._fetcher._records))  # noqa: SLF001
+        held = any(map(self._wanted, self._fetcher._records))
         whole = self._whole_wait_ms(now - self._read_at, len(assignment.tps))
-        self._fetcher._fetch_max_wait_ms = PARTIAL_WAIT_MS if held else whole  # noqa: SLF001
+        self._fetcher._fetch_max_wait_ms = PARTIAL_WAIT_MS if held else whole
         fetches, resets, timeout, stale, resumed = self._actions(assignment)
         due = []
         for node, request in fetches:

@@ -50,7 +50,7 @@ class _Unread:
 
     def __init__(self, parsed: LenientRecords) -> None:
         self.begin = parsed.next_fetch_offset
-        self.aborted = list(parsed._aborted_transactions)  # noqa: SLF001
+        self.aborted = list(parsed._aborted_transactions)
         self.part: Part | None = None
         self.held: Held | None = None
         self.large: LargeBatch | None = None
@@ -83,11 +83,11 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
             if part is None:
                 parsed.raw = False
             else:  # aiokafka reads a fetch from its beginning: what is left comes again in one of its own
-                result._update_position()  # noqa: SLF001
+                result._update_position()
                 fetch_buffer.drop(fetcher, tp)
             return None
         # Nobody will run it to its end, which is where aiokafka breaks this cycle: the bytes would stay until a collection.
-        parsed._records_iterator = None  # noqa: SLF001
+        parsed._records_iterator = None
         unread.held = hold(unread.part.records.core.size())
     return _taken(fetcher, tp, unread, part, limits)
 
@@ -104,7 +104,7 @@ def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | Non
             unread.begin,
             unread.aborted,
             fetch_buffer.decompress,
-            committed=parsed._isolation_level == READ_COMMITTED,  # noqa: SLF001
+            committed=parsed._isolation_level == READ_COMMITTED,
             start=start,
             records_max=limits.records_max,
             bytes_max=bytes_max,
@@ -136,8 +136,8 @@ def _of_large(unread: _Unread, start: int, records_max: int, bytes_max: int) -> 
 
 
 def _taken(fetcher: Any, tp: TopicPartition, unread: _Unread, part: Part, limits: Limits) -> Taken:
-    result, held = fetcher._records[tp], unread.held  # noqa: SLF001
-    parsed = result._partition_records  # noqa: SLF001
+    result, held = fetcher._records[tp], unread.held
+    parsed = result._partition_records
     records = part.records
     count, content, headers = records.core.fitting(
         limits.record_bytes, limits.copies, limits.bytes_max, limits.records_max
@@ -149,7 +149,7 @@ def _taken(fetcher: Any, tp: TopicPartition, unread: _Unread, part: Part, limits
     else:
         taken, left = records, RawRecords(records.core.slice(0, 0))
         parsed.next_fetch_offset = part.end
-    result._update_position()  # noqa: SLF001
+    result._update_position()
     if left or part.more:
         unread.part = part._replace(records=left)
         if not left:

@@ -98,7 +98,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         late_revocation.revoke_late(self._ensure_consumer())
         if instance := self.transport.app.conf.consumer_group_instance_id:
             static_members.name_heartbeats(self._ensure_consumer(), instance, self.transport.replaced)
-        fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001
+        fetcher = self._ensure_consumer()._fetcher
         self._buffers: Buffers = self.transport.buffers
         self._buffers.told = self._wake_for_room
         BoundedFetches(fetcher, self._buffers, self._may_read, PARTIAL_WAIT_MS)
@@ -144,44 +144,44 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
-            await self._ensure_consumer()._client.close()  # noqa: SLF001 - what it had not come to
+            await self._ensure_consumer()._client.close()
 
     def _create_worker_consumer(self, transport: Any) -> aiokafka.AIOKafkaConsumer:
         lenient.install()
         consumer = super()._create_worker_consumer(transport)
         # Both are read when the consumer starts. Faust asks for committed data only under its own exactly_once.
-        consumer._isolation_level = "read_committed"  # noqa: SLF001
-        consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001
+        consumer._isolation_level = "read_committed"
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
         internals.pass_on(consumer, self.transport.passed)
         return consumer
 
     async def _fetch_records(
         self,
         consumer: aiokafka.AIOKafkaConsumer,
-        active_partitions: set[TP],  # noqa: ARG002 - see below
+        active_partitions: set[TP],
         timeout: float | None = None,  # noqa: ASYNC109 - Faust's signature
-        max_records: int | None = None,  # noqa: ARG002 - counted a partition here
+        max_records: int | None = None,
     ) -> dict[TopicPartition, FetchedBatch]:
         """What has been fetched of each active partition; waits up to ``timeout`` seconds for something.
 
         Which partitions are active may change meanwhile, so Faust's set of before the wait is not gone by.
         """
-        fetcher = consumer._fetcher  # noqa: SLF001
+        fetcher = consumer._fetcher
         deadline = time.monotonic() + (timeout or 0.0)
-        with fetcher._subscriptions.fetch_context():  # noqa: SLF001
+        with fetcher._subscriptions.fetch_context():
             while self.consumer.flow_active:
-                if consumer._closed or fetcher._closed:  # noqa: SLF001
+                if consumer._closed or fetcher._closed:
                     raise ConsumerStoppedError
                 await self._keep_fetching(fetcher)
                 # Made before the look, so that nothing falls between the two.
-                waiter = fetcher._create_fetch_waiter()  # noqa: SLF001
+                waiter = fetcher._create_fetch_waiter()
                 try:
                     batches = await self._drain(fetcher)
                     left = deadline - time.monotonic()
                     if batches or left <= 0:
                         return batches
                     await asyncio.wait(
-                        {waiter, fetcher._fetch_task},  # noqa: SLF001
+                        {waiter, fetcher._fetch_task},
                         timeout=min(left, self._rest_left(), self._quiet_left()),
                         return_when=asyncio.FIRST_COMPLETED,
                     )
@@ -206,12 +206,12 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     def _join_again(self) -> None:
         if self._consumer is not None:
-            self._consumer._coordinator.request_rejoin()  # noqa: SLF001
+            self._consumer._coordinator.request_rejoin()
 
     def _wake(self) -> None:
         if self._consumer is None:
             return
-        for waiter in self._consumer._fetcher._fetch_waiters:  # noqa: SLF001
+        for waiter in self._consumer._fetcher._fetch_waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -223,11 +223,11 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     def _ask_anew(self) -> None:
         self._wake()
         if self._consumer is not None:
-            fetcher = self._consumer._fetcher  # noqa: SLF001
-            fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
+            fetcher = self._consumer._fetcher
+            fetcher._notify(fetcher._wait_consume_future)
 
     async def _keep_fetching(self, fetcher: Any) -> None:
-        if not fetcher._fetch_task.done():  # noqa: SLF001
+        if not fetcher._fetch_task.done():
             return
         if time.monotonic() < self._restarted + FAILED_AGAIN_S:
             await asyncio.sleep(FETCHED_WITHIN_S)
@@ -248,8 +248,8 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def _drain(self, fetcher: Any) -> dict[TopicPartition, FetchedBatch]:
         batches = {}
         read: dict[TopicPartition, bool] = {}
-        subscriptions = fetcher._subscriptions  # noqa: SLF001
-        for tp in list(fetcher._records):  # noqa: SLF001
+        subscriptions = fetcher._subscriptions
+        for tp in list(fetcher._records):
             # While partitions are being assigned, fetched_records would wait, and positions move meanwhile.
             if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
                 break
@@ -260,7 +260,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             if not state.has_valid_position:
                 continue
             begin = state.position
-            parsed = getattr(fetcher._records[tp], "_partition_records", None)  # noqa: SLF001 - None: an error
+            parsed = getattr(fetcher._records[tp], "_partition_records", None)
             try:
                 records, held = await self._buffers.read(fetcher, tp)
             except TopicAuthorizationFailedError:
@@ -341,7 +341,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         for place in places:
             try:
                 found[place] = self._rewind(*place)
-            except Exception as error:  # noqa: BLE001 - it is the answer
+            except Exception as error:
                 found[place] = error
         self._pace.hurry()
         return found

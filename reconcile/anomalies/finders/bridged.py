@@ -5,7 +5,7 @@ import operator
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames.evidence import ONCE, RECORD

@@ -5,7 +5,7 @@ lie IDs of both lanes, and of those by which the first's went to the second's.
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 _RING = ["address", "lane"]
 _BETWEEN = "array_except(lanes, array(a_lane, lane))"

@@ -8,7 +8,7 @@ lane has accepted, the youngest tells, of which there is one for each lane, way 
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.run.frames.evidence import PLACE
 

@@ -1,7 +1,7 @@
 """REORDERED: the order within groups."""
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import id_positions

@@ -3,7 +3,7 @@
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import nearest
 from reconcile.run.frames.evidence import FIRST, PLACE, RECORD

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.page.report_data import DAY_MS, GROUPS_MAX, NAME_MAX, step_ms
 from reconcile.run.frames.evidence import ONCE

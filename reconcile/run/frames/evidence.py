@@ -5,7 +5,7 @@ result, and of it only the columns that it needs.
 """
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, QUARANTINED
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from reconcile.run.frames.evidence import carried_forwards, carried_outputs

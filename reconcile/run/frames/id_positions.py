@@ -8,7 +8,7 @@ inputs, offsets are not the order, or not all of it, and rows are sorted (:func:
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.run.frames.evidence import ONCE
 from reconcile.spark.schemas import ACCEPTED

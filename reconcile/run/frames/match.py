@@ -1,7 +1,7 @@
 """Inputs beside what came of them, in files: the evidence that everything else reads."""
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames import hops, transactions

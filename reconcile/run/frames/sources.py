@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.run.frames.distributions import by_address
 from reconcile.run.history.cut import AddressCut, TopicCut, ranges
@@ -110,7 +110,7 @@ class Sources:
             for address in self.addresses
         }
 
-    def away(self, address: str) -> Sequence[str]:  # noqa: ARG002 - whoever knows of nights before says more
+    def away(self, address: str) -> Sequence[str]:
         """Inputs of addresses that are not configured now, and that had transactions with parts for this one."""
         return ()
 

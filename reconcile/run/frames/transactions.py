@@ -5,7 +5,7 @@ the others: whether any part was accepted, which IDs the whole brought along, wh
 """
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.run.frames.evidence import PLACE, RECORD
 from reconcile.spark.schemas import ACCEPTED, EVIDENCE

@@ -39,9 +39,9 @@ def acknowledge(settings: Settings, files: Files, number: int) -> int:
         )
     seen = nights.acknowledge()
     if seen is None:
-        print("nothing to acknowledge: the last run was clean, or is acknowledged already")  # noqa: T201
+        print("nothing to acknowledge: the last run was clean, or is acknowledged already")
     else:
-        print(f"acknowledged run {seen.number} ({seen.verdict}): the next one begins where it ended")  # noqa: T201
+        print(f"acknowledged run {seen.number} ({seen.verdict}): the next one begins where it ended")
     return 0
 
 

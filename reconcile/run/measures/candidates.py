@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pyspark.sql import Column, Row
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import bridged, fates, lost, originals
 from reconcile.run.frames.evidence import WITHOUT_INPUT

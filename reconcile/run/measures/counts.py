@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.frames import journal

@@ -13,7 +13,7 @@ for a ring, as long as outputs are in order.
 from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.run.frames import id_positions
 from reconcile.run.frames.evidence import FIRST

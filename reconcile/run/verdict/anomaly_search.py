@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import bridged, fates, lost, moved, order, originals, repeated, torn
 from reconcile.anomalies.names import Anomaly, rows

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import functions as F
 
 from reconcile.run.frames.frames import Frames
 from reconcile.spark import outputs, topic_reader
