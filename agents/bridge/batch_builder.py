@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agents.batch.batch import Record
-from agents.bridge.loop_filter import Passing
-from agents.bridge.member_hash import Owner
+from agents.bridge.members import Owner
 from agents.bridge.plan import Plan
-from agents.bridge.refused_records import At, Refused, RefusedError
-from agents.bridge.translation import Header, Traced
+from agents.bridge.translation import At, Header, Passing, Refused, RefusedError, Traced
 from agents.bridge.window import Cycle, Place
 from agents.decision.ids_and_groups import IdReader, is_envelope
 from agents.decision.partitioner import Partitioner

@@ -17,15 +17,14 @@ from agents.bridge.partitions import Partitions
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
 from agents.bridge.producer_session import SessionEndedError
 from agents.bridge.producer_sessions import OutdatedError, ProducerSessions
-from agents.bridge.source import SourceConsumer
+from agents.bridge.source import SourceConsumer, keep, measure
 from agents.bridge.state import SOURCE, BridgeState
-from agents.bridge.stop_signal import StoppingError, unless
-from agents.bridge.upkeep import keep, measure
 from ringfence_client.consumer import group_terms
 from ringfence_client.consumer.assignor import is_ours
 from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
+from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
 from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, said
 from ringfence_kafka.groups.committed_offsets import Committed

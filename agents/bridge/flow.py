@@ -9,9 +9,9 @@ from typing import Final
 from agents.bridge.batch_builder import BatchBuilder, CycleBatches, Target
 from agents.bridge.plan import Plan
 from agents.bridge.producer_session import ProducerSession, SessionEndedError
-from agents.bridge.refused_records import Refused, RefusedError
 from agents.bridge.source import DRAIN_LIMIT_S, RESPONSE_BYTES_MAX, Read
 from agents.bridge.state import REFUSED, BridgeState
+from agents.bridge.translation import Refused, RefusedError
 from agents.bridge.window import CYCLE_RECORDS_MAX, CYCLES_MAX, Cycle, Place, Window
 from ringfence_kafka import clock
 from ringfence_kafka.aiokafka_patches.adaptive_fetch import FetchSize

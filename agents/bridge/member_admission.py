@@ -8,8 +8,8 @@ from typing import Final
 
 from aiokafka.errors import KafkaError, UnknownMemberIdError
 
-from agents.bridge.member_maps import Adopt, MemberPosition, Refuse, Run, Standing, decide, former
-from agents.bridge.offset_metadata import AT_REST, NOT_BEGUN, Map, OffsetMetadata, decode, encode
+from agents.bridge.members import Adopt, MemberPosition, Refuse, Run, Standing, decide, former
+from agents.bridge.offsets import AT_REST, NOT_BEGUN, Map, OffsetMetadata, decode, encode
 from agents.bridge.plan import Plan, Share
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, said

@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka.errors import CommitFailedError, KafkaError
 
-from agents.bridge.offset_metadata import AT_REST, OffsetMetadata, encode
+from agents.bridge.offsets import AT_REST, OffsetMetadata, encode
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import COMMIT, BridgeState
 from agents.bridge.window import Place, Window

@@ -10,10 +10,19 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from agents.bridge.offset_commits import Committer
-from agents.bridge.offset_metadata import Map, OffsetMetadata, decode
+from agents.bridge.offsets import (
+    Beginning,
+    Map,
+    Missing,
+    OffsetMetadata,
+    SourceLog,
+    begin,
+    decode,
+    lost_end,
+    unknown_place,
+)
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
 from agents.bridge.source import SourceConsumer
-from agents.bridge.start_offsets import Beginning, Missing, SourceLog, begin, lost_end, unknown_place
 from agents.bridge.state import LOST, REFUSED, UNREADABLE, BridgeState, PartitionState
 from agents.bridge.window import Window
 from ringfence_kafka.admin.cluster import Cluster

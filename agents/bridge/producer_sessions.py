@@ -16,8 +16,8 @@ from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
 from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.source import Read
 from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
-from agents.bridge.stop_signal import StoppingError, unless
 from agents.bridge.target import look
+from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
 from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.producer.idempotent import IdempotentProducer

@@ -8,7 +8,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.bridge.offset_metadata import OffsetMetadata
+from agents.bridge.offsets import OffsetMetadata
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.errors import RingfenceError, said, unforeseen
 

@@ -2,14 +2,20 @@
 
 Key, value, timestamp and users' headers stay. What Ringfence wrote at the source goes: there it meant something. What stays is the list of
 members and topics that a message has passed, as long as a bridge or a lane wrote it.
+
+Records that are not forwarded stand here too. Bridges in a circle would carry a message without an ID round for ever, and one with an ID once
+the ring has turned over. So each bridge writes into :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS` which topic it has read from.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from agents.batch.batch import Record
-from agents.bridge.loop_filter import Passing
-from ringfence_kafka.protocol import wire_names
+from agents.bridge.window import Place
+from ringfence_kafka import clock
+from ringfence_kafka.protocol import hop_trace, wire_names
 from ringfence_kafka.protocol.hop_trace import entries, reached
 from ringfence_kafka.protocol.hop_trace import members as members_of
 
@@ -30,6 +36,90 @@ _GOES: Final = frozenset(
 _RESERVED: Final = wire_names.RESERVED_PREFIX
 _RESERVED_LENGTH: Final = len(_RESERVED)
 _GOES_OF_ACCEPTED: Final = _GOES | {wire_names.HEADER_PART}
+
+
+TURNS_MAX: Final = 3
+"""What has been read from a topic so often goes no further, even where returns are forwarded: that is a circle."""
+
+
+class Passing:
+    """What a bridge knows of the messages of one source topic, and what it counts of one load of them."""
+
+    def __init__(self, topic_id: str, target_topics: Collection[bytes], *, forwards: bool) -> None:
+        """What it goes by.
+
+        Args:
+            topic_id: Of the source.
+            target_topics: Those of the target that a message which comes there is in, as :func:`ringfence_kafka.protocol.hop_trace.topic` has them.
+            forwards: Messages that come back are forwarded all the same.
+        """
+        self._own = hop_trace.topic(topic_id)
+        self._target_topics = frozenset(target_topics)
+        self._forwards = forwards
+        self.header = (wire_names.HEADER_HOPS, self._own)
+        """Of a message that comes from nowhere else."""
+        self.returned: list[int] = []
+        """Offsets of messages that came back, or would."""
+        self.example = b""
+        """Where one of these had been."""
+
+    def beyond(self, value: bytes, offset: int) -> bytes | None:
+        """The header of a message that says where it has been, when it goes on; None = it does not."""
+        found = hop_trace.entries(value)
+        turns = found.count(self._own)
+        if turns or not self._target_topics.isdisjoint(found):
+            self.returned.append(offset)
+            self.example = value
+            if not self._forwards or turns >= TURNS_MAX:
+                return None
+        return hop_trace.with_topic(found, self._own)
+
+
+At = tuple[Place, int]
+"""A record: the opening of its source partition, and its offset. What is known of one says nothing of the next topic of that name."""
+
+
+@dataclass(slots=True)
+class Refused:
+    """Records that the target has refused, and why.
+
+    A topic bounds how far a timestamp may be from its broker's clock, and that moves on by itself. So of one record that was refused for
+    that follows what is refused later, whatever our clocks say: what is as far ahead or farther, and what is as old or older. Else a
+    producer that mistakes microseconds for milliseconds would cost a search for each of its records.
+    """
+
+    by_target: dict[At, str] = field(default_factory=dict)
+    by_all: dict[At, str] = field(default_factory=dict)
+    """The quarantine topic does not take these either."""
+    ahead_ms: float = math.inf
+    """The least by which a timestamp that is too far ahead was before :func:`ringfence_kafka.clock.now`."""
+    oldest_ms: float = -math.inf
+    """The latest timestamp that is too old."""
+
+    def learn_time(self, timestamp: int, asked_at: float, wall_ms: float) -> None:
+        """The target has refused a record for its timestamp, in ms, asked not before ``asked_at``; ``wall_ms``: what time it is."""
+        if timestamp > wall_ms:
+            self.ahead_ms = min(self.ahead_ms, timestamp - asked_at * 1000)
+        else:
+            self.oldest_ms = max(self.oldest_ms, timestamp)
+
+    def times(self) -> tuple[float, float]:
+        """What lies between these two may be taken now, ms."""
+        return self.oldest_ms, self.ahead_ms + clock.now() * 1000
+
+    def clear(self) -> None:
+        """The target may take all of it now."""
+        self.by_target.clear()
+        self.by_all.clear()
+        self.ahead_ms, self.oldest_ms = math.inf, -math.inf
+
+
+class RefusedError(Exception):
+    """Nothing takes a record, not even the quarantine."""
+
+    def __init__(self, offset: int, text: str) -> None:
+        super().__init__(text)
+        self.offset = offset
 
 
 class Forwarded(NamedTuple):

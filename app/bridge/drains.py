@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.bridge.offset_metadata import decode
+from agents.bridge.offsets import decode
 from agents.bridge.plan import Plan
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, TopicError, said

@@ -11,12 +11,12 @@ from typing import Final
 
 from agents.bridge.bridge import Bridge
 from agents.bridge.plan import Plan, plans
-from agents.bridge.preflight import faults
-from agents.bridge.stop_signal import StoppingError, unless
 from app.bridge import drains, web
 from app.bridge.connections import permitted
+from app.bridge.preflight import faults
 from ringfence_client.web.web import advertised, listen
 from ringfence_kafka.aiokafka_patches import internals, lenient_records
+from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
 from ringfence_kafka.concurrency.timeouts import set_within
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from agents.bridge.offset_metadata import OffsetMetadata, encode
+from agents.bridge.offsets import OffsetMetadata, encode
 from agents.bridge.plan import plans
 from app.bridge import drains
 from app.embedded.broker import EmbeddedBroker

@@ -15,8 +15,8 @@ from aiokafka.partitioner import murmur2
 
 from agents.bridge.bridge import Bridge
 from agents.bridge.member_admission import Permit
-from agents.bridge.member_hash import owner
-from agents.bridge.offset_metadata import Map
+from agents.bridge.members import owner
+from agents.bridge.offsets import Map
 from agents.bridge.plan import plans
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.load import load

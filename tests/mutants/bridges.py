@@ -115,7 +115,7 @@ MUTANTS: Final = (
         "What comes back goes on for ever where IDs do not count.",
         (
             Patch(
-                "agents/bridge/loop_filter.py",
+                "agents/bridge/translation.py",
                 "if not self._forwards or turns >= TURNS_MAX:",
                 "if not self._forwards:",
             ),
@@ -141,7 +141,7 @@ MUTANTS: Final = (
         "Messages between where two members' bridges stand go to nobody or to two.",
         (
             Patch(
-                "agents/bridge/member_maps.py",
+                "agents/bridge/members.py",
                 "if others or first is None or not all(",
                 "if first is None or not all(",
             ),
@@ -152,7 +152,7 @@ MUTANTS: Final = (
     Mutant(
         "bridge-forgets-a-lost-end",
         "A source that lost its end and has grown is forwarded, with offsets that the target knows: it drops what is new.",
-        (Patch("agents/bridge/start_offsets.py", "if note.lost_end or reached", "if reached"),),
+        (Patch("agents/bridge/offsets.py", "if note.lost_end or reached", "if reached"),),
         "tests/unit/test_bridge_begin.py::test_stands_until_somebody_acts",
     ),
     Mutant(

@@ -5,8 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from agents.bridge.loop_filter import Passing
-from agents.bridge.translation import Header, Traced, Translator
+from agents.bridge.translation import Header, Passing, Traced, Translator
 from ringfence_kafka.protocol import wire_names
 
 NAMES: Final = (

@@ -4,9 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from agents.bridge.offset_metadata import BYTES_MAX, ERROR_CHARACTERS_MAX, Map, OffsetMetadata, decode, encode
+from agents.bridge.offsets import (
+    BYTES_MAX,
+    ERROR_CHARACTERS_MAX,
+    Map,
+    Missing,
+    OffsetMetadata,
+    SourceLog,
+    begin,
+    decode,
+    encode,
+    lost_end,
+)
 from agents.bridge.plan import plans
-from agents.bridge.start_offsets import Missing, SourceLog, begin, lost_end
 from agents.bridge.window import Place
 from ringfence_kafka.config.load import validate
 

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from agents.bridge.flow import Flow
 from agents.bridge.offset_commits import Committer
-from agents.bridge.offset_metadata import AT_REST, OffsetMetadata, decode
+from agents.bridge.offsets import AT_REST, OffsetMetadata, decode
 from agents.bridge.partitions import Partitions
 from agents.bridge.plan import plans
 from agents.bridge.producer_sessions import ProducerSessions

@@ -11,9 +11,9 @@ from agents.bridge.batch_builder import Batch, BatchBuilder, CycleBatches, Targe
 from agents.bridge.flow import Flow
 from agents.bridge.plan import plans
 from agents.bridge.producer_session import ProducerSession, SessionEndedError
-from agents.bridge.refused_records import RefusedError
 from agents.bridge.source import Read
 from agents.bridge.state import BridgeState
+from agents.bridge.translation import RefusedError
 from agents.bridge.window import CYCLE_RECORDS_MAX, Cycle
 from ringfence_kafka.config.load import validate
 

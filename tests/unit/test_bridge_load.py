@@ -10,10 +10,10 @@ import pytest
 from aiokafka.errors import for_code
 
 from agents.bridge.batch_builder import BatchBuilder, CycleBatches, Target
-from agents.bridge.member_hash import owner
+from agents.bridge.members import owner
 from agents.bridge.plan import Plan, plans
 from agents.bridge.producer_session import FOR_GOOD
-from agents.bridge.refused_records import Refused
+from agents.bridge.translation import Refused
 from agents.bridge.window import Window
 from agents.decision.partitioner import Partitioner
 from ringfence_kafka import clock

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from agents.bridge.member_admission import stand
-from agents.bridge.member_hash import Owner, owner
-from agents.bridge.member_maps import Adopt, MemberPosition, Refuse, Run, Standing, decide
-from agents.bridge.offset_metadata import AT_REST, NOT_BEGUN, Map, OffsetMetadata, encode
+from agents.bridge.members import Adopt, MemberPosition, Owner, Refuse, Run, Standing, decide, owner
+from agents.bridge.offsets import AT_REST, NOT_BEGUN, Map, OffsetMetadata, encode
 from agents.decision import group_cache
 from agents.decision.group_cache import GroupCache
 from agents.decision.partitioner import Partitioner

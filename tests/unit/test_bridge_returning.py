@@ -8,10 +8,9 @@ import pytest
 
 from agents.bridge.batch_builder import BatchBuilder, CycleBatches, Target
 from agents.bridge.flow import TELL_S, Flow
-from agents.bridge.loop_filter import TURNS_MAX, Passing
 from agents.bridge.plan import Plan, plans
-from agents.bridge.refused_records import Refused
 from agents.bridge.state import BridgeState
+from agents.bridge.translation import TURNS_MAX, Passing, Refused
 from agents.bridge.window import Cycle, Window
 from ringfence_kafka import clock
 from ringfence_kafka.config.load import validate

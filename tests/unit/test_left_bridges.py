@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from agents.bridge.offset_metadata import OffsetMetadata, encode
+from agents.bridge.offsets import OffsetMetadata, encode
 from agents.bridge.plan import plans
 from app.commands.bridges import removed_bridges
 from app.commands.bridges.removed_bridges import Left

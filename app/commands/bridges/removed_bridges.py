@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from agents.bridge.offset_metadata import OffsetMetadata, decode
+from agents.bridge.offsets import OffsetMetadata, decode
 from agents.bridge.plan import Plan, plans
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.auth.tls import confluent_options

@@ -14,9 +14,8 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.console import Console
 from rich.table import Table
 
-from agents.bridge.offset_metadata import OffsetMetadata, decode
+from agents.bridge.offsets import OffsetMetadata, decode, lost_end
 from agents.bridge.plan import Plan, plans
-from agents.bridge.start_offsets import lost_end
 from app.commands.bridges import removed_bridges
 from ringfence_client.consumer.assignor import is_ours
 from ringfence_kafka.admin.cluster import Cluster

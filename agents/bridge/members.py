@@ -1,15 +1,38 @@
-"""When a strict connection may share groups out among other members. Pure.
+"""Members of a strict cluster connection: which group is whose, and when members may change. Pure.
 
-A message goes to the member that its group belongs to. Each member's bridge stands at an offset of its own; were the members changed while
-these differ, messages between them would go to nobody, or to two. So a change waits until all stand at one offset a partition, and have
-sent nothing beyond.
+Each bridge finds a group's member alone: the highest hash of member and group (rendezvous hashing). A member that comes or goes moves only its
+own share. Each member's bridge has an offset of its own. If members changed while these differ, messages between the offsets would go to no
+member, or to two. So a change waits until all bridges stand at one offset for each partition and have sent nothing beyond it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import NamedTuple
 
-from agents.bridge.offset_metadata import NOT_BEGUN, Map
+from agents.bridge.offsets import NOT_BEGUN, Map
+from agents.decision.group_cache import GroupCache
+
+
+def owner(members: Iterable[str], group: bytes) -> str:
+    """The member that a group belongs to; of equal hashes the last name's."""
+    return max(members, key=lambda member: (_weight(member.encode(), group), member))
+
+
+def _weight(member: bytes, group: bytes) -> bytes:
+    return blake2b(b"%d/%b/%b" % (len(member), member, group), digest_size=8).digest()
+
+
+class Owner(GroupCache[str]):
+    """The same, memoised: ``owner[group]``."""
+
+    def __init__(self, members: Iterable[str]) -> None:
+        super().__init__()
+        self._members = tuple(members)
+
+    def find(self, key: bytes) -> str:
+        """By the hashes."""
+        return owner(self._members, key)
 
 
 class MemberPosition(NamedTuple):

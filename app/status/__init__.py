@@ -1,1 +1,0 @@
-"""How everything stands: addresses, lanes, consumers, bridges; and why something has stopped."""

@@ -1,1 +1,0 @@
-"""What the verbs of the command line do, but for those that run for long."""
