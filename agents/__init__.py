@@ -1,1 +1,1 @@
-"""The path of a message: batch, home, verdict, emit; the lane; the address agent."""
+"""Lanes and bridges: what happens to a record between the input topic and the output topics."""

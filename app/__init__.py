@@ -1,1 +1,1 @@
-"""Composition: command line, worker, transport, topics, embedded broker, web."""
+"""Programs: the command line, the processes of workers and bridges, the embedded broker, the demo."""

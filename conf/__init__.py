@@ -1,1 +1,1 @@
-"""The default configuration file, and the Java that the broker and Spark run on."""
+"""The default configuration file."""

@@ -1,4 +1,4 @@
-"""The nightly Spark job: proves from Kafka alone that what came in and what went out agree, or names what does not.
+"""The reconciliation run and the audit, on Spark: compares what came in with what went out, from Kafka alone.
 
-It shares ``conf`` with the rest of Ringfence and no other code: a checker must not inherit the bugs of the checked.
+It shares settings, names and errors of :mod:`ringfence_kafka` with the rest, and no code that it judges: a checker must not inherit its bugs.
 """

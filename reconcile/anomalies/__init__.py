@@ -1,4 +1,1 @@
-"""One module an anomaly, or a few that are seen in the same place; each a function of frames to a frame.
-
-All give :data:`reconcile.spark.schemas.ANOMALIES`, a row an anomaly.
-"""
+"""Anomalies: their names, and one finder for each kind of evidence."""

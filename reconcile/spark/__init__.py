@@ -1,1 +1,1 @@
-"""Spark: its session and its JVM, its Kafka source, its files, and what it fails with."""
+"""Spark frames: the Kafka source, the columns of each frame, and files."""

@@ -1,4 +1,4 @@
-"""The transactional producer of a lane. What is known of aiokafka's producer stands here and in :mod:`ringfence_kafka.transaction`.
+"""The transactional producer of a lane. Private parts of aiokafka's producer are used in this folder only.
 
 The transactional ID is the fence: no group generation goes with the offsets of a transaction, so the broker cannot tell a zombie by its
 generation. It can by its producer epoch: whoever initialises the transactional ID last owns the lane, and every earlier holder fails at

@@ -476,7 +476,7 @@ async def test_waiting_that_cannot_be_told(
         encoded = tuple((name, value.encode()) for name, value in headers)
         return read("orders.dlq", Fetched(encoded, partition=0, offset=number)), False
 
-    monkeypatch.setattr(dlq, "Holders", Holders)
+    monkeypatch.setattr(dlq, "LeaseHolders", Holders)
     settings = validate({"addresses": [{"name": "orders"}]})
     rows = [letter(0, "seen", 7), letter(1, "hidden", 7), letter(2, "hidden", 9), letter(3, "else", 7)]
     waits = await dlq._waiting(settings, settings.addresses[0], rows)

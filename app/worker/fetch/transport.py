@@ -1,6 +1,6 @@
-"""Faust's aiokafka transport, changed in twelve points. This file and records.py know Faust's insides.
+"""Faust's aiokafka transport, changed in twelve points. Only this file knows Faust's private parts.
 
-What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/aiokafka_patches/internals.py, producer.py, clients.py and cluster.py.
+Private parts of aiokafka are used here, in fetch_scheduler.py, and in ``aiokafka_patches``, ``producer`` and ``admin`` of ringfence_kafka.
 
 1. A fetch is one message: Faust moves an event at a time and pays some 23 callbacks for each; here the records of
    one fetch of one partition travel as one :class:`agents.batch.batch.FetchedBatch`.
