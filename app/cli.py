@@ -330,7 +330,7 @@ def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Pat
     refuse_connection("demo")
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     if bridged:
-        from app.demo import bridged as shown
+        from app.demo import bridge as shown
 
         return shown.run(shown.MESSAGES if messages is None else messages, keep, seed)
     require_spark()  # its last step; better said before the first

@@ -9,7 +9,7 @@ from bench import table
 from bench.clusters import RESULTS, temporary_broker
 from bench.contest import CONTENDERS, Contest, Outcome
 from bench.errors import EXIT_NOT_WELL, BenchError
-from bench.starting import PLAIN, missing
+from bench.startup import PLAIN, missing
 from bench.traffic import MESSAGES_MIN, Plan
 from bench.trickle import RATE
 from ringfence_kafka.process import terminal

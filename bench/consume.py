@@ -99,7 +99,7 @@ def measure(broker: EmbeddedBroker, say: Callable[[str], None]) -> list[Cell]:
 
 
 def _run(kind: str, *arguments: object) -> dict[str, float]:
-    command = [sys.executable, "-m", "bench.grouped", kind, *map(str, arguments)]
+    command = [sys.executable, "-m", "bench.consumer_contender", kind, *map(str, arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode:
         raise BenchError(f"the {kind} consumer ended with {done.returncode}:\n{done.stderr[-2_000:]}")

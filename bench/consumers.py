@@ -53,7 +53,7 @@ class Member:
         self._notes = config.parent / f"consumer-{number}.notes"
         command = [
             "env", f"BENCH_NOTES={self._notes}", f"BENCH_HANDLER_S={handler_s}", sys.executable, "-m", "app", "consume",
-            address, "--handler", "bench.noting:handle", "--consumer-group", f"{address}-group", "--concurrency", str(CONCURRENCY),
+            address, "--handler", "bench.offset_handler:handle", "--consumer-group", f"{address}-group", "--concurrency", str(CONCURRENCY),
             "--web-port", "0", "--config", str(config),
         ]  # fmt: skip
         self.child = resources.enter_context(measure.child(command, self.log))

@@ -9,10 +9,10 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from app.embedded.broker import EmbeddedBroker
-from bench import starting, topics, trickle
+from bench import startup, topics, trickle
 from bench.errors import BenchError
 from bench.job import Run, perform, spread
-from bench.starting import (
+from bench.startup import (
     COPIES,
     COPY,
     FORWARDED,
@@ -179,7 +179,7 @@ class Contest:
     def _perform(self, contender: str) -> Run:
         place = self._place(contender)
         self._say(f"{contender}: {place.plan.messages:,} messages")
-        ready = starting.prepare(contender, place)
+        ready = startup.prepare(contender, place)
         try:
             return perform(ready.job, self._bootstrap, self._broker.pids, place.folder / "output.log")
         finally:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from bench.contest import COMPARED, CONTENDERS, Outcome
 from bench.job import spread
-from bench.starting import PLAIN
+from bench.startup import PLAIN
 from bench.trickle import RATE
 
 _PACKAGES: Final = ("faust-streaming", "aiokafka", "rocksdict")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bench import measure, starting, topics
+from bench import measure, startup, topics
 from bench.errors import BenchError
 from bench.job import quantile
 from bench.measure import Child
-from bench.starting import COPIES, Place
+from bench.startup import COPIES, Place
 from bench.steady import Reader, Traffic
 
 RATE: Final = 5_000
@@ -50,7 +50,7 @@ def run(contender: str, place: Place, broker_pid: int, seconds: float) -> Trickl
         BenchError: it ended, or messages are missing after :data:`LIMIT_S`.
     """
     topics.create(place.bootstrap, place.input, place.plan.partitions)
-    ready = starting.prepare(contender, place)
+    ready = startup.prepare(contender, place)
     job, log = ready.job, place.folder / "output.log"
     try:
         for topic in (place.input, job.output):

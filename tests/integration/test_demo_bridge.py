@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.demo import RunningDemo
 
-DEMO: Final = "import sys; from app.demo.bridged import run; sys.exit(run(20_000))"
+DEMO: Final = "import sys; from app.demo.bridge import run; sys.exit(run(20_000))"
 WITHOUT_MEMORY: Final = """
 import sys
-from app.demo.bridged import clusters, run
+from app.demo.bridge import clusters, run
 exact = clusters.Clusters.configuration
 def forgetful(self, name, web_port):
     path = exact(self, name, web_port)

@@ -28,7 +28,7 @@ MUTANTS: Final = (
         "An ID that came by the forward topic and again directly is not compared: an ID accepted twice within its ring is called clean.",
         (
             Patch(
-                "reconcile/anomalies/finders/repeated.py",
+                "reconcile/anomalies/finders/repeated_ids.py",
                 "F.last(F.when(~forwarded, row), ignorenulls=True).over(until),",
                 "",
             ),
@@ -104,7 +104,7 @@ MUTANTS: Final = (
         "A transaction of which half is missing passes, as something of it came out.",
         (
             Patch(
-                "reconcile/anomalies/finders/torn.py",
+                "reconcile/anomalies/finders/torn_transactions.py",
                 'f"{FIRST} and part_number = 0 and came > 0 and came < parts"',
                 'f"{FIRST} and part_number = 0 and came = 0 and came < parts"',
             ),

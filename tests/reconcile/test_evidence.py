@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from reconcile.anomalies.finders import fates, lost
+from reconcile.anomalies.finders import fates, lost_inputs
 from reconcile.run.frames import evidence as ev
 from reconcile.spark.schemas import (
     ACCEPTED,
@@ -77,7 +77,7 @@ def test_what_a_home_lane_judged_after_the_cut_waits_with_its_output(spark: Spar
     assert _rows(evidence.where("has_input"), "offset", "fate", "waiting") == [
         (0, ACCEPTED, False), (1, None, True), (2, None, True),
     ]  # fmt: skip
-    assert lost.unmatched(evidence).isEmpty()
+    assert lost_inputs.unmatched(evidence).isEmpty()
     assert fates.phantom(evidence, spans).isEmpty()
     assert fates.doubled(evidence).isEmpty()
     assert [row["offset"] for row in ev.accepted_ids(evidence, 1).collect()] == [0]

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from agents.decision.bridge_headers import MalformedHopError, read
-from reconcile.anomalies.finders import bridged, lost
+from reconcile.anomalies.finders import bridge_hops, lost_inputs
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames import hops
@@ -121,8 +121,10 @@ def _resent(followed: DataFrame) -> list[int]:
 
 def _again(followed: DataFrame, size: int = 20_000) -> list[tuple[str, int | None]]:
 
-    found = bridged.again(followed, F.lit(size))
-    return sorted([*named(bridged.forgotten(found, followed)), *named(bridged.apart(found, followed))])
+    found = bridge_hops.again(followed, F.lit(size))
+    return sorted(
+        [*named(bridge_hops.forgotten(found, followed)), *named(bridge_hops.apart(found, followed))]
+    )
 
 
 NOTHING: dict[str, Any] = {"fate": None}
@@ -138,7 +140,7 @@ def test_a_way(frames: Frames) -> None:
     )  # fmt: skip
 
     assert _resent(followed) == [2, 3, 5, 7]
-    assert named(lost.lost(lost.unmatched(hops.evidence_of(followed)), frames.evidence(), frames.rules())) == [
+    assert named(lost_inputs.lost(lost_inputs.unmatched(hops.evidence_of(followed)), frames.evidence(), frames.rules())) == [
         ("LOST", 0), ("LOST", 4),
     ]  # fmt: skip
 
@@ -212,7 +214,7 @@ def test_diverted(frames: Frames) -> None:
     evidence = hops.evidence_of(followed)
 
     def wrong(**rules: Any) -> list[tuple[str, int | None]]:
-        return named(lost.wrong_verdict(frames.evidence(), evidence, frames.rules(**rules)))
+        return named(lost_inputs.wrong_verdict(frames.evidence(), evidence, frames.rules(**rules)))
 
     assert _resent(followed) == [1]
     assert wrong() == [("WRONG-VERDICT", 2), ("WRONG-VERDICT", 3)]
@@ -269,17 +271,17 @@ def test_where_evidence_is_gone(frames: Frames) -> None:
         _hop(0, 5, **NOTHING), _hop(1, 6), _hop(2, 5, **NOTHING), _hop(3, 7, **NOTHING), _hop(4, 8, id=b"x", **NOTHING),
         _hop(5, 9, hop_source=SOURCE[:-1] + "1", **NOTHING),
     )  # fmt: skip
-    missing = lost.unmatched(hops.evidence_of(followed))
+    missing = lost_inputs.unmatched(hops.evidence_of(followed))
     rules = frames.rules(ids_gone=True, detects=False)
 
-    assert named(lost.lost(missing, frames.evidence(), rules)) == [
+    assert named(lost_inputs.lost(missing, frames.evidence(), rules)) == [
         ("GAP", 0), ("GAP", 2), ("GAP", 4), ("GAP", 5), ("LOST", 3),
     ]  # fmt: skip
 
 
 def test_more_than_fits(frames: Frames, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one way a lane keeps no more than fits into a record, however large the ring is."""
-    monkeypatch.setattr(bridged, "KEPT_MAX", 2)
+    monkeypatch.setattr(bridge_hops, "KEPT_MAX", 2)
     followed = _followed(frames, _hop(0, 5), _hop(1, 6), _hop(2, 7), _hop(3, 5), _hop(4, 6))
 
     assert _again(followed, 9) == [("FORGOTTEN", 4), ("OVERRUN", 3)]
@@ -327,8 +329,8 @@ def test_all_again(spark: SparkSession, frames: Frames) -> None:
         "input_next": 2 * count, "forward_next": 0, "before": 20_000, "after": 20_000, "event": "cleared", "of_hops": True,
     }  # fmt: skip
     followed = hops.followed(evidence, None, frames.events(event)).cache()
-    again = bridged.again(followed, F.lit(20_000))
-    found = bridged.forgotten(again, followed).unionByName(bridged.apart(again, followed))
+    again = bridge_hops.again(followed, F.lit(20_000))
+    found = bridge_hops.forgotten(again, followed).unionByName(bridge_hops.apart(again, followed))
 
     assert {row["anomaly"]: row["count"] for row in found.groupBy("anomaly").count().collect()} == {
         "OVERRUN": 2 * count
@@ -374,7 +376,7 @@ def test_named_once(frames: Frames) -> None:
         rows(frames.evidence({"offset": 4}), Anomaly.OVERRUN, F.lit("text"))
     )
 
-    assert named(bridged.others(by_id, of_hops)) == [("FORGOTTEN", 4), ("FORGOTTEN", 5)]
+    assert named(bridge_hops.others(by_id, of_hops)) == [("FORGOTTEN", 4), ("FORGOTTEN", 5)]
 
 
 def test_what_later_nights_have_to_know(frames: Frames, spark: SparkSession) -> None:

@@ -2,7 +2,7 @@
 
 from pyspark.sql import DataFrame
 
-from reconcile.anomalies.finders import lost, originals
+from reconcile.anomalies.finders import lost_inputs, originals
 from reconcile.run.frames import journal
 from reconcile.spark.schemas import DIVERTED, EVIDENCE
 from tests.reconcile.rows import Frames, named, offsets
@@ -35,24 +35,26 @@ def test_originals(frames: Frames) -> None:
     ids = frames.ids({"id": b"a", "offset": 2})
     orphans = _orphans(evidence, ids, frames.rules(max_age_ms=10))
 
-    missing = lost.unmatched(evidence)
-    assert named(lost.lost(missing, orphans, frames.rules())) == [
+    missing = lost_inputs.unmatched(evidence)
+    assert named(lost_inputs.lost(missing, orphans, frames.rules())) == [
         ("LOST", 1),
         ("LOST", 6),
         ("LOST", 9),
     ]
-    assert named(lost.wrong_verdict(orphans, evidence, frames.rules())) == [("WRONG-VERDICT", 8)]
-    assert len(named(lost.lost(missing, orphans, frames.rules(divert=True)))) == 4
-    assert {name for name, _ in named(lost.lost(missing, orphans, frames.rules(ids_gone=True)))} == {"GAP"}
+    assert named(lost_inputs.wrong_verdict(orphans, evidence, frames.rules())) == [("WRONG-VERDICT", 8)]
+    assert len(named(lost_inputs.lost(missing, orphans, frames.rules(divert=True)))) == 4
+    assert {name for name, _ in named(lost_inputs.lost(missing, orphans, frames.rules(ids_gone=True)))} == {
+        "GAP"
+    }
     # Offset 6 came to lane 1, all IDs of which are known nevertheless.
-    by_lane = named(lost.lost(missing, orphans, frames.rules(ids_gone=True, lanes_whole=[1, 2])))
+    by_lane = named(lost_inputs.lost(missing, orphans, frames.rules(ids_gone=True, lanes_whole=[1, 2])))
     assert by_lane == [("GAP", 1), ("GAP", 9), ("LOST", 6)]
     # What has a topic is there, whatever is known of IDs; unless that topic's evidence is gone.
     divert = frames.rules(divert=True, ids_gone=True)
-    assert {name for name, _ in named(lost.lost(missing, orphans, divert))} == {"LOST"}
-    assert {name for name, _ in named(lost.wrong_verdict(orphans, evidence, divert))} == {"GAP"}
+    assert {name for name, _ in named(lost_inputs.lost(missing, orphans, divert))} == {"LOST"}
+    assert {name for name, _ in named(lost_inputs.wrong_verdict(orphans, evidence, divert))} == {"GAP"}
     gone = frames.rules(divert=True, outputs_gone=True)
-    assert {name for name, _ in named(lost.lost(missing, orphans, gone))} == {"GAP"}
+    assert {name for name, _ in named(lost_inputs.lost(missing, orphans, gone))} == {"GAP"}
 
 
 def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.finders import moved, repeated
+from reconcile.anomalies.finders import lane_moves, repeated_ids
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.verdict import anomaly_search
 from tests.reconcile.rows import Frames, named
@@ -143,7 +143,7 @@ def test_cross_lane(frames: Frames) -> None:
     )
 
     def found(ids: DataFrame, night: int = 1) -> list[tuple[str, int | None]]:
-        return named(repeated.cross_lane(repeated.repeated(ids, night), night, frames.rules(), ["t"]))
+        return named(repeated_ids.cross_lane(repeated_ids.repeated(ids, night), night, frames.rules(), ["t"]))
 
     assert found(other) == [("CROSS-LANE", 1)]
     assert found(same) == []
@@ -159,7 +159,7 @@ def test_cross_lane_after_the_age(frames: Frames) -> None:
         # On another night: it is known which was first, whatever the clocks say.
         {"id": b"c", "night": 0, "timestamp": 20}, {**away, "id": b"c", "timestamp": 0},
     )  # fmt: skip
-    found = repeated.cross_lane(repeated.repeated(ids, 1), 1, frames.rules(max_age_ms=10), ["t"])
+    found = repeated_ids.cross_lane(repeated_ids.repeated(ids, 1), 1, frames.rules(max_age_ms=10), ["t"])
 
     assert named(found) == [("CROSS-LANE", 4), ("CROSS-LANE", 6), ("OVERRUN", 1)]
 
@@ -183,8 +183,8 @@ def judged(
     *,
     capacity: int = 3,
 ) -> DataFrame:
-    several = repeated.repeated(ids, 1)
-    ranked = repeated.ranks(ids, several.select("address", "lane").distinct())
-    pairs = moved.with_lanes(repeated.pairs(several, ranked, 1), grown)
-    between = repeated.between(moved.with_passed(pairs, ids))
-    return repeated.remembered(repeated.promised(between, events, rules, F.lit(capacity)))
+    several = repeated_ids.repeated(ids, 1)
+    ranked = repeated_ids.ranks(ids, several.select("address", "lane").distinct())
+    pairs = lane_moves.with_lanes(repeated_ids.pairs(several, ranked, 1), grown)
+    between = repeated_ids.between(lane_moves.with_passed(pairs, ids))
+    return repeated_ids.remembered(repeated_ids.promised(between, events, rules, F.lit(capacity)))

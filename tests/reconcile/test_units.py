@@ -4,7 +4,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
-from reconcile.anomalies.finders import fates, lost, order, originals, torn
+from reconcile.anomalies.finders import fates, lost_inputs, order, originals, torn_transactions
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames import transactions
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
@@ -36,7 +36,7 @@ def _rows(frame: DataFrame) -> dict[tuple[int, int], Row]:
 
 
 def _missing(evidence: DataFrame, orphans: DataFrame, frames: Frames, **rules: Any) -> list[Any]:
-    return named(lost.lost(lost.unmatched(evidence), orphans, frames.rules(**rules)))
+    return named(lost_inputs.lost(lost_inputs.unmatched(evidence), orphans, frames.rules(**rules)))
 
 
 def _orphans(evidence: DataFrame, ids: DataFrame, frames: Frames) -> DataFrame:
@@ -55,7 +55,7 @@ def test_torn(frames: Frames) -> None:
         *_envelope(1, {}, {}),
         *_envelope(2, {"fate": None}, {"fate": None}),
     )  # fmt: skip
-    rows = torn.torn(evidence, frames.rules(), ["t", "u"]).collect()
+    rows = torn_transactions.torn(evidence, frames.rules(), ["t", "u"]).collect()
 
     assert [(row["anomaly"], row["offset"], row["part_number"], row["out_offset"]) for row in rows] == [
         ("TORN", 0, 0, 1)
@@ -65,16 +65,16 @@ def test_torn(frames: Frames) -> None:
     assert sorted((row["id_address"], row["id"]) for row in ev.accepted_ids(evidence, 1).collect()) == [
         (0, b"a"), (1, b"b"),
     ]  # fmt: skip
-    (gone,) = torn.torn(evidence, frames.rules(targets_gone=True), ["t", "u"]).collect()
+    (gone,) = torn_transactions.torn(evidence, frames.rules(targets_gone=True), ["t", "u"]).collect()
     assert (gone["anomaly"], gone["suspected"]) == ("GAP", "TORN")
 
 
 def test_many_parts_are_not_all_named(frames: Frames) -> None:
     """The text stays short."""
     evidence = _joined(frames, *_envelope(0, *[{}] * 30, {"fate": None}))
-    rows = torn.torn(evidence, frames.rules(), ["t"]).collect()
+    rows = torn_transactions.torn(evidence, frames.rules(), ["t"]).collect()
 
-    numbers = ", ".join(str(index) for index in range(1, torn.SHOWN_MAX + 1))
+    numbers = ", ".join(str(index) for index in range(1, torn_transactions.SHOWN_MAX + 1))
     assert [row["detail"] for row in rows] == [
         f"parts {numbers} and 10 more of 31 accepted, in t; missing: part 31, for t"
     ]
@@ -91,12 +91,12 @@ def test_what_is_said_of_an_envelope_holds_for_its_parts(frames: Frames) -> None
     )
     rows = _rows(evidence)
 
-    assert lost.unmatched(evidence).isEmpty()
+    assert lost_inputs.unmatched(evidence).isEmpty()
     assert [rows[1, part]["whole"] for part in (0, 1, 2)] == [DIVERTED] * 3
     assert rows[1, 2]["original"] == "t/0/9"
     assert named(fates.doubled(evidence)) == [("DOUBLED", 2)]
     assert (rows[2, 0]["fate"], rows[2, 0]["came"]) == (ACCEPTED, 1)
-    assert named(torn.torn(evidence, frames.rules(), ["t"])) == [("TORN", 2)]
+    assert named(torn_transactions.torn(evidence, frames.rules(), ["t"])) == [("TORN", 2)]
 
 
 def test_ids(frames: Frames) -> None:
@@ -164,7 +164,7 @@ def test_an_envelope_that_was_accepted_as_it_is(frames: Frames) -> None:
     )
 
     assert named(fates.phantom(evidence, spans)) == [("PHANTOM", 25), ("PHANTOM", 26), ("PHANTOM", 27)]
-    assert [row["offset"] for row in lost.unmatched(evidence).collect()] == [25]
+    assert [row["offset"] for row in lost_inputs.unmatched(evidence).collect()] == [25]
     assert named(fates.corrupted(evidence)) == []
     assert named(fates.doubled(evidence)) == []
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bench import starting
+from bench import startup
 from bench.contenders.rdkafka_ring import Ring
 from bench.contest import CONTENDERS, Outcome
 from bench.job import Run, spread
 from bench.measure import environment
-from bench.starting import COPY, FORWARDED, RINGFENCE, STREAMS
+from bench.startup import COPY, FORWARDED, RINGFENCE, STREAMS
 from bench.table import ratios
 from bench.topics import Committed
 from bench.traffic import Plan
@@ -63,7 +63,7 @@ def test_a_peer_lets_no_resend_pass() -> None:
     outcome.expected[STREAMS] = 95
 
     assert not outcome.exact(STREAMS)
-    assert {*CONTENDERS.values()} == set(starting.PREPARES)
+    assert {*CONTENDERS.values()} == set(startup.PREPARES)
 
 
 def test_a_ring_by_hand_forgets_the_oldest() -> None:

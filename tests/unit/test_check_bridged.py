@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.check.bridged import HOP_HEADER, Crossing, judge
+from app.check.bridge import HOP_HEADER, Crossing, judge
 from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Headers, Record
 
 

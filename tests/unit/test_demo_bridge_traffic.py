@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.demo.bridged.traffic import MESSAGES_MIN, UNSURE, Plan, distinct, to_origin, to_target
+from app.demo.bridge.traffic import MESSAGES_MIN, UNSURE, Plan, distinct, to_origin, to_target
 from ringfence_kafka.errors import ConfigurationError
 
 EVERYTHING = Plan(MESSAGES_MIN, 7).all()

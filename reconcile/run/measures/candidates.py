@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.finders import bridged, fates, lost, originals
+from reconcile.anomalies.finders import bridge_hops, fates, lost_inputs, originals
 from reconcile.run.frames.evidence import WITHOUT_INPUT
 
 SECOND: Final = "second"
@@ -24,9 +24,9 @@ _CONDITIONS: Final[Mapping[str, str]] = {
     SECOND: fates.SECOND,
     STRAY: fates.STRAY,
     CHANGED: fates.CHANGED,
-    UNREAD: bridged.UNREAD,
-    UNMATCHED: lost.UNMATCHED,
-    SAID_TO_REPEAT: lost.SAID_TO_REPEAT,
+    UNREAD: bridge_hops.UNREAD,
+    UNMATCHED: lost_inputs.UNMATCHED,
+    SAID_TO_REPEAT: lost_inputs.SAID_TO_REPEAT,
     REPEATING: originals.REPEATING,
     ALONE: WITHOUT_INPUT,
 }

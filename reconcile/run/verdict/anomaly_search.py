@@ -5,7 +5,16 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.finders import bridged, fates, lost, moved, order, originals, repeated, torn
+from reconcile.anomalies.finders import (
+    bridge_hops,
+    fates,
+    lane_moves,
+    lost_inputs,
+    order,
+    originals,
+    repeated_ids,
+    torn_transactions,
+)
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import hops
 from reconcile.run.frames.evidence import FIRST, PLACE
@@ -91,16 +100,16 @@ def anomalies(
     if there[candidate.CHANGED]:
         looked_at.append(fates.corrupted(evidence))
     if there[candidate.UNREAD]:
-        looked_at.append(bridged.unread(evidence))
+        looked_at.append(bridge_hops.unread(evidence))
     transactions = found.total("parts") > 0
     if transactions:
         topics = [address.accepted_topic for address in desk.frames.addresses]
-        looked_at.append(torn.torn(evidence, rules, topics))
+        looked_at.append(torn_transactions.torn(evidence, rules, topics))
     verdicts = []
     if there[candidate.UNMATCHED]:
-        verdicts.append(lost.lost(lost.unmatched(evidence), orphans, rules))
+        verdicts.append(lost_inputs.lost(lost_inputs.unmatched(evidence), orphans, rules))
     if there[candidate.SAID_TO_REPEAT] or there[candidate.REPEATING]:
-        verdicts.append(lost.wrong_verdict(orphans, evidence, rules))
+        verdicts.append(lost_inputs.wrong_verdict(orphans, evidence, rules))
     frames = [concatenated(item) for item in (looked_at, verdicts) if item]
     frames += _reordered(evidence, found, blocks)
     base = chain[0] if chain else None
@@ -109,15 +118,18 @@ def anomalies(
         last = desk.frames.ids([night for night in chain if night.number in left])
         frames.append(order.reordered_across(evidence, last, spans, desk.frames.accepted_spans()))
     if several is not None:
-        ranked = repeated.ranks(ids, several.select("address", "lane").distinct())
-        pairs = moved.with_lanes(repeated.pairs(several, ranked, desk.number), grown)
-        between = repeated.between(moved.with_passed(pairs, ids))
+        ranked = repeated_ids.ranks(ids, several.select("address", "lane").distinct())
+        pairs = lane_moves.with_lanes(repeated_ids.pairs(several, ranked, desk.number), grown)
+        between = repeated_ids.between(lane_moves.with_passed(pairs, ids))
         sizes = F.least(by_lane(promised), by_lane(promised, "a_lane"))
-        judged = repeated.promised(between, events, rules, sizes)
+        judged = repeated_ids.promised(between, events, rules, sizes)
         inputs = [address.input_topic for address in desk.frames.addresses]
-        found_by_id = (repeated.remembered(judged), repeated.cross_lane(several, desk.number, rules, inputs))
+        found_by_id = (
+            repeated_ids.remembered(judged),
+            repeated_ids.cross_lane(several, desk.number, rules, inputs),
+        )
         by_id = [with_groups(data_frame, evidence) for data_frame in found_by_id]
-        frames += by_id if again is None else [bridged.others(data_frame, again) for data_frame in by_id]
+        frames += by_id if again is None else [bridge_hops.others(data_frame, again) for data_frame in by_id]
     return frames if again is None else [again, *frames]
 
 
@@ -149,8 +161,8 @@ def again(desk: Workspace, followed: DataFrame | None, promised: Column) -> Data
     """What is wrong with hops that were accepted again; None = nothing."""
     if followed is None:
         return None
-    again = desk.scratch("hops_again", bridged.again(followed, promised))
+    again = desk.scratch("hops_again", bridge_hops.again(followed, promised))
     if again.isEmpty():
         return None
-    found = [bridged.forgotten(again, followed), bridged.apart(again, followed)]
+    found = [bridge_hops.forgotten(again, followed), bridge_hops.apart(again, followed)]
     return desk.scratch("hops_found", concatenated(found))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.finders import originals, repeated
+from reconcile.anomalies.finders import originals
+from reconcile.anomalies.finders import repeated_ids as repetition
 from reconcile.anomalies.names import Anomaly, doubted
 from reconcile.page.report_data import FINDINGS_MAX
 from reconcile.run.frames import distributions, hops, id_positions, journal, match
@@ -185,7 +186,7 @@ class Judge:
 
     def _repeated(self, ids: DataFrame) -> DataFrame | None:
         """The rows of repeated IDs; None = there are none."""
-        several = self.desk.scratch("repeated", repeated.repeated(ids, self.desk.number))
+        several = self.desk.scratch("repeated", repetition.repeated(ids, self.desk.number))
         return None if several.isEmpty() else several
 
     def _forwarded(self, found: Judgement) -> list[set[int]]:

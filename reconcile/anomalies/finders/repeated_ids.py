@@ -194,7 +194,7 @@ def between(pairs: DataFrame) -> DataFrame:
     first, -1 if the later one was, and 0 if no evidence shows it.
 
     Args:
-        pairs: As :func:`reconcile.anomalies.finders.moved.with_passed` has them.
+        pairs: As :func:`reconcile.anomalies.finders.lane_moves.with_passed` has them.
     """
     one = F.col("lane") == F.col("a_lane")
     both = F.when(one, F.col("total")).otherwise(F.col("total") + F.col("a_total") + F.col("passed"))

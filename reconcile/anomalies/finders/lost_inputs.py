@@ -23,7 +23,7 @@ def unmatched(evidence: DataFrame) -> DataFrame:
 def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     """Inputs that are neither accepted, nor in quarantine, nor a duplicate; GAP where evidence on that is gone.
 
-    An envelope is one input: of one that was accepted in part :mod:`reconcile.anomalies.finders.torn` tells.
+    An envelope is one input: of one that was accepted in part :mod:`reconcile.anomalies.finders.torn_transactions` tells.
 
     Args:
         missing: :func:`unmatched` inputs.

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from app.demo.bridged import traffic
-from app.demo.bridged.clusters import ADDRESS, BRIDGE, ORIGIN, PARTITIONS, TARGET, Clusters, Ends
+from app.demo.bridge import traffic
+from app.demo.bridge.clusters import ADDRESS, BRIDGE, ORIGIN, PARTITIONS, TARGET, Clusters, Ends
 from app.demo.processes import WorkerProcess
 from app.demo.publish import Sender
 from app.demo.stage import CHECK_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, log_of, play
@@ -87,7 +87,7 @@ class _Demo:
         self._display.close()
         status = self._status()
         stopped = [self._stage.stop(worker_process) for worker_process in (self._bridge, *workers)]
-        arguments = ["app.check.bridged", "--origin", self._clusters.origin.bootstrap_servers]
+        arguments = ["app.check.bridge", "--origin", self._clusters.origin.bootstrap_servers]
         arguments += ["--target", self._clusters.target.bootstrap_servers, "--address", ADDRESS]
         code = self._stage.run(arguments, "check", CHECK_LIMIT_S)
         self._display.say(

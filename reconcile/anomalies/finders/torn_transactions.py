@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.finders.lost import unknown_where_gone
+from reconcile.anomalies.finders.lost_inputs import unknown_where_gone
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.frames.evidence import FIRST, RECORD
 from reconcile.spark.schemas import ACCEPTED

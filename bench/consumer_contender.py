@@ -1,4 +1,4 @@
-"""One contender, in a process of its own: ``python -m bench.grouped KIND``, then ``BOOTSTRAP NAME`` or ``SHAPE``, ``MESSAGES SECONDS``.
+"""One contender, in a process of its own: ``python -m bench.consumer_contender KIND``, then ``BOOTSTRAP NAME`` or ``SHAPE``, ``MESSAGES SECONDS``.
 
 Prints a JSON line: wall and CPU seconds from the first handler to the end of the last one.
 """

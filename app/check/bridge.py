@@ -1,4 +1,4 @@
-"""``python -m app.check.bridged --origin HOST:PORT --target HOST:PORT --address orders``: two clusters, and a bridge between them.
+"""``python -m app.check.bridge --origin HOST:PORT --target HOST:PORT --address orders``: two clusters, and a bridge between them.
 
 What producers sent is what stands in the input of the origin, and in the target's without the mark of a bridge. All of that must be
 accepted at the target, each ID once, unchanged, and in order within each group of what came the same way.
