@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from app.cli import worker
 from app.commands.bridges.cli import bridge
+from app.commands.worker import worker
 from ringfence_client.__main__ import consume
 from ringfence_kafka.process import log_setup
 from ringfence_kafka.process.log_options import log_options

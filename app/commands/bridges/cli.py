@@ -1,4 +1,4 @@
-"""The verb ``bridge``: runs bridges, and with ``status`` tells how far they are."""
+"""``ringfence bridge``: options, and which function runs."""
 
 from pathlib import Path
 from typing import Any, Final

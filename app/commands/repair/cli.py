@@ -1,4 +1,4 @@
-"""The verbs that repair: ``quarantine`` and ``dlq``."""
+"""``ringfence quarantine`` and ``ringfence dlq``: options, and which function runs."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The verb ``status``."""
+"""``ringfence status``: options, and which function runs."""
 
 from pathlib import Path
 

@@ -1,0 +1,39 @@
+"""``ringfence demo``: shows one cluster, or two with a bridge."""
+
+from pathlib import Path
+
+import click
+
+from app.commands.spark_check import require_spark
+from ringfence_kafka.process.command_line import config_option, refuse_connection, settings_if_any
+
+
+@click.command()
+@click.option(
+    "--messages", type=int, help="How many to publish; not given = 100,000, or 120,000 with --bridge."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other traffic.")
+@click.option("--keep", is_flag=True, help="Keep data and logs, and say where.")
+@click.option(
+    "--bridge", "bridged", is_flag=True, help="Show two clusters and a bridge between them instead."
+)
+@config_option
+def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Path) -> int:
+    """Show it: broker, topics, worker, traffic with resends, a killed worker, an independent check.
+
+    With --bridge: a bridge from one cluster to another that is killed twice, a link that is cut, a producer that fails over and sends
+    again.
+
+    It brings its own brokers and data and touches nothing else; what stays is the nightly job's report, in data/demo.
+    Exit code 0 only if every message was accepted exactly once, in order and unchanged.
+    """
+    refuse_connection("demo")
+    settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
+    if bridged:
+        from app.demo import bridge as shown
+
+        return shown.run(shown.MESSAGES if messages is None else messages, keep, seed)
+    require_spark()  # its last step; better said before the first
+    from app import demo as demo_module
+
+    return demo_module.run(demo_module.MESSAGES if messages is None else messages, keep, seed)

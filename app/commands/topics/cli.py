@@ -1,0 +1,91 @@
+"""``ringfence topics``: options, and which function runs."""
+
+from pathlib import Path
+
+import click
+
+from ringfence_kafka.config.addresses import MAX_PARTITIONS
+from ringfence_kafka.process.command_line import config_option, settings_with_addresses, silence_clients
+
+
+@click.group()
+def topics() -> None:
+    """Create or verify the topics that the configuration needs."""
+    silence_clients()
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+
+
+@topics.command("create")
+@click.option("--dry-run", is_flag=True, help="Create nothing; say what would be created, and how.")
+@_json_option
+@config_option
+def topics_create(dry_run: bool, as_json: bool, config: Path) -> int:
+    """Create what is missing; existing topics are left as they are.
+
+    Outputs of an input that exists are like it: as many partitions, kept as long, and large enough for its messages.
+    """
+    settings = settings_with_addresses(config)
+    from app.commands.topics import topics as topics_module
+
+    return topics_module.create(settings, dry_run=dry_run, as_json=as_json)
+
+
+@topics.command("check")
+@_json_option
+@config_option
+def topics_check(as_json: bool, config: Path) -> int:
+    """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one; notes stop nothing."""
+    settings = settings_with_addresses(config)
+    from app.commands.topics import topics as topics_module
+
+    return topics_module.check(settings, as_json=as_json)
+
+
+@topics.command("grow")
+@click.argument("address")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, MAX_PARTITIONS),
+    required=True,
+    help="How many it is to have: a multiple of what it had.",
+)
+@click.option(
+    "--despite-backlog",
+    is_flag=True,
+    help="Also with messages that are not judged: a group's later ones may come before them.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Change nothing; say what would be done, and what is in the way now."
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_json_option
+@config_option
+def topics_grow(
+    address: str,
+    partitions: int,
+    despite_backlog: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    config: Path,
+) -> int:
+    """Give the input of ADDRESS more partitions, and its new lanes what the others know.
+
+    Stop producers and bridges, let workers come to a lag of 0, and stop them. It goes on where it ended, if it is run again.
+
+    With --dry-run workers may run. Exit code 1 then: something is in the way.
+    """
+    settings = settings_with_addresses(config)
+    from app.commands.topics import grow as grow_module
+
+    return grow_module.grow(
+        settings,
+        address,
+        partitions,
+        despite_backlog=despite_backlog,
+        dry_run=dry_run,
+        as_json=as_json,
+        yes=yes,
+    )
