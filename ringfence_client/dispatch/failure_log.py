@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import ringfence_client
 from ringfence_kafka.process.log_setup import TRACE
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -20,7 +19,7 @@ WINDOW_S: Final = 10.0
 TEXT_MAX: Final = 2_000
 """Characters of what an exception says, in a line, a trace and the header of a dead letter."""
 _NOT_THE_USERS: Final = (
-    str(Path(ringfence_client.__file__).parent),
+    str(Path(__file__).parents[1]),
     str(Path(asyncio.__file__).parent),
     str(Path(asyncio.__file__).parent.parent / "concurrent"),
 )
