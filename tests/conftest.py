@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files = [list(found) for _, found in itertools.groupby(items, key=lambda item: item.path)]
     waiting = [file for file in files if "faults" in file[0].path.parts]
     working = [file for file in files if "faults" not in file[0].path.parts]
-    working.sort(key=lambda each: "reconcile" not in each[0].path.parts)
+    working.sort(key=lambda file: file[0].path.parent.parts[-2:] != ("tests", "reconcile"))
     mixed = itertools.chain.from_iterable(
         itertools.zip_longest(waiting, working[::2], working[1::2], fillvalue=[])
     )

@@ -7,9 +7,9 @@ from tests.mutants.mutant import Mutant, Patch
 _JUDGING: Final = "agents/decision/verdicts.py"
 _HOPS: Final = "tables/hops.py"
 _HOPS_MODEL_TESTS: Final = "tests/property/test_hops_model.py"
-_HOPS_TESTS: Final = "tests/unit/test_hops.py"
-_PATH_HOPS_TESTS: Final = "tests/unit/test_path_hops.py"
-_TABLE_HOPS_TESTS: Final = "tests/unit/test_table_hops.py"
+_HOPS_TESTS: Final = "tests/unit/tables/test_hops.py"
+_PATH_HOPS_TESTS: Final = "tests/unit/agents/decision/test_decide_hops.py"
+_TABLE_HOPS_TESTS: Final = "tests/unit/tables/test_table_hops.py"
 
 MUTANTS: Final = (
     Mutant(

@@ -8,10 +8,10 @@ _LOAD: Final = "agents/bridge/batch_builder.py"
 _PARTITIONS: Final = "agents/bridge/partitions.py"
 _TRANSLATION: Final = "agents/bridge/translation.py"
 _BRIDGE_MODEL_TESTS: Final = "tests/property/test_bridge_model.py"
-_BRIDGE_LOAD_TESTS: Final = "tests/unit/test_bridge_load.py"
-_BRIDGE_MAPS_TESTS: Final = "tests/unit/test_bridge_maps.py"
-_BRIDGE_TRANSLATION_TESTS: Final = "tests/unit/test_bridge_translation.py"
-_BRIDGE_WINDOW_TESTS: Final = "tests/unit/test_bridge_window.py"
+_BRIDGE_LOAD_TESTS: Final = "tests/unit/agents/bridge/test_batch_builder.py"
+_BRIDGE_MAPS_TESTS: Final = "tests/unit/agents/bridge/test_members.py"
+_BRIDGE_TRANSLATION_TESTS: Final = "tests/unit/agents/bridge/test_translation.py"
+_BRIDGE_WINDOW_TESTS: Final = "tests/unit/agents/bridge/test_window.py"
 _MODEL: Final = f"{_BRIDGE_MODEL_TESTS}::test_once_and_in_order"
 
 MUTANTS: Final = (
@@ -87,7 +87,7 @@ MUTANTS: Final = (
                 "agents/bridge/flow.py", "                self.window.cut(cycle, place, error.offset)\n", ""
             ),
         ),
-        "tests/unit/test_bridge_flow.py::test_what_nothing_takes_stops_its_partition_alone",
+        "tests/unit/agents/bridge/test_flow.py::test_what_nothing_takes_stops_its_partition_alone",
     ),
     Mutant(
         "bridge-believes-clients-hops",
@@ -120,7 +120,7 @@ MUTANTS: Final = (
                 "if not self._forwards:",
             ),
         ),
-        "tests/unit/test_bridge_returning.py::test_ids_that_do_not_count",
+        "tests/unit/agents/bridge/test_returning_messages.py::test_ids_that_do_not_count",
     ),
     Mutant(
         "bridge-strict-to-all",
@@ -153,7 +153,7 @@ MUTANTS: Final = (
         "bridge-forgets-a-lost-end",
         "A source that lost its end and has grown is forwarded, with offsets that the target knows: it drops what is new.",
         (Patch("agents/bridge/offsets.py", "if note.lost_end or reached", "if reached"),),
-        "tests/unit/test_bridge_begin.py::test_stands_until_somebody_acts",
+        "tests/unit/agents/bridge/test_offsets.py::test_stands_until_somebody_acts",
     ),
     Mutant(
         "bridge-recreated-at-latest",

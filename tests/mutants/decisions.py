@@ -7,9 +7,9 @@ from tests.mutants.mutant import Mutant, Patch
 _EMITTER: Final = "agents/output/build.py"
 _PATH: Final = "agents/decision/decide.py"
 _VERDICT: Final = "agents/decision/ids_and_groups.py"
-_EMITTER_TESTS: Final = "tests/unit/test_emitter.py"
-_PATH_TESTS: Final = "tests/unit/test_path.py"
-_VERDICT_TESTS: Final = "tests/unit/test_verdict.py"
+_EMITTER_TESTS: Final = "tests/unit/agents/output/test_build.py"
+_PATH_TESTS: Final = "tests/unit/agents/decision/test_decide.py"
+_VERDICT_TESTS: Final = "tests/unit/agents/decision/test_ids_and_groups.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -28,7 +28,7 @@ MUTANTS: Final = (
         "home-keeps-the-sign",
         "Half of the keys have another home than the Java client gives them, and all their traffic is forwarded.",
         (Patch("agents/decision/partitioner.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)"),),
-        "tests/unit/test_home.py::test_sign_of_the_hash",
+        "tests/unit/agents/decision/test_partitioner.py::test_sign_of_the_hash",
     ),
     Mutant(
         "forwarded-under-its-own-time",

@@ -7,8 +7,8 @@ from tests.mutants.mutant import Mutant, Patch
 _EMITTER: Final = "agents/output/build.py"
 _PATH: Final = "agents/decision/decide.py"
 _RING: Final = "tables/ring.py"
-_PATH_ENVELOPES_TESTS: Final = "tests/unit/test_path_envelopes.py"
-_RING_UNITS_TESTS: Final = "tests/unit/test_ring_units.py"
+_PATH_ENVELOPES_TESTS: Final = "tests/unit/agents/decision/test_decide_envelopes.py"
+_RING_UNITS_TESTS: Final = "tests/unit/tables/test_ring_units.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -71,7 +71,7 @@ MUTANTS: Final = (
                 "if address_settings.name != address.name)",
             ),
         ),
-        "tests/unit/test_units.py::test_addresses_that_are_not_listed",
+        "tests/unit/agents/decision/test_envelope_parts.py::test_addresses_that_are_not_listed",
     ),
     Mutant(
         "forged-part-kept",

@@ -10,9 +10,9 @@ _RETRIES: Final = "ringfence_client/handlers/retries.py"
 _WATERMARK: Final = "ringfence_client/progress/watermark.py"
 _GROUP_HANGS_TESTS: Final = "tests/integration/test_group_hangs.py"
 _GROUP_SICK_TESTS: Final = "tests/integration/test_group_sick.py"
-_LEDGER_TESTS: Final = "tests/unit/test_ledger.py"
-_RETRIES_TESTS: Final = "tests/unit/test_retries.py"
-_WATERMARK_TESTS: Final = "tests/unit/test_watermark.py"
+_LEDGER_TESTS: Final = "tests/unit/ringfence_client/window/test_ledger.py"
+_RETRIES_TESTS: Final = "tests/unit/ringfence_client/handlers/test_retries.py"
+_WATERMARK_TESTS: Final = "tests/unit/ringfence_client/progress/test_watermark.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -152,7 +152,7 @@ MUTANTS: Final = (
                 "False",
             ),
         ),
-        "tests/unit/test_handler.py::test_cannot_be_one",
+        "tests/unit/ringfence_client/handlers/test_handler.py::test_cannot_be_one",
         (f"{_GROUP_HANGS_TESTS}::test_checked_before_anything_runs",),
     ),
     Mutant(

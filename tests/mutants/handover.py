@@ -20,7 +20,7 @@ MUTANTS: Final = (
         "clock-that-sleeps",
         "A machine sleeps for hours, wakes, and begins messages under a lease that somebody took meanwhile.",
         (Patch("ringfence_kafka/clock.py", "if boot_time is None else time.clock_gettime(boot_time)", ""),),
-        "tests/unit/test_clock.py::test_goes_on_while_the_machine_sleeps",
+        "tests/unit/ringfence_kafka/test_clock.py::test_goes_on_while_the_machine_sleeps",
     ),
     Mutant(
         "no-refresh",

@@ -71,7 +71,7 @@ MUTANTS: Final = (
                 "            if answer is None:\n                return\n            code = int(answer.error_code)\n",
             ),
         ),
-        "tests/unit/test_implicit.py::test_commit_is_asked_for_until_it_is_answered",
+        "tests/unit/ringfence_kafka/producer/test_transaction_v2.py::test_commit_is_asked_for_until_it_is_answered",
     ),
     Mutant(
         "late-end-in-the-next",
@@ -83,7 +83,7 @@ MUTANTS: Final = (
                 "        if self._unanswered and not self._lane:\n",
             ),
         ),
-        "tests/unit/test_added.py::test_what_may_come_late",
+        "tests/unit/ringfence_kafka/producer/test_transaction_v1_sender.py::test_what_may_come_late",
     ),
     Mutant(
         "changelog-outside",

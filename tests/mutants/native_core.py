@@ -66,7 +66,7 @@ MUTANTS: Final = (
         "restore-trusts-what-was-gathered",
         "A changelog in another order than the core expects gives a ring that lacks IDs.",
         (Patch("tables/resize.py", "        restore.gathering.require_whole(ring.low, ring.head)\n", ""),),
-        "tests/unit/test_restore.py::test_what_is_irregular_is_restored_in_python",
+        "tests/unit/tables/test_restore.py::test_what_is_irregular_is_restored_in_python",
         native=True,
     ),
 )

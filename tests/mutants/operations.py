@@ -19,7 +19,7 @@ MUTANTS: Final = (
         "oversized-records-read-whole",
         "One record of a few kilobytes on the wire takes any amount of memory.",
         (Patch(_BATCH_PARTS, "end > max(self._oversized.limit, before + 1)", "end > 2**40"),),
-        "tests/unit/test_batch_parts.py::test_a_record_that_no_memory_is_for",
+        "tests/unit/ringfence_kafka/aiokafka_patches/test_batch_parts.py::test_a_record_that_no_memory_is_for",
     ),
     Mutant(
         "joined-whatever-the-size",
@@ -31,7 +31,7 @@ MUTANTS: Final = (
                 "",
             ),
         ),
-        "tests/unit/test_buffers.py::test_joined_batches_have_a_size",
+        "tests/unit/app/worker/fetch/test_buffers.py::test_joined_batches_have_a_size",
     ),
     Mutant(
         "memory-of-each-partition",
@@ -43,7 +43,7 @@ MUTANTS: Final = (
                 "left = self._kept_max // 2",
             ),
         ),
-        "tests/unit/test_resident.py::test_many_partitions_one_after_the_other",
+        "tests/unit/ringfence_client/window/test_record_cache.py::test_many_partitions_one_after_the_other",
     ),
     Mutant(
         "place-held-for-ever",
@@ -55,31 +55,31 @@ MUTANTS: Final = (
                 "call_later(1e9, overstay)",
             ),
         ),
-        "tests/unit/test_places.py::test_who_was_stuck_waits_elsewhere",
+        "tests/unit/agents/lane/test_opening_limiter.py::test_who_was_stuck_waits_elsewhere",
     ),
     Mutant(
         "unusable-workers-get-lanes",
         "A worker that cannot write its state keeps lanes beside one that can.",
         (Patch("app/worker/membership/assignor.py", "if member not in unusable}", "}"),),
-        "tests/unit/test_state_folder.py::test_who_is_given_lanes",
+        "tests/unit/agents/lane/test_state_folder.py::test_who_is_given_lanes",
     ),
     Mutant(
         "secrets-on-the-command-line",
         "A password in -X or in [kafka.properties] is taken, and everybody on the machine sees it.",
         (Patch("ringfence_kafka/config/properties.py", "if not from_file and (", "if False and ("),),
-        "tests/unit/test_properties.py::test_refused",
+        "tests/unit/ringfence_kafka/config/test_properties.py::test_refused",
     ),
     Mutant(
         "health-tells-everything",
         "Whoever reaches the port learns lanes, topics and faults without the token.",
         (Patch(_GUARD, "request.path == _ALIVE", "request.path in {_ALIVE, _READY}"),),
-        "tests/unit/test_guard.py::test_without_the_token",
+        "tests/unit/ringfence_kafka/http/test_auth.py::test_without_the_token",
     ),
     Mutant(
         "any-page-drops-messages",
         "A web page that an operator looks at drops messages of a consumer that their browser reaches.",
         (Patch(_GUARD, "if changes and", "if False and"),),
-        "tests/unit/test_login.py::test_without_a_token_changes_are_checked_all_the_same",
+        "tests/unit/ringfence_kafka/http/test_login.py::test_without_a_token_changes_are_checked_all_the_same",
     ),
     Mutant(
         "status-no-worker-unseen",
@@ -91,7 +91,7 @@ MUTANTS: Final = (
                 "if status.workers and rebalancing:",
             ),
         ),
-        "tests/unit/test_status.py::test_no_worker",
+        "tests/unit/app/commands/status/test_status.py::test_no_worker",
     ),
     Mutant(
         "status-finished-messages-wait",
@@ -107,13 +107,13 @@ MUTANTS: Final = (
         "status-disk-told-by-lane",
         "A full disk under a thousand lanes is a thousand things to act on.",
         (Patch(_FINDINGS, "    if lane.folder_fault:\n", "    if not reason:\n"),),
-        "tests/unit/test_status_causes.py::test_one_disk_is_one_problem",
+        "tests/unit/app/commands/status/test_causes.py::test_one_disk_is_one_problem",
     ),
     Mutant(
         "status-lanes-in-memory-stand",
         "A worker whose lanes work in memory wakes somebody.",
         (Patch(_FINDINGS, "bool(waits) or not worker.lanes_in_memory", "True"),),
-        "tests/unit/test_status_causes.py::test_lanes_in_memory",
+        "tests/unit/app/commands/status/test_causes.py::test_lanes_in_memory",
     ),
     Mutant(
         "consumer-ready-without-brokers",
@@ -125,7 +125,7 @@ MUTANTS: Final = (
                 "ready = consumer.ready",
             ),
         ),
-        "tests/unit/test_consumer_metrics.py::test_broker_away",
+        "tests/unit/ringfence_client/web/test_metrics.py::test_broker_away",
     ),
     Mutant(
         "names-steer-terminals",
@@ -137,6 +137,6 @@ MUTANTS: Final = (
                 "        return super().render_str(text, **options)\n",
             ),
         ),
-        "tests/unit/test_terminal.py::test_names_are_nobodys_commands",
+        "tests/unit/ringfence_kafka/process/test_terminal.py::test_names_are_nobodys_commands",
     ),
 )

@@ -10,7 +10,7 @@ _LATEST: Final = "ringfence_kafka/readers/compacted_topic.py"
 _FOREIGN_MEMBERS_TESTS: Final = "tests/integration/test_foreign_members.py"
 _GROUP_LEASE_TESTS: Final = "tests/integration/test_group_lease.py"
 _GROUP_RECREATED_TESTS: Final = "tests/integration/test_group_recreated.py"
-_LEASE_TESTS: Final = "tests/unit/test_lease.py"
+_LEASE_TESTS: Final = "tests/unit/ringfence_client/progress/test_lease.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -143,7 +143,7 @@ MUTANTS: Final = (
                 "recreated = recorded.topic_id is None",
             ),
         ),
-        "tests/unit/test_resuming.py::test_another_topic",
+        "tests/unit/ringfence_client/progress/test_resume_offset.py::test_another_topic",
         (f"{_GROUP_RECREATED_TESTS}::test_between_two_runs",),
     ),
     Mutant(
@@ -180,7 +180,7 @@ MUTANTS: Final = (
                 "committed is None",
             ),
         ),
-        "tests/unit/test_trusted_offsets.py::test_own_commits_have_no_epoch",
+        "tests/unit/ringfence_kafka/groups/test_trusted_offsets.py::test_own_commits_have_no_epoch",
         also=(f"{_FOREIGN_MEMBERS_TESTS}::test_a_foreign_consumer_that_came_and_went[consumer]",),
     ),
     Mutant(

@@ -21,7 +21,7 @@ MUTANTS: Final = (
                 "",
             ),
         ),
-        "tests/unit/test_reconcile_rules.py::test_lanes_that_go_by_other_rules_than_this_file",
+        "tests/unit/reconcile/run/history/test_rules.py::test_lanes_that_go_by_other_rules_than_this_file",
     ),
     Mutant(
         "run-compares-one-route",

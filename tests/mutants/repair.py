@@ -8,8 +8,8 @@ _GROW: Final = "app/commands/topics/grow.py"
 _WINDOW: Final = "ringfence_client/window/window.py"
 _DLQ_TESTS: Final = "tests/integration/test_dlq.py"
 _QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
-_REDRIVEN_TESTS: Final = "tests/unit/test_redriven.py"
-_REPAIR_TESTS: Final = "tests/unit/test_repair.py"
+_REDRIVEN_TESTS: Final = "tests/unit/ringfence_client/window/test_redriven.py"
+_REPAIR_TESTS: Final = "tests/unit/app/commands/repair/test_repair.py"
 _GROWN: Final = "tests/integration/test_grow.py::test_grow"
 
 MUTANTS: Final = (

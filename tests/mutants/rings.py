@@ -7,9 +7,9 @@ from tests.mutants.mutant import Mutant, Patch
 _RESTORE: Final = "tables/restore.py"
 _RING: Final = "tables/ring.py"
 _STORE: Final = "tables/store.py"
-_RESTORE_TESTS: Final = "tests/unit/test_restore.py"
-_RING_TESTS: Final = "tests/unit/test_ring.py"
-_STORE_TESTS: Final = "tests/unit/test_store.py"
+_RESTORE_TESTS: Final = "tests/unit/tables/test_restore.py"
+_RING_TESTS: Final = "tests/unit/tables/test_ring.py"
+_STORE_TESTS: Final = "tests/unit/tables/test_store.py"
 _WITHIN: Final = "                and sequence >= head - capacity\n"
 _FLOOR: Final = "                and sequence >= floor\n"
 
@@ -61,7 +61,7 @@ MUTANTS: Final = (
         "shrunk-without-a-floor",
         "What a smaller ring evicted comes back when the ring grows again.",
         (Patch("tables/resize.py", "    if capacity != meta.capacity:\n", "    if capacity < 0:\n"),),
-        "tests/unit/test_resize.py::test_shrunk_and_grown_again",
+        "tests/unit/tables/test_resize.py::test_shrunk_and_grown_again",
     ),
     Mutant(
         "epoch-ignored",
@@ -127,7 +127,7 @@ MUTANTS: Final = (
         "chunk-removed-too-early",
         "A restart forgets IDs that the ring promises to keep.",
         (Patch("tables/chunks.py", "last_of(self._keys[0]) < low", "last_of(self._keys[0]) <= low + 1"),),
-        "tests/unit/test_chunks.py::test_dead_chunks_are_removed",
+        "tests/unit/tables/test_chunks.py::test_dead_chunks_are_removed",
     ),
     Mutant(
         "clear-without-fence",

@@ -24,7 +24,7 @@ from tables.codec import Route
 from tables.hops import Arrival, Held, HopMemory, changelog_records
 from tables.ring import Verdict
 from tables.table import LaneTable
-from tests.unit.test_path import Given, Table
+from tests.unit.agents.decision.test_decide import Given, Table
 
 FORWARD: Final = "ringfence-orders-forward"
 TOPIC_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB")

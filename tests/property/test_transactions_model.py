@@ -25,7 +25,7 @@ from ringfence_kafka.config.load import validate
 from tables.table import LaneTable
 from tests.faults.checker import check, counts
 from tests.faults.history import Headers, History, Record, Target
-from tests.unit.test_path import Given, Table
+from tests.unit.agents.decision.test_decide import Given, Table
 
 LANES: Final = 3
 BYTES_MAX: Final = 3_000

@@ -16,7 +16,7 @@ from reconcile.spark import hops as read_hops
 from reconcile.spark.schemas import DIVERTED, EVIDENCE, HOPS, QUARANTINED
 from reconcile.spark.small_frames import small
 from tests.reconcile.rows import Frames, named
-from tests.unit.test_path import Given
+from tests.unit.agents.decision.test_decide import Given
 
 SOURCE = "b/AAAAAAAAAAAAAAAAAAAAAA/0"
 PIECES = (

@@ -22,7 +22,7 @@ from ringfence_kafka.config.settings import AddressSettings
 from tables.ring import Verdict
 from tables.table import LaneTable
 from tests.faults.history import Headers, History, Record
-from tests.unit.test_path import Given, Table
+from tests.unit.agents.decision.test_decide import Given, Table
 
 LANES: Final = 3
 SIZES: Final = (0, 1, 2, 4, 1_000)

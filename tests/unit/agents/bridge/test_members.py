@@ -1,0 +1,172 @@
+"""When the members of a strict connection may change, and who owns a group."""
+
+import weakref
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agents.bridge.member_admission import stand
+from agents.bridge.members import Adopt, MemberPosition, Owner, Refuse, Run, Standing, decide, owner
+from agents.bridge.offsets import AT_REST, NOT_BEGUN, Map, OffsetMetadata, encode
+from agents.decision import group_cache
+from agents.decision.group_cache import GroupCache
+from agents.decision.partitioner import Partitioner
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.protocol.hop import Source
+from tables.codec import Route
+from tables.hops import Arrival, HopMemory
+
+TWO = ("berlin", "paris")
+THREE = ("berlin", "paris", "rome")
+ONE = Map(1, TWO)
+
+
+def _at(offset: int, shared: Map | None = ONE, still: str = AT_REST) -> Standing:
+    return {0: MemberPosition(offset, shared, still)}
+
+
+def test_first_start() -> None:
+    """Nothing was ever forwarded: all begin where the log does, and that is written down before any begins."""
+    assert decide(TWO, {}, {0: 3, 1: 0}) == Adopt(ONE, {0: 3, 1: 0})
+
+
+def test_all_have_lost_their_offsets() -> None:
+    """Nobody knows the former members any more: with others it starts where the log does, too, and docs/bridges.md warns of it."""
+    assert decide(THREE, {"berlin": {}, "paris": {}}, {0: 3}) == Adopt(Map(1, THREE), {0: 3})
+    assert decide(("oslo", "rome"), {}, {0: 3}) == Adopt(Map(1, ("oslo", "rome")), {0: 3})
+    document = (Path(__file__).parents[4] / "docs" / "bridges.md").read_text("utf-8")
+    assert "**Where the groups of all members have lost their offsets" in document
+
+
+def test_same_members() -> None:
+    """As before, wherever each stands."""
+    assert decide(TWO, {"berlin": _at(5), "paris": _at(9)}, {0: 0}) == Run(ONE)
+
+
+def test_operator_commit() -> None:
+    """An offset that somebody set has no note, and changes no members."""
+    assert decide(TWO, {"berlin": _at(5, None), "paris": _at(9)}, {0: 0}) == Run(ONE)
+
+
+def test_changed_apart() -> None:
+    """What lies between would go to nobody or to two."""
+    found = {"berlin": _at(5), "paris": _at(9)}
+
+    assert decide(THREE, found, {0: 0}) == Refuse(0, {"berlin": 5, "paris": 9})
+
+
+def test_changed_together() -> None:
+    """All begin where the former ones ended, also who is new."""
+    found = {"berlin": _at(9), "paris": _at(9)}
+
+    assert decide(THREE, found, {0: 0}) == Adopt(Map(2, THREE), {0: 9})
+
+
+def test_removed_member_counts() -> None:
+    """A member that goes must have got its share first."""
+    found = {"berlin": _at(9, Map(2, THREE)), "paris": _at(9, Map(2, THREE)), "rome": _at(5, Map(2, THREE))}
+
+    assert decide(TWO, found, {0: 0}) == Refuse(0, {"berlin": 9, "paris": 9, "rome": 5})
+    assert decide(TWO, found | {"rome": _at(9, Map(2, THREE))}, {0: 0}) == Adopt(Map(3, TWO), {0: 9})
+
+
+def test_returned_member_is_not_asked() -> None:
+    """What it committed long ago, under other members, says nothing."""
+    now = Map(3, TWO)
+    found = {"berlin": _at(20, now), "paris": _at(20, now), "rome": _at(9, Map(2, THREE))}
+
+    assert decide(THREE, found, {0: 0}) == Adopt(Map(4, THREE), {0: 20})
+
+
+def test_cut_short() -> None:
+    """A change that was written down for some only is completed: nobody has forwarded by it."""
+    now = Map(2, THREE)
+    found = {"berlin": _at(9, now, NOT_BEGUN), "paris": _at(9), "rome": {}}
+
+    assert decide(THREE, found, {0: 0}) == Adopt(now, {0: 9})
+
+
+def test_lost_offset_is_no_change_cut_short() -> None:
+    """Who has begun says that the change was complete: at its offset the other's messages before would be skipped."""
+    for still in ("", AT_REST):
+        found = {"berlin": _at(1_000, ONE, still), "paris": {}}
+
+        assert decide(TWO, found, {0: 0}) == Refuse(0, {"berlin": 1_000, "paris": None})
+
+
+def test_stand_in_for_a_lost_member() -> None:
+    """It gets the lost one's share by a name of its own: what it had confirmed of its own share says nothing of that. Offsets set back lose it."""
+    source, topic = "eu.berlin.%s.orders", "A" * 22
+    stands = {"berlin": _at(100), "paris": _at(40, still="")}
+    memory = HopMemory(20_000)
+    own, lost = (Route(Source(source % name, topic, 0), 0) for name in TWO)
+    memory.apply(memory.check([Arrival(own, 101, 100)]))
+    waiting = range(40, 100)
+
+    assert decide(TWO, stands, {0: 0}) == Run(ONE)
+    assert not any(memory.check([Arrival(lost, number, 40) for number in waiting]).known)
+    back = {name: _at(40, None, "") for name in TWO}
+    assert decide(("berlin",), back, {0: 0}) == Adopt(Map(1, ("berlin",)), {0: 40})
+    assert all(memory.check([Arrival(own, number, 40) for number in waiting]).known)
+
+
+def test_died_at_one_offset() -> None:
+    """What they sent beyond it would be sent again, to other members: a drain comes first."""
+    found = {"berlin": _at(9), "paris": _at(9, still="")}
+
+    assert decide(THREE, found, {0: 0}) == Refuse(0, {"berlin": 9, "paris": 9})
+    assert decide(TWO, found, {0: 0}) == Run(ONE)
+
+
+def test_source_recreated_and_members_changed() -> None:
+    """Offsets of a topic that was deleted say nothing of the new one, which all begin at its start."""
+    old = Committed(1_000, encode(OffsetMetadata("T" * 22, 1, map=ONE, still=AT_REST)))
+    found = {name: {0: stand(old, "U" * 22, 3)} for name in TWO}
+
+    assert decide(THREE, found, {0: 3}) == Adopt(Map(2, THREE), {0: 3})
+    assert stand(old, "T" * 22, 3) == MemberPosition(1_000, ONE, AT_REST)
+    assert stand(Committed(7, ""), "T" * 22, 3) == MemberPosition(7, None, "")
+
+
+def test_partition_that_one_has_not_begun() -> None:
+    """One has forwarded of a new partition, another has not: they stand apart."""
+    found: dict[str, Standing] = {
+        "berlin": {0: MemberPosition(9, ONE, AT_REST), 1: MemberPosition(2, ONE, AT_REST)},
+        "paris": _at(9),
+    }
+
+    assert decide(THREE, found, {0: 0, 1: 0}) == Refuse(1, {"berlin": 2, "paris": None})
+
+
+def test_each_group_has_one_owner() -> None:
+    """The same for every bridge, and spread evenly."""
+    groups = [b"g%d" % index for index in range(3_000)]
+    found = Owner(THREE)
+    counts = Counter(found[group] for group in groups)
+
+    assert all(found[group] == owner(reversed(THREE), group) for group in groups)
+    assert all(900 < counts[name] < 1_100 for name in THREE)
+
+
+def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long groups are, what is remembered of them and of homes stays within one limit, and every owner is right."""
+    monkeypatch.setattr(group_cache, "MEMO_BYTES_MIN", 0)
+    monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 2 * 10 * (group_cache.KEY_BYTES + 1_000))
+    monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())
+    homes, found = Partitioner(4), Owner(THREE)
+    groups = [b"%1000d" % index for index in range(45)]
+    sizes = []
+    for group in groups:
+        assert found[group] == owner(THREE, group)
+        homes[group]
+        sizes.append((len(found), len(homes)))
+
+    assert max(sizes) == (10, 10)
+
+
+def test_a_member_moves_its_share_alone() -> None:
+    """Who was another's before the third came is still, unless it is the third's."""
+    groups = [b"g%d" % index for index in range(3_000)]
+
+    assert all(owner(THREE, group) in {owner(TWO, group), "rome"} for group in groups)

@@ -1,0 +1,486 @@
+"""Envelopes on the path: at home by their key, judged whole, emitted part by part."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record import MemoryRecords
+
+from agents.batch.batch import FetchedBatch
+from agents.decision import envelope_parts
+from agents.decision.decide import Outcome, Path
+from agents.decision.partitioner import Partitioner
+from agents.output.build import Emitter, Outputs, TooLargeError
+from ringfence_kafka.config.load import validate
+from tables.codec import encode_id, foreign_id
+from tables.ring import Verdict
+from tables.table import LaneTable
+from tests.unit.agents.decision.test_decide import Given, Table
+
+ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
+FORWARD = "ringfence-transfers-forward"
+HERE, LANES = 1, 4
+BYTES_MAX = 10_000
+
+SETTINGS = validate(
+    {
+        "addresses": [
+            {"name": "transfers", "transaction_addresses": ["payments", "notes"], "duplicates": "divert"},
+            {"name": "payments", "partitioner": "crc32"},
+            {
+                "name": "notes",
+                "group_header": "region",
+                "duplicate_id_from": "key",
+                "duplicate_id_headers": ["own"],
+            },
+            {"name": "ledgers"},
+        ]
+    }
+)
+OTHERS = SETTINGS.addresses[1:3]
+COUNTS = {
+    "transfers.accepted": 3,
+    "payments.accepted": 5,
+    "notes.accepted": 2,
+    "transfers.duplicates": 4,
+    FORWARD: LANES,
+}
+COUNTS["transfers.quarantine"] = 4
+
+AT_HOME, *OTHER_KEYS = [
+    key for key in (b"key-%d" % index for index in range(200)) if Partitioner(LANES)[key] == HERE
+]
+AWAY = next(key for key in (b"key-%d" % index for index in range(200)) if Partitioner(LANES)[key] == 2)
+
+
+def part(
+    address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str
+) -> dict[str, Any]:
+    """One of an envelope."""
+    found: dict[str, Any] = {"key": key, "value": value}
+    if address is not None:
+        found["address"] = address
+    return found | {
+        "headers": [
+            {"name": name.replace("ID", "_AMQ_DUPL_ID"), "value": header} for name, header in headers.items()
+        ]
+    }
+
+
+def envelope(offset: int, *parts: Any, key: bytes | None = AT_HOME, **headers: bytes) -> Given:
+    """A record that is one."""
+    named = [(name.replace("ID", "_AMQ_DUPL_ID"), value) for name, value in headers.items()]
+    return Given(
+        offset, key, [("_RF_TX", b"json/1"), *named], json.dumps({"parts": parts}).encode(), timestamp=77
+    )
+
+
+class Lane:
+    """Path, ring and emitter of one lane of ``transfers``."""
+
+    def __init__(self, capacity: int = 100) -> None:
+        self.table = Table(capacity)
+        self._path = Path(SETTINGS.addresses[0], HERE, LANES, FORWARD, OTHERS)
+        self.emitter = Emitter(
+            SETTINGS.addresses[0], FORWARD, Outputs(COUNTS, dict.fromkeys(COUNTS, BYTES_MAX), {}), OTHERS
+        )
+
+    def decide(
+        self, *records: Given, topic: str = "transfers", refused: dict[int, str] | None = None
+    ) -> Outcome:
+        """Of one batch; nothing is applied."""
+        batch = FetchedBatch(topic, HERE, 0, records[-1].offset + 1, records, 0)
+        return self._path.decide(
+            batch, records, cast("LaneTable", self.table), {} if refused is None else refused
+        )
+
+    def verdicts(self, *records: Given) -> list[Verdict]:
+        """Of one batch, which is applied."""
+        outcome = self.decide(*records)
+        self.table.apply(outcome)
+        return outcome.checked.verdicts
+
+
+class Out(NamedTuple):
+    """A record as the broker would store it."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Mapping[str, bytes | None]
+    timestamp: int
+
+
+def emitted(lane: Lane, outcome: Outcome) -> list[Out]:
+    """What goes out, by topic in the order in which they were met."""
+    found = []
+    for item in lane.emitter.emit(outcome, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1)):
+        records = MemoryRecords(bytes(item.builder._build()))
+        while (batch := records.next_batch()) is not None:
+            found += [
+                Out(item.topic, item.partition, r.key, r.value, dict(r.headers), r.timestamp) for r in batch
+            ]
+    return found
+
+
+# -- what is judged -------------------------------------------------------------------------------------------------
+
+
+def test_one_id_on_the_envelope() -> None:
+    """It is enough for all parts."""
+    lane = Lane()
+    first = envelope(0, part(key="a"), part(key="b"), ID=b"7")
+
+    assert lane.verdicts(first) == [ACCEPTED]
+    assert (
+        lane.verdicts(envelope(1, part(key="a"), ID=b"7"), Given(2, AT_HOME, [("_AMQ_DUPL_ID", b"7")]))
+        == [DUPLICATE] * 2
+    )
+
+
+def test_ids_in_parts() -> None:
+    """Each part has the ID that the same message sent alone would have; any known one is enough."""
+    lane = Lane()
+    lane.verdicts(envelope(0, part(ID="a"), part(ID="b"), part()))
+
+    assert lane.verdicts(Given(1, AT_HOME, [("_AMQ_DUPL_ID", b"b")])) == [DUPLICATE]
+    assert lane.verdicts(envelope(2, part(ID="c"), part(ID="a"))) == [DUPLICATE]
+    # What was new in it was not added.
+    assert lane.verdicts(Given(3, AT_HOME, [("_AMQ_DUPL_ID", b"c")])) == [ACCEPTED]
+
+
+def test_ids_of_other_addresses_are_apart() -> None:
+    """By each address's own rules: ``7`` of payments is not ``7`` of transfers, and notes has the key for its ID."""
+    lane = Lane()
+    outcome = lane.decide(envelope(0, part("payments", ID="7"), part("notes", key="7", ID="x"), part(ID="7")))
+    lane.table.apply(outcome)
+
+    assert outcome.checked.new_ids == [
+        foreign_id("payments", encode_id(b"7")), foreign_id("notes", encode_id(b"7")), encode_id(b"7"),
+    ]  # fmt: skip
+    assert [origin.offset for origin in outcome.new_origins] == [0, 0, 0]
+    assert lane.verdicts(envelope(1, part("payments", ID="7"))) == [DUPLICATE]
+    assert lane.verdicts(envelope(2, part("notes", key="8", ID="7"))) == [ACCEPTED]
+
+
+def test_without_any_id() -> None:
+    """Whole, and unchecked."""
+    lane = Lane()
+
+    assert lane.verdicts(envelope(0, part()), envelope(1, part())) == [UNCHECKED] * 2
+
+
+def test_beside_plain_messages() -> None:
+    """In the order of arrival."""
+    lane = Lane()
+    plain = [("_AMQ_DUPL_ID", b"x")]
+
+    assert lane.verdicts(envelope(0, part(ID="x")), Given(1, AT_HOME, plain)) == [ACCEPTED, DUPLICATE]
+    assert Lane().verdicts(Given(0, AT_HOME, plain), envelope(1, part(ID="y"), part(ID="x"))) == [
+        ACCEPTED,
+        DUPLICATE,
+    ]
+
+
+# -- homes ----------------------------------------------------------------------------------------------------------
+
+
+def test_home_by_the_key_alone() -> None:
+    """Whatever groups the parts have; one that is at home elsewhere is forwarded unread."""
+    broken = Given(1, AWAY, [("_RF_TX", b"json/9")], b"not even JSON")
+    outcome = Lane().decide(envelope(0, part(key=AWAY.decode()), key=AT_HOME), broken)
+
+    assert [record.offset for record in outcome.records] == [0]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 1)]
+    assert outcome.quarantined == []
+
+
+@pytest.mark.parametrize("group_header", ["", "region"])
+def test_key_decides_under_a_group_header(group_header: str) -> None:
+    """Its producer chooses what is judged together, also where the address groups by a header."""
+    address = validate({"addresses": [{"name": "transfers", "group_header": group_header}]}).addresses[0]
+    path = Path(address, HERE, LANES, FORWARD)
+    records = [envelope(0, part(), key=AT_HOME, region=AWAY), envelope(1, part(), key=AWAY, region=AT_HOME)]
+    outcome = path.decide(
+        FetchedBatch("transfers", HERE, 0, 2, records, 0), records, cast("LaneTable", Table()), {}
+    )
+
+    assert [record.offset for record in outcome.records] == [0]
+    assert [record.offset for _, record, _ in outcome.forwarded] == [1]
+
+
+def test_home_without_a_key() -> None:
+    """Its own ID's, else its first part's with one, else where it is."""
+    lane = Lane()
+    here, away = AT_HOME, AWAY
+    outcome = lane.decide(
+        envelope(0, part(ID=away.decode()), key=None, ID=here),
+        envelope(1, part(ID=here.decode()), key=None, ID=away),
+        envelope(2, part(), part(ID=here.decode()), key=None),
+        envelope(3, part(), part(ID=away.decode()), part(ID=here.decode()), key=None),
+        envelope(4, part(), key=None),
+        Given(5, None, [("_RF_TX", b"json/1")], b"broken"),
+        envelope(6, part("payments", ID=here.decode()), part(ID=away.decode()), key=None),
+        envelope(7, part("notes", away.decode()), part(ID=here.decode()), key=None),
+    )
+
+    # Of other addresses too an ID is at home where a producer that keys by it sends it.
+    assert [record.offset for record in outcome.records] == [0, 2, 4, 6]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 1), (2, 3), (2, 7)]
+    assert [record.offset for record, _, _ in outcome.quarantined] == [5]
+
+
+# -- what goes out --------------------------------------------------------------------------------------------------
+
+
+def test_parts_as_if_sent_alone() -> None:
+    """Group, partition and key by the rules of the address of each; source and timestamp are the envelope's."""
+    lane = Lane()
+    record = envelope(
+        9,
+        part(None, "acct-1", "debit", type="d"),
+        part("payments", "acct-2", "credit"),
+        part("notes", "n1", None, region="north"),
+        part("notes", None, "note"),
+        part(None, None, "free"),
+        ID=b"7",
+    )
+    out = emitted(lane, lane.decide(record))
+
+    assert [(item.topic, item.key, item.value) for item in out] == [
+        ("transfers.accepted", b"acct-1", b"debit"),
+        ("transfers.accepted", None, b"free"),
+        ("payments.accepted", b"acct-2", b"credit"),
+        ("notes.accepted", b"north", None),
+        ("notes.accepted", b"qpid.no-group", b"note"),
+    ]
+    assert [item.headers["_RF_TX_PART"] for item in out] == [b"1/5", b"5/5", b"2/5", b"3/5", b"4/5"]
+    assert {item.headers["_RF_SOURCE"] for item in out} == {b"transfers/1/9"}
+    assert {item.timestamp for item in out} == {77}
+    assert [item.headers.get("_RF_KEY", b"-") for item in out] == [b"-", b"-", b"-", b"n1", None]
+    assert out[0].headers["type"] == b"d"
+    assert all("_RF_TX" not in item.headers and "_AMQ_DUPL_ID" not in item.headers for item in out)
+    assert out[0].partition == Partitioner(3)[b"acct-1"]
+    assert out[2].partition == Partitioner(5, "crc32")[b"acct-2"]
+    assert out[3].partition == Partitioner(2)[b"north"]
+
+
+def test_ignored_whole() -> None:
+    """No part of it is accepted anywhere; it is diverted as it came, with the original of the first known ID."""
+    lane = Lane()
+    lane.verdicts(Given(3, AT_HOME, [("_AMQ_DUPL_ID", b"known")]))
+    record = envelope(4, part("payments", ID="new"), part(ID="known"), part("notes"))
+    out = emitted(lane, lane.decide(record))
+
+    assert [(item.topic, item.key, item.value) for item in out] == [
+        ("transfers.duplicates", AT_HOME, record.value)
+    ]
+    assert out[0].headers["_RF_ORIGINAL"] == b"transfers/1/3"
+    assert out[0].headers["_RF_TX"] == b"json/1"
+
+
+def test_original_in_the_same_batch() -> None:
+    """Also where it has several IDs."""
+    lane = Lane()
+    out = emitted(
+        lane,
+        lane.decide(
+            envelope(4, part(ID="a"), part(ID="b")), envelope(5, part(ID="c")), envelope(6, part(ID="c"))
+        ),
+    )
+
+    assert [item.headers["_RF_ORIGINAL"] for item in out if item.topic == "transfers.duplicates"] == [
+        b"transfers/1/5"
+    ]
+
+
+def test_order_within_a_group() -> None:
+    """Parts in their order, transactions and plain messages in theirs."""
+    lane = Lane()
+    records = [
+        envelope(0, part("payments", "g", "0.1"), part("payments", "g", "0.2")),
+        Given(1, AT_HOME, value=b"1"),
+        envelope(
+            2,
+            part(None, AT_HOME.decode(), "2.1"),
+            part("payments", "g", "2.2"),
+            part(None, AT_HOME.decode(), "2.3"),
+        ),
+        Given(3, AT_HOME, value=b"3"),
+    ]
+    out = emitted(lane, lane.decide(*records))
+
+    assert [item.value for item in out if item.topic == "payments.accepted"] == [b"0.1", b"0.2", b"2.2"]
+    assert [item.value for item in out if item.key == AT_HOME] == [b"1", b"2.1", b"2.3", b"3"]
+
+
+def test_forged_headers_of_plain_messages() -> None:
+    """Who calls his message a part of something is not believed."""
+    lane = Lane()
+    (out,) = emitted(
+        lane, lane.decide(Given(0, AT_HOME, [("_RF_TX_PART", b"1/2"), ("_RF_SOURCE", b"x"), ("kept", b"1")]))
+    )
+
+    assert dict(out.headers) == {"kept": b"1", "_RF_SOURCE": b"transfers/1/0"}
+
+
+def test_arrived_from_elsewhere() -> None:
+    """A forwarded envelope is opened at home, and its parts carry where it was published."""
+    lane = Lane()
+    record = envelope(0, part("payments", "g"), ID=b"7")
+    forwarded = Given(5, record.key, [*record.headers, ("_RF_SOURCE", b"transfers/3/8"), ("_RF_TIMESTAMP", (77).to_bytes(8, "big"))],
+                      record.value, timestamp=99)  # fmt: skip
+    outcome = lane.decide(forwarded, topic=FORWARD)
+    out = emitted(lane, outcome)
+
+    assert [(item.topic, item.headers["_RF_SOURCE"], item.timestamp) for item in out] == [
+        ("payments.accepted", b"transfers/3/8", 77)
+    ]
+    assert [(origin.partition, origin.offset) for origin in outcome.new_origins] == [(3, 8)]
+
+
+def test_parts_without_group_are_spread() -> None:
+    """Over all partitions of their own address's topic, however many ours has; those of one batch go to one."""
+    lane = Lane()
+    chosen: dict[str, list[int]] = {"transfers.accepted": [], "payments.accepted": []}
+    for number in range(10):
+        out = emitted(lane, lane.decide(envelope(number, *[part(), part("payments")] * 3)))
+        for topic, partitions in chosen.items():
+            (partition,) = {item.partition for item in out if item.topic == topic}
+            partitions.append(partition)
+
+    assert set(chosen["transfers.accepted"][:3]) == set(range(3))
+    assert set(chosen["payments.accepted"][:5]) == set(range(5))
+    assert chosen["payments.accepted"][5:] == chosen["payments.accepted"][:5]
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (envelope(0, part(), part("ledgers")), "part 2/2: address 'ledgers' is not in transaction_addresses of transfers"),
+        (envelope(0, part(), {"nonsense": 1}), "part 2/2: unknown name 'nonsense'"),
+        (Given(0, AT_HOME, [("_RF_TX", b"json/2")], b"{}"), "_RF_TX is 'json/2'"),
+        (Given(0, AT_HOME, [("_RF_TX", None)], b"{}"), "_RF_TX is ''"),
+        (Given(0, AT_HOME, [("_RF_TX", b"json/1")], None), "it has no value"),
+    ],
+)  # fmt: skip
+def test_refused_whole(record: Given, reason: str) -> None:
+    """Before its IDs are judged: none is burned, and what follows flows."""
+    lane = Lane()
+    after = envelope(1, part(ID="x"), ID=b"y")
+    outcome = lane.decide(record, after)
+    out = emitted(lane, outcome)
+
+    assert reason in outcome.quarantined[0][2]
+    assert outcome.checked.verdicts == [ACCEPTED]
+    assert [item.topic for item in out] == ["transfers.accepted", "transfers.quarantine"]
+    assert (out[1].key, out[1].value) == (record.key, record.value)
+
+
+def test_part_too_large_for_its_topic() -> None:
+    """The whole is refused, with the part named; its IDs stay free."""
+    lane = Lane()
+    record = envelope(0, part(ID="a"), part("payments", value="x" * BYTES_MAX), ID=b"b")
+    with pytest.raises(TooLargeError) as refused:
+        emitted(lane, lane.decide(record))
+
+    assert refused.value.reasons[0].startswith("part 2/2: ")
+    assert "payments.accepted takes max.message.bytes = 10000" in refused.value.reasons[0]
+
+    outcome = lane.decide(record, refused=dict(refused.value.reasons))
+
+    assert (outcome.checked.new_ids, len(outcome.quarantined)) == ([], 1)
+
+
+@pytest.mark.parametrize("value", ["x" * BYTES_MAX, "x" * (BYTES_MAX - 60)])
+def test_known_and_too_large(value: str) -> None:
+    """What is refused is refused before its IDs are judged: a known ID does not make a duplicate of it."""
+    lane = Lane()
+    first, record = envelope(0, part(), ID=b"a"), envelope(1, part(), part("payments", value=value), ID=b"a")
+    with pytest.raises(TooLargeError) as refused:
+        emitted(lane, lane.decide(first, record))
+
+    assert list(refused.value.reasons) == [1]
+    assert refused.value.reasons[1].startswith("part 2/2: ")
+
+    outcome = lane.decide(first, record, refused=dict(refused.value.reasons))
+    emitted(lane, outcome)
+
+    assert [record.offset for record, *_ in outcome.quarantined] == [1]
+    fits = lane.decide(first, envelope(1, part(), part("payments", value="x" * (BYTES_MAX // 2)), ID=b"a"))
+    assert [item.topic for item in emitted(lane, fits)] == ["transfers.accepted", "transfers.duplicates"]
+
+
+def test_first_of_the_parts_that_are_too_large() -> None:
+    """In whichever address's topic: one is to be named, and the first is where a person begins to look."""
+    large = "x" * BYTES_MAX
+    record = envelope(
+        0, part(), part("payments", value=large), part(value=large), part("payments", value=large)
+    )
+    lane = Lane()
+    with pytest.raises(TooLargeError) as refused:
+        emitted(lane, lane.decide(record))
+
+    assert refused.value.reasons[0].startswith("part 2/4: ")
+
+
+def test_reason_fits_its_header() -> None:
+    """However long what is quoted is: a record that not even quarantine takes would stop its lane."""
+    lane = Lane()
+    out = emitted(lane, lane.decide(envelope(0, part("\U000e0001" * 1_000))))
+
+    assert [item.topic for item in out] == ["transfers.quarantine"]
+    reason = out[0].headers["_RF_REASON"] or b""
+    assert reason.startswith(b"part 1/1: address '\\U000e0001")
+    assert len(reason) < 300
+
+
+# -- many parts -----------------------------------------------------------------------------------------------------
+
+
+def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the envelope that would be too much; everything from there on is left for the next transaction."""
+    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 5)
+    lane = Lane()
+    records = [
+        Given(0, AT_HOME),
+        envelope(1, *[part()] * 3),
+        Given(2, AWAY),
+        envelope(3, *[part()] * 3),
+        Given(4, AWAY),
+        Given(5, AT_HOME),
+    ]
+    outcome = lane.decide(*records)
+
+    assert outcome.end == 3
+    assert [record.offset for record in outcome.records] == [0, 1]
+    assert [record.offset for _, record, _ in outcome.forwarded] == [2]
+
+    rest = lane.decide(*records[3:])
+
+    assert rest.end == 6
+    assert [record.offset for record in rest.records] == [3, 5]
+
+
+def test_one_larger_than_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes alone: an envelope is never cut."""
+    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 5)
+    lane = Lane()
+    outcome = lane.decide(envelope(1, *[part()] * 9), envelope(2, part()))
+
+    assert (outcome.end, [record.offset for record in outcome.records]) == (2, [1])
+    assert envelope_parts.PARTS_MAX > 5
+
+
+def test_batches_without_envelopes_are_as_ever() -> None:
+    """They are checked by the plain way, which costs no more."""
+    outcome = Lane().decide(Given(0, AT_HOME), Given(1, AT_HOME, [("_AMQ_DUPL_ID", b"1")]))
+
+    assert outcome.checked.owners is None
+    assert outcome.units == {}

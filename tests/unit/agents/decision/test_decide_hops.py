@@ -1,0 +1,465 @@
+"""Records that came over bridges, on the path: at home by what counts, judged by their hop first, emitted without it."""
+
+from typing import Any
+
+import pytest
+
+from agents.decision.decide import Outcome, Path
+from agents.decision.forwarding import headers_on_the_way
+from agents.decision.partitioner import Partitioner
+from agents.decision.quarantine import RESENT
+from agents.output.build import TooLargeError
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.protocol.hop import Hop, Source, encode
+from tables.codec import Route
+from tables.ring import Verdict
+from tests.unit.agents.decision.test_decide import Given
+from tests.unit.agents.decision.test_decide_envelopes import (
+    AT_HOME,
+    AWAY,
+    FORWARD,
+    HERE,
+    LANES,
+    Lane,
+    Out,
+    emitted,
+    envelope,
+    part,
+)
+
+ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
+SOURCE = Source("to-paris", "AbC_-67890123456789012", 3)
+IGNORE = ("_RF_BRIDGE_IDS", b"ignore")
+
+
+def _hop(offset: int) -> bytes:
+    return encode(Hop(SOURCE, offset))
+
+
+def crossed(
+    offset: int,
+    step: int,
+    confirmed: int = 0,
+    key: bytes | None = AT_HOME,
+    user_id: bytes | None = None,
+    *more: tuple[str, bytes | None],
+) -> Given:
+    """A record at ``offset`` of the input that stands at ``step`` of its source."""
+    headers: list[tuple[str, bytes | None]] = [("a", b"1")]
+    if user_id is not None:
+        headers.append(("_AMQ_DUPL_ID", user_id))
+    headers += [("_RF_BRIDGE_DUPL_ID", _hop(step)), ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed), *more]
+    return Given(offset, key, headers)
+
+
+def plain(offset: int, user_id: bytes, key: bytes | None = AT_HOME) -> Given:
+    """Of some producer."""
+    return Given(offset, key, [("_AMQ_DUPL_ID", user_id)])
+
+
+def _accepted(lane: Lane, *records: Given) -> list[Out]:
+    return [item for item in emitted(lane, lane.decide(*records)) if item.topic.endswith(".accepted")]
+
+
+# -- verdicts -------------------------------------------------------------------------------------------------------
+
+
+def test_without_ids() -> None:
+    """A message without an ID of its own is protected by its hop alone."""
+    lane = Lane()
+
+    assert lane.verdicts(crossed(0, 7), crossed(1, 8), crossed(2, 7)) == [UNCHECKED, UNCHECKED, DUPLICATE]
+    assert lane.verdicts(crossed(3, 8), crossed(4, 9, 9), crossed(5, 5)) == [DUPLICATE, UNCHECKED, DUPLICATE]
+
+
+def test_ids_are_checked() -> None:
+    """What is new over the bridge is then a message like any other: its own ID is judged and added."""
+    lane = Lane()
+
+    assert lane.verdicts(plain(0, b"a"), crossed(1, 7, 0, AT_HOME, b"a"), crossed(2, 8, 0, AT_HOME, b"b")) == [
+        ACCEPTED, DUPLICATE, ACCEPTED,
+    ]  # fmt: skip
+    assert lane.verdicts(plain(3, b"b")) == [DUPLICATE]
+
+
+def test_ids_are_ignored() -> None:
+    """With ``ignore`` its own ID is not looked at, and not added."""
+    lane = Lane()
+    lane.verdicts(plain(0, b"a"))
+
+    assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"a", IGNORE), crossed(2, 8, 0, AT_HOME, b"b", IGNORE)) == [
+        UNCHECKED, UNCHECKED,
+    ]  # fmt: skip
+    assert lane.verdicts(plain(3, b"b")) == [ACCEPTED]
+
+
+def test_known_hop_with_a_new_id() -> None:
+    """What came before is a duplicate, whatever ID it has now; that one is not added."""
+    lane = Lane()
+    lane.verdicts(crossed(0, 7, 0, AT_HOME, b"a"))
+
+    assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"b")) == [DUPLICATE]
+    assert lane.verdicts(plain(2, b"b")) == [ACCEPTED]
+
+
+def test_noted_whatever_the_verdict() -> None:
+    """A hop whose ID was a duplicate has come: it is known also once that ID is forgotten."""
+    lane = Lane(capacity=1)
+    lane.verdicts(plain(0, b"a"))
+    assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
+    lane.verdicts(plain(2, b"b"))
+
+    assert lane.verdicts(crossed(3, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
+    assert lane.decide(crossed(4, 7)).judged.known == [True]
+
+
+def test_others_push_nothing_out() -> None:
+    """However many other messages come: the hop memory is its own."""
+    lane = Lane(capacity=2)
+    lane.verdicts(crossed(0, 7, 0, AT_HOME, b"a"))
+    lane.verdicts(*(plain(index, b"%d" % index) for index in range(1, 50)))
+
+    assert lane.verdicts(crossed(50, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
+
+
+def test_off() -> None:
+    """With ``id_cache_size = 0`` everything passes, as often as it comes."""
+    lane = Lane(capacity=0)
+
+    assert lane.verdicts(crossed(0, 7), crossed(1, 7)) == [UNCHECKED] * 2
+    assert lane.verdicts(crossed(2, 7), crossed(3, 5)) == [UNCHECKED] * 2
+
+
+def test_nothing_is_changed_before_the_commit() -> None:
+    """A batch that is decided twice is decided in the same way."""
+    lane = Lane()
+    first, second = lane.decide(crossed(0, 7)), lane.decide(crossed(0, 7))
+
+    assert first.checked.verdicts == second.checked.verdicts == [UNCHECKED]
+
+
+# -- homes and ways -------------------------------------------------------------------------------------------------
+
+
+def _led(number: int, lane: int) -> int:
+    """The number-th offset whose hop is at home in a lane."""
+    home = Partitioner(LANES)
+    return [index for index in range(1_000) if home[_hop(index)] == lane][number]
+
+
+def test_home_by_the_hop() -> None:
+    """Without a group, and without an ID that counts, the hop is what a resend has in common with it."""
+    here, away = _led(0, HERE), _led(0, 2)
+    user_id = next(data for data in (b"%d" % index for index in range(100)) if Partitioner(LANES)[data] == 3)
+    outcome = Lane().decide(
+        crossed(0, here, 0, None), crossed(1, away, 0, None), crossed(2, here + 1_000, 0, AWAY),
+        crossed(3, away, 0, None, user_id, IGNORE), crossed(4, here, 0, None, user_id),
+    )  # fmt: skip
+
+    assert [record.offset for record in outcome.records] == [0]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (3, 4),
+    ]
+
+
+def test_way_of_what_was_forwarded() -> None:
+    """It is that of the partition that the bridge put it into: what came directly confirms nothing of it."""
+    lane = Lane()
+    lane.verdicts(crossed(0, 20, 20))
+    detour = [
+        Given(given.offset, given.key, headers_on_the_way(given, b"transfers/3/%d" % given.offset))
+        for given in (crossed(0, 6), crossed(1, 20, 20), crossed(2, 21, 20), crossed(3, 19))
+    ]
+    outcome = lane.decide(*detour, topic=FORWARD)
+
+    # 20 came directly; 19 came by no way, and lies below what this way has confirmed by then.
+    assert outcome.judged.known == [False, True, False, True]
+    assert set(outcome.judged.changed) == {Route(SOURCE, 3)}
+
+
+def test_hop_headers_stay_on_the_detour() -> None:
+    """What is at home elsewhere travels there as it came."""
+    lane = Lane()
+    record = crossed(0, 7, 5, AWAY, b"a", IGNORE, ("_RF_HOPS", b"berlin"))
+    (out,) = emitted(lane, lane.decide(record))
+
+    assert out.topic == FORWARD
+    assert dict(record.headers).items() <= out.headers.items()
+    assert lane.decide(record).judged.changed == {}
+
+
+# -- what goes out --------------------------------------------------------------------------------------------------
+
+
+def test_accepted_without_hops() -> None:
+    """The bridge's headers go; the members that it has passed stay, and so does all that is the producer's."""
+    (out,) = _accepted(Lane(), crossed(0, 7, 5, AT_HOME, b"i", IGNORE, ("_RF_HOPS", b"berlin,paris")))
+
+    assert out.headers == {
+        "a": b"1", "_AMQ_DUPL_ID": b"i", "_RF_HOPS": b"berlin,paris", "_RF_SOURCE": b"transfers/1/0",
+    }  # fmt: skip
+
+
+def test_forged_members_go() -> None:
+    """What did not come over a bridge has passed no member, and nothing of its other headers is believed."""
+    forged = [("_RF_HOPS", b"berlin"), ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_BRIDGE_CONFIRMED", b"x")]
+    lane = Lane()
+    record = Given(0, AT_HOME, [("_AMQ_DUPL_ID", b"i"), *forged])
+    (out,) = _accepted(lane, record)
+
+    assert out.headers == {"_AMQ_DUPL_ID": b"i", "_RF_SOURCE": b"transfers/1/0"}
+    assert lane.verdicts(record) == [ACCEPTED]
+
+
+def test_diverted() -> None:
+    """A duplicate by its hop is diverted as it came; where its original is, nobody remembers."""
+    lane = Lane()
+    lane.verdicts(crossed(0, 7), plain(1, b"a"))
+    outs = emitted(lane, lane.decide(crossed(2, 7), crossed(3, 8, 0, AT_HOME, b"a")))
+
+    assert [(out.headers["_RF_ORIGINAL"], out.headers["_RF_BRIDGE_DUPL_ID"]) for out in outs] == [
+        (None, _hop(7)), (b"transfers/1/1", _hop(8)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [AT_HOME, AWAY, None])
+def test_malformed(key: bytes | None) -> None:
+    """What no bridge writes goes to quarantine where it arrives, and confirms nothing; the rest of the batch flows."""
+    lane = Lane()
+    bad = [
+        Given(1, key, [("_RF_BRIDGE_DUPL_ID", b"to-paris/7"), ("_AMQ_DUPL_ID", b"b")]),
+        crossed(2, 7, 8, key),
+    ]
+    outcome = lane.decide(plain(0, b"a"), *bad, crossed(3, 6))
+    lane.table.apply(outcome)
+
+    assert [(record.offset, reason.split(":")[0]) for record, _, reason in outcome.quarantined] == [
+        (1, "_RF_BRIDGE_DUPL_ID is 'to-paris/7'"),
+        (2, "_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID says that this is offset 7"),
+    ]
+    assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED]
+    assert outcome.forwarded == []
+    assert lane.verdicts(crossed(4, 7), plain(5, b"b")) == [UNCHECKED, ACCEPTED]
+
+
+def test_malformed_on_the_detour() -> None:
+    """A forwarded record is refused in its home lane just so."""
+    lane = Lane()
+    bad = Given(
+        0, AT_HOME, headers_on_the_way(Given(9, AT_HOME, [("_RF_BRIDGE_DUPL_ID", None)]), b"transfers/3/9")
+    )
+    outcome = lane.decide(bad, topic=FORWARD)
+
+    assert [source for _, source, _ in outcome.quarantined] == [b"transfers/3/9"]
+
+
+# -- envelopes ------------------------------------------------------------------------------------------------------
+
+
+def _over(record: Given, step: int, *more: tuple[str, bytes | None], confirmed: int = 0) -> Given:
+    """The same, over a bridge."""
+    headers = [*record.headers, *crossed(0, step, confirmed, None, None, *more).headers[1:]]
+    return Given(record.offset, record.key, headers, record.value, record.timestamp)
+
+
+def test_envelope_is_one_hop() -> None:
+    """It is known whole, whatever IDs its parts have; none of them is added."""
+    lane = Lane()
+    assert lane.verdicts(_over(envelope(0, part(ID="a"), part(ID="b")), 7)) == [ACCEPTED]
+
+    again = _over(envelope(1, part(ID="c"), part(ID="d")), 7)
+    assert lane.verdicts(again) == [DUPLICATE]
+    assert lane.verdicts(plain(2, b"c"), plain(3, b"a")) == [ACCEPTED, DUPLICATE]
+
+
+@pytest.mark.parametrize("parts", [[part(ID="a")], [part(ID="a"), part(ID="b")]])
+def test_envelope_whose_ids_are_ignored(parts: list[Any]) -> None:
+    """Nothing of it is looked at or added."""
+    lane = Lane()
+    lane.verdicts(plain(0, b"a"))
+
+    assert lane.verdicts(_over(envelope(1, *parts, ID=b"own"), 7, IGNORE)) == [UNCHECKED]
+    assert lane.verdicts(plain(2, b"own"), plain(3, b"b")) == [ACCEPTED, ACCEPTED]
+
+
+def test_envelope_without_a_key() -> None:
+    """Its home is its first ID's where IDs count, else its hop's."""
+    home = Partitioner(LANES)
+    identifier = next(name for name in (f"{index}" for index in range(100)) if home[name.encode()] == 3)
+    step = _led(0, 2)
+    envelopes = [
+        _over(envelope(0, part(ID=identifier), key=None), step),
+        _over(envelope(1, part(ID=identifier), key=None), step, IGNORE),
+        _over(envelope(2, part(), key=None), step),
+    ]
+    outcome = Lane().decide(*envelopes)
+
+    assert [(number, record.offset) for number, record, _ in outcome.forwarded] == [(3, 0), (2, 1), (2, 2)]
+
+
+def test_parts_have_the_members() -> None:
+    """Each part has passed what its envelope has passed: else it would go round."""
+    outs = _accepted(Lane(), _over(envelope(0, part(), part("payments")), 7, ("_RF_HOPS", b"berlin")))
+
+    assert [out.headers["_RF_HOPS"] for out in outs] == [b"berlin"] * 2
+    assert not any(name.startswith("_RF_BRIDGE") for out in outs for name in out.headers)
+
+
+def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left for the next transaction has not come yet."""
+    monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 2)
+    lane = Lane()
+    outcome = lane.decide(
+        _over(envelope(0, part(), part()), 7), _over(envelope(1, part(), part()), 8), crossed(2, 9)
+    )
+
+    assert outcome.end == 1
+    assert outcome.judged.known == [False]
+    lane.table.apply(outcome)
+    assert lane.verdicts(_over(envelope(1, part(), part()), 8), crossed(2, 9)) == [UNCHECKED, UNCHECKED]
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------
+
+LARGE = "too large"
+
+
+def _refuse(lane: Lane, *records: Given, refused: dict[int, str], topic: str = "transfers") -> list[int]:
+    """One batch, which is applied; the offsets of what goes to quarantine."""
+    outcome = lane.decide(*records, refused=refused, topic=topic)
+    lane.table.apply(outcome)
+    return [record.offset for record, *_ in outcome.quarantined]
+
+
+def test_refused_is_noted() -> None:
+    """What goes to quarantine has come, with what it confirms: accepted when it is sent again it would come twice."""
+    lane = Lane()
+
+    assert _refuse(lane, crossed(0, 6), crossed(1, 9, 7), crossed(2, 10), refused={1: LARGE}) == [1]
+    assert lane.verdicts(crossed(3, 9), crossed(4, 5), crossed(5, 8)) == [DUPLICATE, DUPLICATE, UNCHECKED]
+
+
+def test_refused_again() -> None:
+    """A resend is a duplicate, also in the same batch; it stands in quarantine once."""
+    lane = Lane()
+
+    assert _refuse(lane, *(crossed(at, 7) for at in range(3)), refused=dict.fromkeys(range(3), LARGE)) == [0]
+    assert _refuse(lane, crossed(3, 7), refused={3: LARGE}) == []
+    assert lane.verdicts(crossed(4, 7)) == [DUPLICATE]
+
+
+def test_refused_burns_no_slot() -> None:
+    """Its own ID is not added: the message, made smaller, is new. It goes to quarantine in its order."""
+    lane = Lane()
+    other = Given(0, AT_HOME, [("_AMQ_DUPL_ID", b"b")])
+
+    assert _refuse(
+        lane, other, crossed(1, 7, 0, AT_HOME, b"a"), plain(2, b"c"), refused={2: LARGE, 1: LARGE, 0: LARGE}
+    ) == [0, 1, 2]
+    assert lane.verdicts(plain(3, b"a"), plain(4, b"b"), plain(5, b"c")) == [ACCEPTED] * 3
+
+
+def test_refused_away_from_home() -> None:
+    """What does not fit the way to its home goes to quarantine where it is; nothing is known of it here or there."""
+    lane = Lane()
+
+    outcome = lane.decide(crossed(0, 7, 0, AWAY), crossed(1, 8, 0, AWAY), refused={0: LARGE})
+
+    assert [record.offset for record, *_ in outcome.quarantined] == [0]
+    assert [record.offset for _, record, _ in outcome.forwarded] == [1]
+    assert outcome.judged.changed == {}
+
+
+def test_refused_on_the_detour() -> None:
+    """At its home it is noted by the way that it took; what is no forwarded record tells nothing, whatever it says."""
+    lane = Lane()
+    came = crossed(0, 7)
+    forwarded = Given(0, AT_HOME, headers_on_the_way(came, b"transfers/3/0"))
+
+    assert _refuse(lane, forwarded, crossed(1, 8), refused={0: LARGE}, topic=FORWARD) == [0, 1]
+    assert {way: list(held.above) for way, held in lane.table.hops.ways.items()} == {Route(SOURCE, 3): [7]}
+
+
+def test_refused_with_detection_off() -> None:
+    """Each stands in quarantine then."""
+    lane = Lane(capacity=0)
+
+    assert _refuse(lane, crossed(0, 7), crossed(1, 7), refused={0: LARGE, 1: LARGE}) == [0, 1]
+
+
+def test_malformed_envelope_is_noted() -> None:
+    """What cannot be opened is one hop as well."""
+    lane = Lane()
+    bad = [Given(at, AT_HOME, [("_RF_TX", b"json/1"), *crossed(at, 7).headers], b"{") for at in range(2)]
+
+    assert _refuse(lane, *bad, refused={}) == [0]
+    assert _refuse(lane, bad[1], refused={}) == []
+
+
+def test_malformed_envelope_without_a_key() -> None:
+    """Nobody sees its IDs: it is refused where its hop is at home, so its resend meets it, whatever else is in the batch."""
+    lane, away = Lane(), _led(0, 2)
+    bad = Given(0, None, [("_RF_TX", b"json/1"), *crossed(0, away).headers], b"{")
+
+    for refused in ({}, {1: LARGE}):
+        outcome = lane.decide(bad, plain(1, b"a"), refused=dict(refused))
+        assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 0)]
+        assert [record.offset for record, *_ in outcome.quarantined] == list(refused)
+
+
+def _decided(lane: Lane, *records: Given) -> tuple[Outcome, list[Out]]:
+    """As a lane does it: again, as long as something does not fit. It is applied."""
+    refused: dict[int, str] = {}
+    for _ in range(3):
+        outcome = lane.decide(*records, refused=refused)
+        try:
+            outs = emitted(lane, outcome)
+        except TooLargeError as error:
+            refused |= error.reasons
+            continue
+        lane.table.apply(outcome)
+        return outcome, outs
+    raise AssertionError("it comes to no end")
+
+
+def test_refused_for_a_part() -> None:
+    """A transaction one part of which is too large is in quarantine once; sent again it is a duplicate, which needs no room."""
+    lane = Lane()
+    lane.emitter._outputs.bytes_max["payments.accepted"] = 1_000
+    made = envelope(0, part(), part("payments", value="v" * 2_000))
+
+    _, outs = _decided(lane, _over(made, 7))
+    assert [out.topic for out in outs] == ["transfers.quarantine"]
+    again, outs = _decided(lane, _over(made, 7))
+    assert again.checked.verdicts == [DUPLICATE]
+    assert [out.topic for out in outs] == ["transfers.duplicates"]
+
+
+def test_duplicate_that_does_not_fit() -> None:
+    """One that the duplicates topic refuses goes to quarantine, which says that it came before: published again it would come twice."""
+    lane = Lane()
+    lane.verdicts(crossed(0, 7))
+    lane.emitter._outputs.bytes_max["transfers.duplicates"] = 500
+    again = Given(1, AT_HOME, crossed(1, 7).headers, b"v" * 1_000)
+    outcome, outs = _decided(lane, again, crossed(2, 7))
+
+    assert [(out.topic, "_RF_ORIGINAL" in out.headers) for out in outs] == [
+        ("transfers.duplicates", True), ("transfers.quarantine", False),
+    ]  # fmt: skip
+    assert [reason.startswith(f"{RESENT}: ") for *_, reason in outcome.quarantined] == [True]
+    assert outcome.judged.known == [True, True]
+
+
+@pytest.mark.parametrize("place", ["key", "value"])
+def test_ids_of_other_places(place: str) -> None:
+    """Where IDs come from keys or values the hop is found as well."""
+    lane = Lane()
+    address = validate({"addresses": [{"name": "transfers", "duplicate_id_from": place}]}).addresses[0]
+    lane._path = Path(address, HERE, LANES, FORWARD)
+
+    assert lane.verdicts(crossed(0, 7)) == [ACCEPTED]
+    assert lane.decide(crossed(1, 7)).judged.known == [True]
+    assert lane.decide(crossed(1, 8, 0, AT_HOME, None, IGNORE)).checked.verdicts == [UNCHECKED]

@@ -1,0 +1,188 @@
+"""Transactions as a lane sees them: whose parts, which IDs, which partitions."""
+
+import zlib
+
+import pytest
+from aiokafka.partitioner import murmur2
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from agents.decision.envelope import MalformedEnvelopeError
+from agents.decision.envelope_parts import Units
+from ringfence_kafka.config.load import validate
+from tables.codec import digest_id, encode_id, foreign_id, of_address
+from tests.unit.agents.decision.test_decide import Given
+from tests.unit.agents.decision.test_decide_envelopes import AT_HOME, SETTINGS, Lane, emitted, envelope, part
+
+
+def test_own_id_beside_those_of_parts() -> None:
+    """It comes first, whatever IDs the parts have."""
+    unit = Units(SETTINGS.addresses[0], ()).open(
+        envelope(0, part(ID="a"), part(), part(ID="b")), encode_id(b"own")
+    )
+
+    assert unit.ids == [encode_id(b"own"), encode_id(b"a"), encode_id(b"b")]
+
+
+@pytest.mark.parametrize("own_id", [None, encode_id(b"own")])
+@pytest.mark.parametrize(
+    "addresses",
+    [[None, None], [None, "transfers"], ["payments", None], ["notes", None], ["ledgers", None], ["", None]],
+)
+def test_bare_parts_are_read_as_all_others(
+    addresses: list[str | None], own_id: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read in fewer steps comes out the same, or is refused the same."""
+    address = SETTINGS.addresses[0]
+    units = Units(address, SETTINGS.transaction_targets(address))
+    bare = [
+        {"key": "k", "value": "v"} | ({} if address is None else {"address": address})
+        for address in addresses
+    ]
+
+    def opened() -> object:
+        try:
+            unit = units.open(envelope(0, *bare), own_id)
+        except MalformedEnvelopeError as error:
+            return str(error)
+        return [list(item) for item in unit]
+
+    quick = opened()
+    monkeypatch.setattr(units, "_plain", set())
+    assert quick == opened()
+
+
+def test_addresses_that_are_not_listed() -> None:
+    """They exist, and yet no part may go there; to the envelope's own it may, by name too."""
+    address = SETTINGS.addresses[0]
+    units = Units(address, SETTINGS.transaction_targets(address))
+
+    assert units.open(envelope(0, part("transfers"), part("notes"), part()), None).addresses == [
+        "transfers",
+        "notes",
+        "transfers",
+    ]
+    with pytest.raises(
+        MalformedEnvelopeError,
+        match="part 2/2: address 'ledgers' is not in transaction_addresses of transfers",
+    ):
+        units.open(envelope(0, part(), part("ledgers")), None)
+
+
+def test_long_id_in_a_part() -> None:
+    """It is kept as its digest, of the own address and of another, and finds its address again."""
+    long = "x" * 257
+    own, foreign = (
+        Units(SETTINGS.addresses[0], SETTINGS.addresses[1:3])
+        .open(envelope(0, part(address, ID=long)), None)
+        .ids[0]
+        for address in (None, "payments")
+    )
+
+    assert own == digest_id(long.encode())
+    assert foreign == foreign_id("payments", own)
+    assert of_address(foreign) == ("payments", own)
+
+
+def test_longest_name_of_an_address() -> None:
+    """Its length fits the byte that it has."""
+    name = "a" * 200
+
+    assert of_address(foreign_id(name, encode_id(b""))) == (name, encode_id(b""))
+
+
+def test_partitions_of_the_target() -> None:
+    """By its own count and its own partitioner, as who sends there himself finds them."""
+    groups = [f"group-{index}" for index in range(40)]
+    out = emitted(
+        Lane(),
+        Lane().decide(
+            envelope(0, *(part(address, group) for group in groups for address in (None, "payments")))
+        ),
+    )
+    found = {(item.topic, (item.key or b"").decode()): item.partition for item in out}
+
+    assert found == {
+        (topic, group): place
+        for group in groups
+        for topic, place in (
+            ("transfers.accepted", (int(murmur2(group.encode())) & 0x7FFFFFFF) % 3),
+            ("payments.accepted", zlib.crc32(group.encode()) % 5),
+        )
+    }
+
+
+def test_all_parts_under_the_id_of_a_plain_message() -> None:
+    """Beside it in one batch: who comes first wins, whole, and the ID takes one slot."""
+    same = [part("payments", ID="x"), part(ID="x"), part(ID="x")]
+    plain = [("_AMQ_DUPL_ID", b"x")]
+    lane, other = Lane(), Lane()
+
+    assert [verdict.name for verdict in lane.verdicts(Given(0, AT_HOME, plain), envelope(1, *same))] == [
+        "ACCEPTED",
+        "DUPLICATE",
+    ]
+    assert [verdict.name for verdict in other.verdicts(envelope(0, *same), Given(1, AT_HOME, plain))] == [
+        "ACCEPTED",
+        "DUPLICATE",
+    ]
+    assert (len(lane.table.ring), len(other.table.ring)) == (1, 2)
+
+
+def test_envelope_header_twice() -> None:
+    """The last counts, as of every header; none of the two is on what is accepted."""
+    lane = Lane()
+    good = envelope(0, part(ID="a"))
+    readable = Given(0, AT_HOME, [("_RF_TX", b"json/2"), ("_RF_TX", b"json/1")], good.value)
+    broken = Given(1, AT_HOME, [("_RF_TX", b"json/1"), ("_RF_TX", b"json/2")], good.value)
+    outcome = lane.decide(readable, broken)
+    accepted, quarantined = emitted(lane, outcome)
+
+    assert (accepted.topic, quarantined.topic) == ("transfers.accepted", "transfers.quarantine")
+    assert "_RF_TX" not in accepted.headers
+    assert "_RF_TX is 'json/2'" in outcome.quarantined[0][2]
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{}"])
+def test_forwarded_and_malformed(value: bytes | None) -> None:
+    """At home it goes to quarantine as it was published, and its ID is free."""
+    lane = Lane()
+    ours = [("_RF_SOURCE", b"transfers/3/8"), ("_RF_TIMESTAMP", (77).to_bytes(8, "big"))]
+    record = Given(5, AT_HOME, [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"x"), *ours], value)
+    outcome = lane.decide(record, topic="ringfence-transfers-forward")
+    (out,) = emitted(lane, outcome)
+
+    assert (out.topic, out.value, out.headers["_RF_SOURCE"]) == (
+        "transfers.quarantine",
+        value,
+        b"transfers/3/8",
+    )
+    assert outcome.checked.new_ids == []
+
+
+def test_old_timestamps_of_parts() -> None:
+    """What is old for the topic of another address is written there as what is old, so that retention leaves it alone."""
+    lane = Lane()
+    lane.emitter._outputs.aged_ms["payments.accepted"] = 1_000.0
+    batch = lane.decide(envelope(0, part(), part("payments")))
+    made = [
+        (item.topic, item.aged)
+        for item in lane.emitter.emit(batch, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1))
+    ]
+
+    assert made == [("transfers.accepted", False), ("payments.accepted", True)]
+
+
+def test_ids_of_an_address_with_other_rules() -> None:
+    """An ID that is made of the value, or the key, is that of the part, not of the envelope."""
+    settings = validate(
+        {
+            "addresses": [
+                {"name": "a", "transaction_addresses": ["b"], "duplicate_id_from": "value"},
+                {"name": "b", "duplicate_id_from": "key"},
+            ]
+        }
+    )
+    units = Units(settings.addresses[0], settings.transaction_targets(settings.addresses[0]))
+    opened = units.open(envelope(0, part(value="v"), part("b", "k"), part("b"), part(value=None)), None)
+
+    assert opened.ids == [digest_id(b"v"), foreign_id("b", encode_id(b"k"))]

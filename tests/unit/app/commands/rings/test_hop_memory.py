@@ -1,0 +1,37 @@
+"""What ``rings show`` and ``find`` say of hops: what the lanes of this configuration would say."""
+
+from typing import Any
+
+import pytest
+
+from app.commands.rings.hop_memory import _memory, _unless
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol.hop import Source
+from tables import codec
+from tables.codec import Route
+from tables.restore import Restore
+from tests.unit.tables.test_restore import Record
+
+WAY = Route(Source("to-paris", "A" * 22, 3), 0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "known", "why"),
+    [
+        ({}, True, ", or it was cleared"),
+        ({"id_cache_size": 0}, False, ", or no lane looks: id_cache_size = 0, or it was cleared"),
+        (
+            {"persist_id_cache": False},
+            False,
+            ", or only workers' memory has it: persist_id_cache = false, or it was cleared",
+        ),
+    ],
+)
+def test_where_no_lane_looks(keys: dict[str, Any], known: bool, why: str) -> None:
+    """What was written down before detection was off, or in memory only, is known to nobody; the reason is said."""
+    restore = Restore(None, 0, resident=True)
+    restore.consume([Record(0, codec.hops_key(WAY), codec.hops_value(5, [7]))])
+    address = AddressSettings(name="orders", **keys)
+
+    assert bool(_memory(address, restore).ways) is known
+    assert _unless(address) == why

@@ -1,0 +1,276 @@
+"""Reading a line of ``ringfence send``."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from agents.batch.batch import FetchedBatch
+from agents.decision import decide, envelope
+from agents.decision.partitioner import Partitioner
+from app.commands.send import json_lines, send
+from app.commands.send.json_lines import InputError, Line, parse
+from app.commands.send.send_record import Composer, Outgoing
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import ConfigurationError
+from tables.table import LaneTable
+from tests.unit.agents.decision.test_decide import Given, Table
+
+
+def message(raw: bytes) -> Line:
+    """A line that is one."""
+    line = parse(raw)
+    assert isinstance(line, Line)
+    return line
+
+
+def test_all_keys() -> None:
+    """Every key of a line, as it goes on the wire."""
+    line = message(
+        b'{"id": "a-1", "group": "g", "value": "v\\u00e9", "headers": {"trace": "x", "empty": null}}\n'
+    )
+
+    assert (line.id, line.group, line.payload) == ("a-1", "g", "vé".encode())
+    assert line.headers == (("trace", "x"), ("empty", None))
+
+
+def test_what_is_missing_or_null_is_absent() -> None:
+    """No ID, no group, no headers; an empty string is something, and null is a null value."""
+    for raw in (b'{"value": null}', b'{"id": null, "group": null, "value": null, "headers": null}'):
+        line = message(raw)
+        assert (line.id, line.group, line.payload, line.headers) == (None, None, None, ())
+    line = message(b'{"id": "", "group": "", "value": ""}')
+
+    assert (line.id, line.group, line.payload) == ("", "", b"")
+
+
+@pytest.mark.parametrize(
+    ("value", "payload"),
+    [
+        ('{"b": 1, "a": [true, null]}', b'{"b":1,"a":[true,null]}'),
+        ("7", b"7"),
+        ("false", b"false"),
+        ('["\\u00e9"]', '["é"]'.encode()),
+        ("123456789012345678901234567890", b"123456789012345678901234567890"),
+    ],
+)
+def test_other_values_are_compact_json(value: str, payload: bytes) -> None:
+    """What is no string is sent as JSON without spaces, keys in their order."""
+    assert message(f'{{"value": {value}}}'.encode()).payload == payload
+
+
+def test_repeated_headers() -> None:
+    """A list of pairs keeps order and repetition."""
+    line = parse(b'{"value": "", "headers": [["hop", "1"], ["via", null], ["hop", "2"]]}')
+
+    assert line.headers == (("hop", "1"), ("via", None), ("hop", "2"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "fault", "way_out"),
+    [
+        (b"{", "not JSON", "one JSON object a line"),
+        (b"\xff\xfe", "not JSON", "UTF-8"),
+        (b"[1]", "[1] is no object", '{"id"'),
+        (b'{"grp": "g"}', "unknown key 'grp'", "did you mean 'group'?"),
+        (
+            b'{"x": "g"}',
+            "unknown key 'x'",
+            "known keys are id, group, value, headers, or parts instead of value",
+        ),
+        (b'{"part": []}', "unknown key 'part'", "did you mean 'parts'?"),
+        (b'{"id": 7}', "id = 7 is no string", "quotes"),
+        (b'{"group": {}}', "group = {} is no string", "quotes"),
+        (b'{"value": NaN}', "NaN", "write a number"),
+        (b'{"headers": "x"}', "headers", "write an object of strings, or a list of [name, value] pairs"),
+        (b'{"headers": {"a": 1}}', '["a", 1] is no header', "strings"),
+        (b'{"headers": [["a"]]}', '["a"] is no header', "strings"),
+        (b'{"headers": [["_RF_SOURCE", "x"]]}', "'_RF_SOURCE' begins with _RF_", "rename it"),
+        (b'{"id": "a", "id": "b", "value": ""}', 'the key "id" stands twice', "remove one of them"),
+        (b'{"id": "a", "\\u0069d": "b", "value": ""}', 'the key "id" stands twice', "remove one of them"),
+        (b'{"value": {"list": [{"n": 1, "n": 2}]}}', 'the key "n" stands twice', "remove one of them"),
+        (
+            b'{"value": "", "headers": {"hop": "a", "hop": "b"}}',
+            'the key "hop" stands twice',
+            "[name, value]",
+        ),
+        (b'{"parts": [{"group": "a", "value": "", "group": "b"}]}', 'the key "group" stands twice', "remove"),
+        (b'{"parts": [], "parts": [{"value": ""}]}', 'the key "parts" stands twice', "remove one of them"),
+        (b"{}", "value: missing", '"value": null to send a null value on purpose'),
+        (b'{"id": "a", "valeu": "x"}', "value: missing", "did you mean 'value'?"),
+        (
+            b'{"id": "a", "value": "", "headers": {"_AMQ_DUPL_ID": "b"}}',
+            "a duplicate ID beside id",
+            "give one of them",
+        ),
+    ],
+)
+def test_faulty_lines(raw: bytes, fault: str, way_out: str) -> None:
+    """Each fault is named, and what to do about it."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what matters
+        parse(raw)
+
+    assert fault in str(caught.value)
+    assert way_out in str(caught.value)
+    assert not isinstance(caught.value.__cause__, KeyError)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_faults_in_one_line() -> None:
+    """Both are named, so that one correction suffices."""
+    with pytest.raises(ValueError, match=r"id = 7 .*; unknown key 'grop'"):
+        parse(json.dumps({"id": 7, "value": "", "grop": "x"}).encode())
+
+
+def test_unknown_address() -> None:
+    """The known ones are listed."""
+    settings = validate({"addresses": [{"name": "orders"}, {"name": "payments"}]})
+
+    with pytest.raises(
+        ConfigurationError, match=r"unknown address 'order': the configuration has orders, payments"
+    ):
+        send.run(settings, "order", None)
+
+
+def test_file_that_is_not_there(tmp_path: Path) -> None:
+    """Named with the way out, before anything is asked of a broker."""
+    settings = validate({"addresses": [{"name": "orders"}]})
+
+    with pytest.raises(InputError, match=r"nowhere\.jsonl: No such file.*standard input"):
+        send.run(settings, "orders", str(tmp_path / "nowhere.jsonl"))
+
+
+# -- transactions ---------------------------------------------------------------------------------------------------
+
+PARTITIONS = 7
+SETTINGS = validate(
+    {
+        "addresses": [
+            {"name": "transfers", "transaction_addresses": ["payments", "notes"], "group_header": "region", "duplicate_id_headers": ["ID"]},
+            {"name": "payments", "partitioner": "crc32"},
+            {"name": "notes", "group_header": "region", "duplicate_id_from": "key"},
+            {"name": "ledgers"},
+        ]
+    }
+)  # fmt: skip
+
+
+def composed(line: Any) -> Outgoing:
+    """The record of a line that is sent to transfers."""
+    address = SETTINGS.addresses[0]
+    composer = Composer(address, SETTINGS.transaction_targets(address), PARTITIONS)
+    return composer.compose(parse(json.dumps(line).encode(), address.duplicate_id_headers))
+
+
+def test_transaction() -> None:
+    """The group is the envelope's key, whatever groups its address has; each part has group and ID by its own address's rules."""
+    record = composed(
+        {
+            "id": "t-1",
+            "group": "acct-1",
+            "headers": {"trace": "x"},
+            "parts": [
+                {"group": "acct-1", "value": {"debit": 10}, "headers": [["a", "1"], ["a", None]]},
+                {"address": "payments", "group": "acct-2", "id": "p-1", "value": "credit"},
+                {"address": "notes", "group": "north", "value": None},
+                {"address": "transfers", "id": "t-2", "value": ""},
+            ],
+        }
+    )
+
+    assert (record.key, record.partition, record.has_id) == (b"acct-1", -1, True)
+    assert record.headers == [("trace", b"x"), ("_RF_TX", b"json/1"), ("ID", b"t-1")]
+    assert envelope.decode(b"json/1", record.value) == [
+        envelope.Part(None, b"acct-1", b'{"debit":10}', (("a", b"1"), ("a", None), ("region", b"acct-1"))),
+        envelope.Part("payments", b"acct-2", b"credit", (("_AMQ_DUPL_ID", b"p-1"),)),
+        envelope.Part("notes", b"north", None, (("region", b"north"),)),
+        envelope.Part("transfers", None, b"", (("ID", b"t-2"),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "home"),
+    [
+        ({"id": "t-1", "parts": [{"id": "t-2", "value": ""}]}, b"t-1"),
+        ({"parts": [{"value": ""}, {"id": "t-2", "value": ""}, {"id": "t-3", "value": ""}]}, b"t-2"),
+        ({"parts": [{"address": "payments", "id": "7", "value": ""}]}, b"7"),
+        ({"parts": [{"address": "notes", "group": "8", "value": ""}]}, b"8"),
+    ],
+)
+def test_transaction_without_a_group(line: Any, home: bytes) -> None:
+    """It goes where its first ID has its home: a resend meets its original there, and nothing has to be forwarded."""
+    record = composed(line)
+    lane = decide.Path(SETTINGS.addresses[0], record.partition, PARTITIONS, "forward", SETTINGS.addresses[1:])
+    arrived = Given(0, record.key, list(record.headers), record.value)
+    outcome = lane.decide(
+        FetchedBatch("transfers", record.partition, 0, 1, [arrived], 0),
+        [arrived],
+        cast("LaneTable", Table()),
+        {},
+    )
+
+    assert (record.key, record.partition, record.has_id) == (None, Partitioner(PARTITIONS)[home], True)
+    assert (outcome.forwarded, outcome.quarantined, len(outcome.records)) == ([], [], 1)
+
+
+def test_transaction_without_any_id() -> None:
+    """Anywhere; and it is told that sending it again would repeat it."""
+    record = composed({"parts": [{"value": ""}]})
+
+    assert (record.key, record.partition, record.has_id) == (None, -1, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault", "way_out"),
+    [
+        ({"parts": []}, "no parts", "at least one"),
+        ({"parts": None}, "parts = null is no list", 'write [{"group": …, "value": …}, …]'),
+        ({"parts": {"value": 1}}, 'parts = {"value": 1} is no list', 'write [{"group"'),
+        ({"parts": [{"value": 1}], "value": 1}, "value beside parts", "give one of them"),
+        ({"parts": [{"value": 1}], "grp": 1}, "unknown key 'grp'", "did you mean 'group'?"),
+        ({"parts": [{"value": 1}], "x": 1}, "unknown key 'x'", "known keys are id, group, parts, headers"),
+        ({"parts": [{"value": 1}], "headers": {"_RF_TX": ""}}, "'_RF_TX' begins with _RF_", "rename it"),
+        ({"parts": [{"value": 1}, 7]}, "part 2/2: 7 is no object", 'write {"address": …, "id": …'),
+        ({"parts": [{}]}, "part 1/1: value: missing", '"value": null'),
+        ({"parts": [{"value": 1, "id": 7}]}, "part 1/1: id = 7 is no string", "quotes"),
+        ({"parts": [{"value": 1, "adress": ""}]}, "part 1/1: unknown key 'adress'", "did you mean 'address'?"),
+        ({"parts": [{"value": 1, "x": ""}]}, "part 1/1: unknown key 'x'", "known keys are address, id, group, value, headers"),
+        ({"parts": [{"value": 1, "parts": []}]}, "part 1/1: unknown key 'parts'", "known keys are"),
+        ({"parts": [{"value": float("nan")}]}, "part 1/1: value: NaN", "write a number"),
+        ({"parts": [{"value": 1}, {"value": 1, "headers": {"_RF_KEY": ""}}]}, "part 2/2: headers: '_RF_KEY' begins with _RF_", "rename it"),
+        ({"parts": [{"value": 1, "address": ""}]}, "part 1/1: address is empty", "leave it out for the envelope's own"),
+        ({"parts": [{"value": 1}, {"value": 1, "address": "ledgers"}]}, "part 2/2: address 'ledgers' is not in transaction_addresses of transfers", "add it there, or send such envelopes to an address that lists it"),
+        ({"id": "1", "headers": {"ID": "2"}, "parts": [{"value": 1}]}, "headers: 'ID' is a duplicate ID beside id", "give one of them"),
+        ({"parts": [{"value": 1, "address": "payments", "id": "1", "headers": {"_AMQ_DUPL_ID": "2"}}]}, "part 1/1: headers: '_AMQ_DUPL_ID' is a duplicate ID beside id", "give one of them"),
+        ({"parts": [{"value": ""}] * 10_001}, "10,001 parts: at most 10,000", "make several transactions"),
+    ],
+    ids=lambda each: str(each)[:60],
+)  # fmt: skip
+def test_faulty_transactions(line: Any, fault: str, way_out: str) -> None:
+    """At once, and not in quarantine: each fault is named with its part, and what to do about it."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what matters
+        composed(line)
+
+    assert fault in str(caught.value)
+    assert way_out in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_id_headers_are_those_of_the_part_s_address() -> None:
+    """What is an ID at one address is any header at another."""
+    record = composed(
+        {"parts": [{"value": "", "address": "payments", "id": "1", "headers": {"ID": "2"}}, {"value": "", "id": "3", "headers": {"_AMQ_DUPL_ID": "4"}}]}
+    )  # fmt: skip
+
+    assert [part.headers for part in envelope.decode(b"json/1", record.value)] == [
+        (("ID", b"2"), ("_AMQ_DUPL_ID", b"1")),
+        (("_AMQ_DUPL_ID", b"4"), ("ID", b"3")),
+    ]
+
+
+def test_shown_keys_are_all() -> None:
+    """What errors list is what there is."""
+    assert {model: set(known) for model, known in json_lines._KEYS.items()} == {
+        model: set(model.model_fields) for model in json_lines._KEYS
+    }

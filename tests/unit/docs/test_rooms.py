@@ -1,0 +1,43 @@
+"""ARCHITECTURE.md and the README of each room name files that exist, and stay short."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+ROOMS = ("agents", "app", "native", "reconcile", "ringfence_client", "ringfence_kafka", "tables")
+WORDS_MAX = 750
+LINES_MAX = 60
+MODULES_MAX = {"agents/bridge": 16}
+"""Modules of one folder; of others 15."""
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", *(f"{room}/README.md" for room in ROOMS)])
+def test_named_files_exist(page: str) -> None:
+    """A path is named from the root, or from the folder of the page."""
+    named = re.findall(r"`([\w./]+(?:/|\.(?:py|c|h|md|toml|yml)))`", (ROOT / page).read_text("utf-8"))
+
+    assert named
+    assert [
+        path for path in named if not any((base / path).exists() for base in (ROOT, (ROOT / page).parent))
+    ] == []
+
+
+def test_pages_are_short() -> None:
+    """ARCHITECTURE.md is one page, the README of a room as well."""
+    assert len((ROOT / "ARCHITECTURE.md").read_text("utf-8").split()) <= WORDS_MAX
+    long = {room: len((ROOT / room / "README.md").read_text("utf-8").splitlines()) for room in ROOMS}
+
+    assert {room: lines for room, lines in long.items() if lines > LINES_MAX} == {}
+
+
+def test_folders_are_small() -> None:
+    """A reader sees the modules of a folder at a glance."""
+    counts = {
+        str(folder.relative_to(ROOT)): sum(path.name != "__init__.py" for path in folder.glob("*.py"))
+        for room in ROOMS
+        for folder in ((ROOT / room), *(ROOT / room).rglob("*/"))
+    }
+
+    assert {folder: count for folder, count in counts.items() if count > MODULES_MAX.get(folder, 15)} == {}

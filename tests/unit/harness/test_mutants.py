@@ -1,0 +1,119 @@
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.catalog import CATALOG
+from tests.mutants.mutant import Mutant, Patch, PatchError
+from tests.mutants.trial import COPIED, Fate, Laboratory, Run
+
+ROOT = Path(__file__).parents[3]
+every_mutant = pytest.mark.parametrize("mutant", CATALOG, ids=[mutant.name for mutant in CATALOG])
+
+
+@every_mutant
+def test_patches_apply(mutant: Mutant) -> None:
+    """Each old text stands exactly once in sources that are copied, and what comes out is other code, that compiles."""
+    for file, source in mutant.sources(ROOT).items():
+        assert file.split("/")[0] in COPIED
+        before = (ROOT / file).read_text("utf-8")
+        if file.endswith((".c", ".h")):
+            assert mutant.native
+            assert source != before
+            continue
+
+        assert ast.dump(ast.parse(source)) != ast.dump(ast.parse(before))
+
+
+@every_mutant
+def test_named_tests_exist(mutant: Mutant) -> None:
+    """Each test that is to catch the bug is a function of its module."""
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        module = ast.parse((ROOT / file).read_text("utf-8"))
+        functions = [
+            stmt.name for stmt in module.body if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+
+        assert name.partition("[")[0] in functions
+
+
+def test_names_are_unique() -> None:
+    """A mutant is chosen by its name."""
+    names = Counter(mutant.name for mutant in CATALOG)
+
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize(("old", "count"), [("y = 1\n", 0), ("x = 1\n", 2)])
+def test_patch_that_does_not_fit(tmp_path: Path, old: str, count: int) -> None:
+    """A text that is gone, or stands there more than once, is named and not guessed at."""
+    (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
+    mutant = Mutant("m", "Nothing.", (Patch("a.py", old, "x = 2\n"),), "t")
+
+    with pytest.raises(PatchError, match=f"m: stands {count} times in a.py"):
+        mutant.apply(tmp_path)
+    assert (tmp_path / "a.py").read_text() == "x = 1\nx = 1\n"
+
+
+def test_patches_of_one_file(tmp_path: Path) -> None:
+    """Several patches of one file are all applied, one upon the other."""
+    (tmp_path / "a.py").write_text("x = 1\ny = 1\n")
+    patches = (Patch("a.py", "x = 1\n", "x = 2\n"), Patch("a.py", "y = 1\n", "y = 2\n"))
+    Mutant("m", "Nothing.", patches, "t").apply(tmp_path)
+
+    assert (tmp_path / "a.py").read_text() == "x = 2\ny = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "failures", "errors", "fate"),
+    [
+        (0, [], [], Fate.SURVIVED),
+        (1, ["assert 1 == 2"], [], Fate.CAUGHT),
+        (1, ["AssertionError: retrying"], [], Fate.CAUGHT),
+        (1, ["Failed: DID NOT RAISE FormatError"], [], Fate.CAUGHT),
+        (1, ["Failed: Timeout (>120.0s) from pytest-timeout."], [], Fate.CAUGHT),
+        (1, ["KeyError: 'x'", "assert 1 == 2"], [], Fate.CAUGHT),
+        (1, ["KeyError: 'x'"], [], Fate.BROKEN),
+        (1, ["AssertionError: retrying: NameError: name 'x' is not defined"], [], Fate.BROKEN),
+        (1, [], ["failed on setup: the broker did not answer"], Fate.BROKEN),
+        (2, [], ["collection failure"], Fate.BROKEN),
+        (4, [], [], Fate.BROKEN),
+        (5, [], [], Fate.BROKEN),
+        (-9, [], [], Fate.BROKEN),
+        (None, [], [], Fate.BROKEN),
+    ],
+)
+def test_only_a_denial_catches(
+    exit_code: int | None, failures: list[str], errors: list[str], fate: Fate
+) -> None:
+    """A test catches a bug by denying what it sees; what falls over, cannot start or is not found catches nothing."""
+    assert Laboratory.fate(Run(exit_code, failures, errors, ""))[0] is fate
+
+
+def test_trial(tmp_path: Path) -> None:
+    """In its copy the bug is there, is caught, and is gone with the copy; a bug that a test does not see survives it."""
+    patch = Patch("agents/decision/partitioner.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)")
+    seen, unseen = (
+        "tests/unit/agents/decision/test_partitioner.py::test_sign_of_the_hash",
+        "tests/unit/agents/decision/test_partitioner.py::test_empty_key",
+    )
+    before = (ROOT / "agents/decision/partitioner.py").read_bytes()
+    laboratory = Laboratory(tmp_path)
+
+    assert laboratory.unmutated([seen, unseen]).exit_code == 0
+    assert laboratory.judge(Mutant("m", "", (patch,), seen)).fate is Fate.CAUGHT
+    assert laboratory.judge(Mutant("m", "", (patch,), unseen)).fate is Fate.SURVIVED
+    assert laboratory.judge(Mutant("m", "", (patch,), seen, (unseen,))).fate is Fate.SURVIVED
+    assert (
+        laboratory.judge(
+            Mutant("m", "", (patch,), "tests/unit/agents/decision/test_partitioner.py::test_gone")
+        ).fate
+        is Fate.BROKEN
+    )
+    assert (
+        laboratory.judge(Mutant("m", "", (Patch("agents/decision/partitioner.py", "gone", ""),), seen)).fate
+        is Fate.BROKEN
+    )
+    assert (ROOT / "agents/decision/partitioner.py").read_bytes() == before

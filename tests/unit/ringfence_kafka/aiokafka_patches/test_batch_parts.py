@@ -1,0 +1,383 @@
+"""A compressed batch of any size is read in parts: by the core, by aiokafka, and by whoever asks a consumer for all it has."""
+
+import gzip
+import json
+import tracemalloc
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import pytest
+from aiokafka.consumer.fetcher import READ_COMMITTED
+from aiokafka.errors import CorruptRecordException
+
+import native
+from agents.batch import native_records
+from app.worker.fetch.buffers import Buffers
+from native.records import RawRecords
+from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer, internals
+from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords, RecordBytes
+from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
+from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
+from tables import native_changelog
+from tests.support.malformed import Latin1, Raw, batch
+from tests.support.raw import TRANSACTIONAL, Stored, checked, marker, stored
+from tests.unit.app.worker.fetch.test_raw_fetch import TP, Fetched
+
+MIB: Final = 2**20
+CODECS: Final = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+Read = Callable[[Fetched], Sequence[Any]]
+
+
+def _large(count: int, size: int, codec: int, first: int = 0) -> bytes:
+    """One batch of so many records of so many bytes."""
+    records = [
+        Stored(first + number, key=b"%d" % (number % 3), value=b"%08d" % number * (size // 8), headers=[("h", b"%d" % number)])
+        for number in range(count)
+    ]  # fmt: skip
+    return stored(records, codec)
+
+
+@pytest.fixture(params=["core", "objects"])
+def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the core reads."""
+    if request.param == "core" and native.core is None:
+        pytest.skip(native.spoken)
+    if request.param == "objects":
+        monkeypatch.setattr(native, "core", None)
+    return bool(request.param == "core")
+
+
+async def _all(buffers: Buffers, fetched: Fetched) -> tuple[list[Any], int]:
+    """What is read, batch by batch, each freed before the next; the values' lengths, and the most that was counted."""
+    found, most = [], 0
+    while TP in fetched._records:
+        records, held = await buffers.read(fetched, TP)
+        most = max(most, 0 if held is None else held.bytes)
+        found += [
+            (
+                record.offset,
+                record.key,
+                bytes((record.value or b"")[:8]),
+                len(record.value or b""),
+                tuple(record.headers),
+            )
+            for record in records
+        ]
+        if held is not None:
+            held.free()
+        del records, held
+        buffers.settle()
+    return found, most
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_a_worker_reads_it_in_parts(codec: str, read: bool) -> None:
+    """32 MiB of one batch, in a buffer of 16 MiB: all records in order, and never more than a part in memory."""
+    data = _large(80, 400_000, CODECS[codec])
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    limit = buffers.batch_bytes_max(TP)
+    fetched = Fetched(data)
+    tracemalloc.start()
+    try:
+        found, most = await _all(buffers, fetched)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert found == [(n, b"%d" % (n % 3), b"%08d" % n, 400_000, (("h", b"%d" % n),)) for n in range(80)]
+    assert fetched.position == 80
+    assert most <= 2 * limit
+    assert peak < 8 * MIB + len(data)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("begin", [0, 1, 37, 79])
+async def test_from_within(codec: str, begin: int, read: bool) -> None:
+    """A position in the middle of it: the records from there on, each once. What lies below is not kept."""
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    data = _large(80, 40_000, CODECS[codec]) + _large(2, 8, 0, first=80)
+    found, _ = await _all(buffers, Fetched(data, begin=begin))
+
+    assert [item[0] for item in found] == list(range(begin, 82))
+
+
+async def test_dropped_and_fetched_again(read: bool) -> None:
+    """A rewind or a rebalance drops it between two parts. The next fetch begins within the batch: nothing twice, nothing missing."""
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    data = _large(60, 100_000, 4)
+    fetched, found = Fetched(data), []
+    while fetched.position < 60:
+        records, held = await buffers.read(fetched, TP)
+        found += [record.offset for record in records]
+        assert held is not None
+        held.free()
+        buffers.settle()
+        if TP in fetched._records:
+            insides_dropped = fetched._records.pop(TP)
+            insides_dropped._partition_records = None
+        fetched.answer(data)
+
+    assert found == list(range(60))
+
+
+async def test_aborted_and_control(read: bool) -> None:
+    """Of a large batch that was aborted nothing is decompressed; one behind it comes; the position passes both and their markers."""
+    lost = stored([Stored(n, value=b"lost" * 100_000) for n in range(20)], 4, 7, TRANSACTIONAL)
+    kept = stored([Stored(n, value=b"kept" * 100_000) for n in range(21, 41)], 4, 8, TRANSACTIONAL)
+    data = lost + marker(20, 7, abort=True) + kept + marker(41, 8, abort=False)
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    fetched = Fetched(data, aborted=[(7, 0)])
+    found, _ = await _all(buffers, fetched)
+
+    assert [item[0] for item in found] == list(range(21, 41))
+    assert fetched.position == 42
+
+
+async def test_a_million_tiny_records(read: bool) -> None:
+    """The count is what is large: as many as make a batch come at once."""
+    data = stored([Stored(n, key=None, value=b"") for n in range(100_000)], 4)
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    found, most = await _all(buffers, Fetched(data))
+
+    assert [item[0] for item in found] == list(range(100_000))
+    assert most <= 2 * buffers.batch_bytes_max(TP)
+
+
+async def test_a_record_that_is_larger_than_a_part(read: bool) -> None:
+    """It comes alone; those before and behind it come as ever."""
+    records = [Stored(0), Stored(1, value=b"v" * 5 * MIB), Stored(2)]
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    found, _ = await _all(buffers, Fetched(stored(records, 4)))
+
+    assert [(item[0], item[3]) for item in found] == [(0, 5), (1, 5 * MIB), (2, 5)]
+
+
+async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read piece by piece: sizes and digests stand for it, and it is malformed. Those before and behind it come as ever."""
+    monkeypatch.setattr(LenientRecords, "record_bytes_max", 3 * MIB)
+    large = b"v" * 5 * MIB
+    records = [
+        Stored(700),
+        Stored(701, key=b"k", value=large, headers=[("h", b"x")]),
+        Stored(702, key=b"k" * 4 * MIB, value=b"v"),
+        Stored(703, headers=[("h", b"x" * 4 * MIB)]),
+        Stored(704, value=b"v" * 2 * MIB),
+    ]
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    fetched = Fetched(stored(records, 4))
+    parsed = fetched._records[TP]._partition_records
+    found: dict[int, Any] = {}
+    while TP in fetched._records:
+        batch, held = await buffers.read(fetched, TP)
+        found |= {record.offset: (record.key, record.value, list(record.headers)) for record in batch}
+        if held is not None:
+            held.free()
+
+    assert sorted(found) == [700, 701, 702, 703, 704]
+    assert sorted(parsed.malformed) == [701, 702, 703]
+
+    digests = [json.loads(text) for text in (found[701][1], found[702][0])]
+
+    assert digests[0] == {"bytes": len(large), "blake2b_256": blake2b(large, digest_size=32).hexdigest()}
+    assert digests[1]["bytes"] == 4 * MIB
+    assert (found[701][0], found[701][2]) == (b"k", [("h", b"x")])
+    assert (found[702][1], found[703][2]) == (b"v", [])
+    assert len(found[704][1]) == 2 * MIB
+    assert (
+        "more than 3,145,728 bytes is not read whole: size and digest stand for its value"
+        in parsed.malformed[701]
+    )
+
+
+async def test_a_name_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the third part of a batch: its record is named and all others come as they are."""
+    monkeypatch.setattr(batch_parts, "PART_BYTES", 300)
+    name = Latin1("\u00e9")
+    raws = [Raw(b"v" * 100, [("a", b"1"), (name, b"2")] if n in {7, 8} else [], 1) for n in range(12)]
+    records = LenientRecords(
+        TP, PartedRecords(bytes(batch(raws, 1).build())), [], 0, None, None, True, READ_COMMITTED
+    )
+    found = list(records)
+
+    assert [item.offset for item in found] == list(range(12))
+    assert set(records.malformed) == {7, 8}
+    assert found[7].headers == (("a", b"1"), ("\\xe9", b"2"))
+
+
+@pytest.mark.parametrize("more", [b"", b"\x0c\x00\x00\x01\x01\x00", b"\x00"])
+def test_count_and_bytes_must_agree(more: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header that counts one record too few or too many: what can be read is read, and then the damage is named."""
+    monkeypatch.setattr(batch_parts, "PART_BYTES", 100)
+    good = bytearray(_large(20, 80, 4))
+    wrong = bytearray(good)
+    wrong[57:61] = (21 if not more else 19).to_bytes(4, "big")
+    records = PartedRecords(checked(wrong))
+    parted = records.next_batch()
+    found: list[int] = []
+    with pytest.raises(CorruptRecordException):
+        found.extend(item.offset for item in parted)
+
+    assert found == list(range(len(found)))
+    assert 15 <= len(found) <= 20
+
+
+def test_the_core_cuts_as_python_does() -> None:
+    """At every limit of bytes and of records, also within a length."""
+    if native.core is None:
+        pytest.skip(native.spoken)
+    data = _plain([3, 0, 200, 70, 20_000, 1])
+    for limit in (*range(300), 1_000, 20_400, len(data) - 1, len(data), len(data) + 5):
+        for most in (0, 1, 3, 100):
+            assert native.core.cut(data, most, limit) == whole_records(data, most, limit)
+
+
+def _plain(sizes: Sequence[int]) -> bytes:
+    data = stored([Stored(n, value=b"v" * size) for n, size in enumerate(sizes)])
+    return data[BATCH_HEADER_BYTES:]
+
+
+def test_a_length_that_none_has() -> None:
+    """A negative length, and one of too many bytes, are damage and no endless search."""
+    header = _large(3, 80, 1)[:BATCH_HEADER_BYTES]
+    for damage in (b"\x01", b"\xff" * 30):
+        data = checked(bytearray(header))
+        plain = RecordBytes(data, gzip.compress(damage))
+        with pytest.raises(CorruptRecordException):
+            plain.next(10, 1)
+
+
+async def test_what_is_kept_is_counted() -> None:
+    """Between two parts the window and what is decompressed beyond count as fetched."""
+    data = _large(20, 100_000, 4)
+    fetched = Fetched(data)
+    parsed = fetched._records[TP]._partition_records
+    assert internals.lying(fetched)[TP] == len(data)
+    next(parsed)
+
+    assert internals.lying(fetched)[TP] > len(data) + 2 * batch_parts.PART_BYTES // 2
+    assert internals.lying(fetched)[TP] < len(data) + 8 * MIB
+
+
+@pytest.mark.skipif(native.core is None, reason=native.spoken)
+async def test_what_the_core_keeps_is_counted() -> None:
+    """The same of a batch that the core reads."""
+    data = _large(80, 100_000, 4)
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    fetched = Fetched(data)
+    records, _ = await buffers.read(fetched, TP)
+
+    assert isinstance(records, RawRecords)
+    assert internals.lying(fetched)[TP] > len(data) + 100_000
+
+
+@pytest.mark.skipif(native.core is None, reason=native.spoken)
+@pytest.mark.parametrize("codec", CODECS)
+async def test_a_changelog_in_parts(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore reads a batch of any size so, too."""
+    monkeypatch.setattr(native_changelog, "BYTES_AT_ONCE", 100_000)
+    fetched = Fetched(_large(60, 40_000, CODECS[codec]) + _large(3, 8, 0, first=60))
+    found: list[int] = []
+    while (records := native_changelog.take(fetched, TP)) is not None:
+        assert len(records) <= 3
+        found += [record.offset for record in records]
+
+    assert found == list(range(63))
+    assert fetched._records == {}
+
+
+@pytest.mark.skipif(native.core is None, reason=native.spoken)
+@pytest.mark.parametrize("take", ["lane", "changelog"])
+async def test_what_the_core_leaves_in_the_middle(take: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header name of record 50 is not ASCII: the parts before it are taken, the rest is fetched again and is aiokafka's."""
+    monkeypatch.setattr(native_changelog, "BYTES_AT_ONCE", 100_000)
+    data = stored(
+        [Stored(n, value=b"v" * 40_000, headers=[("\u00e9" if n == 50 else "e", b"")]) for n in range(60)], 4
+    )
+    fetched, found = Fetched(data), []
+    buffers = Buffers(16 * MIB)
+    buffers.assign([TP])
+    objects = 0
+    for _ in range(100):
+        if TP not in fetched._records:
+            if fetched.position == 60:
+                break
+            fetched.answer(data)
+        if take == "lane":
+            records, held = await buffers.read(fetched, TP)
+            if held is not None:
+                held.free()
+        else:
+            there = native_changelog.take(fetched, TP)
+            records = (
+                fetched._records[TP].getall(7) if there is None and TP in fetched._records else there or []
+            )
+            if TP in fetched._records and not fetched._records[TP].has_more():
+                del fetched._records[TP]
+        objects += 0 if isinstance(records, RawRecords) else len(records)
+        found += [record.offset for record in records]
+        buffers.settle()
+
+    assert found == list(range(60))
+    assert 10 <= objects < 60
+
+
+async def test_who_asks_for_all_gets_a_part() -> None:
+    """``getmany`` without a number returned every record of a batch."""
+    fetched = Fetched(_large(60, 100_000, 4))
+    result = fetched._records[TP]
+    counts = []
+    while result.has_more():
+        counts.append(len(result.getall()))
+
+    assert sum(counts) == 60
+    assert max(counts) <= 1 + batch_parts.TAKEN_BYTES // 100_000
+
+
+async def test_headers_count() -> None:
+    """Records of nothing but headers: their objects are what is large."""
+    records = [Stored(n, key=None, value=None, headers=[("", None)] * 5_000) for n in range(20)]
+    result = Fetched(stored(records, 4))._records[TP]
+
+    assert len(result.getall()) == 2
+
+
+def test_an_empty_batch() -> None:
+    """The broker's cleaner leaves a batch without records."""
+    empty = bytearray(_large(1, 8, 4)[:BATCH_HEADER_BYTES])
+    empty[8:12] = (BATCH_HEADER_BYTES - 12).to_bytes(4, "big")
+    empty[57:61] = bytes(4)
+
+    assert list(PartedRecords(checked(empty)).next_batch()) == []
+
+
+def test_a_part_is_a_batch() -> None:
+    """Aiokafka's reader takes it for one, with offsets and times of the batch that it comes from."""
+    whole = _large(5, 80, 4, first=100)
+    parts = RecordBytes(whole[:BATCH_HEADER_BYTES], whole[BATCH_HEADER_BYTES:])
+    first, count = parts.next(1, 2)
+    found = list(PartedRecords(uncompressed(whole[:BATCH_HEADER_BYTES], first, count)).next_batch())
+
+    assert [(item.offset, item.timestamp) for item in found] == [(100, Stored(0).timestamp)]
+
+
+@pytest.mark.skipif(native.core is None, reason=native.spoken)
+def test_small_ones_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core still reads several batches at once if each is smaller than a part."""
+    data = _large(50, 1_000, 4) + _large(50, 1_000, 3, first=50)
+    part = native_records.parse(data, 0, [], fetch_buffer.decompress)
+
+    assert part is not None
+    assert (len(part.records), part.end, part.more, part.large_at) == (100, 100, False, -1)
+    monkeypatch.setattr(fetch_buffer, "PART_BYTES", 40_000)
+    part = native_records.parse(data, 0, [], fetch_buffer.decompress)
+    assert part is not None
+    assert (len(part.records), part.end, part.more, part.large_at) == (0, 0, True, 0)

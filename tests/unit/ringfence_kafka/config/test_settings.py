@@ -1,0 +1,1059 @@
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ringfence_kafka.config.load import load, validate
+from ringfence_kafka.config.settings import AddressDefaults, AddressSettings, Settings
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol import wire_names
+
+SHIPPED = Path(__file__).parents[4] / "conf" / "ringfence.toml"
+ORDERS = '[[addresses]]\nname = "orders"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "ringfence.toml"
+
+
+def _fault(data: dict[str, Any]) -> str:
+    """What a person reads about these settings."""
+    with pytest.raises(ConfigurationError) as caught:
+        validate(data)
+    return str(caught.value)
+
+
+def _orders(**keys: Any) -> dict[str, Any]:
+    return {"addresses": [{"name": "orders"} | keys]}
+
+
+# -- what is valid ------------------------------------------------------------------------------------------
+
+
+def test_defaults() -> None:
+    """Without any key the documented defaults are in force."""
+    expected = {
+        "kafka": {
+            "bootstrap_servers": "127.0.0.1:9092",
+            "security_protocol": "PLAINTEXT",
+            "sasl_mechanism": "",
+            "sasl_username": "",
+            "sasl_password_env": "",
+            "ssl_cafile": "",
+            "ssl_certfile": "",
+            "ssl_keyfile": "",
+            "ssl_key_password_env": "",
+            "sasl_oauth_callback": "",
+            "sasl_oauth_token_url": "",
+            "sasl_oauth_client_id": "",
+            "sasl_oauth_client_secret_env": "",
+            "sasl_oauth_scope": "",
+            "command_config": "",
+            "properties": {},
+        },
+        "app": {
+            "id": "ringfence",
+            "data_dir": "data",
+            "instance": "",
+            "static_membership": False,
+            "session_timeout": 10,
+            "web_host": "127.0.0.1",
+            "web_name": "",
+            "web_port": 6066,
+            "web_token_env": "",
+            "web_tls_certfile": "",
+            "web_tls_keyfile": "",
+            "web_tls_cafile": "",
+            "resident_ids_max": 10_000_000,
+            "buffer_bytes_max": 128 * 2**20,
+            "latency_target_ms": 20,
+        },
+        "address_defaults": {
+            "partitions": 4,
+            "replication_factor": 0,
+            "id_cache_size": 20_000,
+            "duplicate_id_headers": ("_AMQ_DUPL_ID", "_HQ_DUPL_ID"),
+            "id_max_age": 0,
+            "persist_id_cache": True,
+            "duplicate_id_from": "header",
+            "group_header": "",
+            "default_group": "qpid.no-group",
+            "partitioner": "murmur2",
+            "duplicates": "drop",
+        },
+        "addresses": (),
+        "bridges": (),
+        "cluster_connections": (),
+        "reconcile": {
+            "state_dir": "",
+            "keep_days": 7,
+            "ring_confidence": 0.999,
+            "executor_timeout": 120.0,
+            "master": "local[*]",
+        },
+    }
+
+    assert validate({}).model_dump() == expected
+
+
+def test_shipped_file_says_the_defaults() -> None:
+    """conf/ringfence.toml loads, has the address ``orders``, and states nothing but the defaults."""
+    assert load(SHIPPED, {}) == validate(_orders())
+
+
+def test_address_defaults_reach_addresses() -> None:
+    """A key of [address_defaults] holds for each address that does not say otherwise, and for that key only."""
+    settings = validate(
+        {
+            "address_defaults": {"id_cache_size": 7, "partitions": 3},
+            "addresses": [{"name": "orders"}, {"name": "returns", "id_cache_size": 9}],
+        }
+    )
+
+    found = [(address.name, address.id_cache_size, address.partitions) for address in settings.addresses]
+    assert found == [("orders", 7, 3), ("returns", 9, 3)]
+    assert settings.address_defaults.id_cache_size == 7
+
+
+def test_address_by_name() -> None:
+    """An address is found by its whole name; an unknown one is None."""
+    settings = validate({"addresses": [{"name": "orders"}, {"name": "returns"}]})
+
+    assert settings.address("returns") == settings.addresses[1]
+    assert settings.address("order") is None
+
+
+def test_topics_of_an_address() -> None:
+    """All topics derive from the names of address and application; duplicates have one only where they are diverted."""
+    (dropping,) = validate(_orders()).addresses
+    (diverting,) = validate(_orders(duplicates="divert")).addresses
+
+    expected = {
+        "input topic": "orders",
+        "accepted topic": "orders.accepted",
+        "quarantine topic": "orders.quarantine",
+        "changelog": "rf-orders-changelog",
+        "forward topic": "rf-orders-forward",
+    }
+    assert dropping.topics("rf") == expected
+    assert diverting.topics("rf") == expected | {"duplicates topic": "orders.duplicates"}
+
+
+def test_topics_of_other_names() -> None:
+    """Each topic that messages flow through may be named; the internal ones follow the address all the same."""
+    names = {
+        "input_topic": "a",
+        "accepted_topic": "b",
+        "quarantine_topic": "c",
+        "duplicates_topic": "d",
+    }
+    (address,) = validate(_orders(duplicates="divert", **names)).addresses
+
+    assert address.topics("rf") == {
+        "input topic": "a",
+        "accepted topic": "b",
+        "quarantine topic": "c",
+        "changelog": "rf-orders-changelog",
+        "forward topic": "rf-orders-forward",
+        "duplicates topic": "d",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id_max_age", 0.5),
+        ("id_max_age", 86_400),
+        ("persist_id_cache", False),
+        ("duplicate_id_from", "key"),
+        ("duplicate_id_from", "value"),
+        ("partitioner", "crc32"),
+        ("duplicates", "divert"),
+        ("group_header", "X"),
+    ],
+)
+@pytest.mark.parametrize("section", ["address_defaults", "addresses", "pattern"])
+def test_values_other_than_the_default(section: str, key: str, value: Any) -> None:
+    """Each of these keys is in force at the address, whether it stands there, in the defaults or in a pattern."""
+    data = {
+        "address_defaults": {"address_defaults": {key: value}} | _orders(),
+        "addresses": _orders(**{key: value}),
+        "pattern": {"addresses": [{"name": "orders"}, {"name": "ord*", key: value}]},
+    }[section]
+    (address,) = validate(data).addresses
+
+    assert getattr(address, key) == value
+
+
+def test_default_group() -> None:
+    """A default group of one's own goes with a group header, wherever the header is named."""
+    (together,) = validate(_orders(group_header="X", default_group="none")).addresses
+    (apart,) = validate({"address_defaults": {"group_header": "X"}} | _orders(default_group="none")).addresses
+
+    assert together == apart
+    assert (together.group_header, together.default_group) == ("X", "none")
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------
+
+
+def _sizes(*entries: dict[str, Any], **defaults: Any) -> dict[str, int]:
+    """``id_cache_size`` of the addresses under these entries."""
+    settings = validate({"address_defaults": defaults, "addresses": list(entries)})
+    return {address.name: address.id_cache_size for address in settings.addresses}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("*", {"orders", "orders-1", "orders-12", "Orders-1"}),
+        ("orders-*", {"orders-1", "orders-12"}),
+        ("orders-?", {"orders-1"}),
+        ("orders-[12]", {"orders-1"}),
+        ("orders-[!2]", {"orders-1"}),
+        ("[A-Z]*", {"Orders-1"}),
+        ("*-1*", {"orders-1", "orders-12", "Orders-1"}),
+        ("orders-[2]", set()),
+    ],
+)
+def test_pattern_matches(pattern: str, matched: set[str]) -> None:
+    """A pattern matches whole names, as a shell does, upper and lower case apart; it is no address itself."""
+    names = ("orders", "orders-1", "orders-12", "Orders-1")
+
+    sizes = _sizes(
+        {"name": pattern, "id_cache_size": 7}, *({"name": name} for name in names), id_cache_size=5
+    )
+
+    assert sizes == {name: 7 if name in matched else 5 for name in names}
+
+
+def test_most_specific_pattern_wins_key_by_key() -> None:
+    """The entry of the name, then patterns with more literal characters, then the defaults; each key for itself."""
+    settings = validate(
+        {
+            "address_defaults": {
+                "id_cache_size": 1,
+                "partitions": 1,
+                "replication_factor": 1,
+                "id_max_age": 1,
+            },
+            "addresses": [
+                {"name": "orders-eu-1", "id_cache_size": 4},
+                {"name": "orders-eu-*", "id_cache_size": 3, "partitions": 3},
+                {"name": "orders-*", "id_cache_size": 2, "partitions": 2, "replication_factor": 2},
+            ],
+        }
+    )
+
+    (address,) = settings.addresses
+    found = (address.id_cache_size, address.partitions, address.replication_factor, address.id_max_age)
+    assert found == (4, 3, 2, 1)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_order_in_the_file_does_not_matter(order: int) -> None:
+    """The more specific pattern wins wherever it stands; wildcards and sets count as no characters."""
+    entries: list[dict[str, Any]] = [
+        {"name": "orders-*", "id_cache_size": 2},
+        {"name": "order[s][-]??", "id_cache_size": 9},
+        {"name": "orders-12"},
+    ]
+
+    assert _sizes(*entries[::order]) == {"orders-12": 2}
+
+
+def test_later_of_equal_patterns_wins() -> None:
+    """Of two patterns with as many literal characters the later in the file counts."""
+    first, second = {"name": "orders-*", "id_cache_size": 2}, {"name": "*rders-1", "id_cache_size": 3}
+
+    assert _sizes(first, second, {"name": "orders-1"}) == {"orders-1": 3}
+    assert _sizes({"name": "orders-1"}, second, first) == {"orders-1": 2}
+
+
+def test_literal_beats_every_pattern() -> None:
+    """What an entry says of its own name counts, also where a pattern has as many characters and comes later."""
+    entries = {"name": "orders", "id_cache_size": 2}, {"name": "orders*", "id_cache_size": 3}
+
+    assert _sizes(*entries) == {"orders": 2}
+
+
+def test_instance_name() -> None:
+    """The state folder is named after the instance, or after host and web port; both are stable over restarts."""
+    named = validate({"app": {"instance": "one", "data_dir": "/var/rf"}})
+    unnamed = validate({"app": {"web_port": 7000}})
+
+    assert named.state_dir == Path("/var/rf/one")
+    assert unnamed.state_dir == Path("data") / f"{socket.gethostname()}-7000"
+
+
+def test_where_the_nights_are() -> None:
+    """Below the data folder, wherever one stands; unless they are given a place of their own, which may be a URI."""
+    assert validate({}).nights_dir == "data/reconcile"
+    assert validate({"app": {"data_dir": "/var/rf"}}).nights_dir == "/var/rf/reconcile"
+    for own in ("elsewhere", "s3a://bucket/nights"):
+        assert validate({"app": {"data_dir": "/var/rf"}, "reconcile": {"state_dir": own}}).nights_dir == own
+
+
+def test_no_worker_lives_with_the_nights() -> None:
+    """Its folder would be theirs."""
+    with pytest.raises(ConfigurationError, match=r"app\.instance = 'reconcile': .*nightly job"):
+        validate({"app": {"instance": "reconcile"}})
+
+
+def test_static_members_have_names() -> None:
+    """The default name has the host's, which is another one after each restart of a container."""
+    with pytest.raises(ConfigurationError, match=r"static_membership = true needs app\.instance"):
+        validate({"app": {"static_membership": True}})
+    assert (
+        validate({"app": {"static_membership": True, "instance": "orders-0"}}).app.instance_name == "orders-0"
+    )
+
+
+def test_immutable() -> None:
+    """A worker runs from one state of the configuration: settings cannot be changed."""
+    settings = validate(_orders())
+
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.app.id = "other"  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.addresses[0].id_cache_size = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("partitions", 1),
+        ("partitions", 100_000),
+        ("replication_factor", 0),
+        ("replication_factor", 32_767),
+        ("id_cache_size", 0),
+        ("id_cache_size", 2**31 - 1),
+    ],
+)
+def test_bounds_are_inclusive(key: str, value: int) -> None:
+    """The least and the greatest allowed number are allowed."""
+    assert getattr(validate(_orders(**{key: value})).addresses[0], key) == value
+
+
+@pytest.mark.parametrize("servers", ["a:1", "a:65535", "a:1,b:2", "a:1, b:2", "[::1]:9092"])
+def test_bootstrap_servers(servers: str) -> None:
+    """One or several host:port, also with spaces after the commas, also an IPv6 address."""
+    assert validate({"kafka": {"bootstrap_servers": servers}}).kafka.bootstrap_servers == servers
+
+
+# -- what is not: each text names key, value and way out ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (
+            _orders(id_cach_size=3),
+            "addresses[orders].id_cach_size = 3: unknown key: did you mean 'id_cache_size'?",
+        ),
+        ({"kafak": {}}, "kafak = {}: unknown key: did you mean 'kafka'?"),
+        ({"app": {"webport": 1}}, "app.webport = 1: unknown key: did you mean 'web_port'?"),
+        (
+            {"kafka": {"zzz": "x"}},
+            (
+                "kafka.zzz = 'x': unknown key: known keys are bootstrap_servers, command_config, properties, sasl_mechanism, sasl_oauth_callback, sasl_oauth_client_id, "
+                "sasl_oauth_client_secret_env, sasl_oauth_scope, sasl_oauth_token_url, sasl_password_env, "
+                "sasl_username, security_protocol, ssl_cafile, ssl_certfile, ssl_key_password_env, ssl_keyfile"
+            ),
+        ),
+        (
+            {"address_defaults": {"name": "x"}},
+            (
+                "address_defaults.name = 'x': unknown key: known keys are default_group, duplicate_id_from, "
+                "duplicate_id_headers, duplicates, group_header, id_cache_size, id_max_age, partitioner, partitions, "
+                "persist_id_cache, replication_factor"
+            ),
+        ),
+    ],
+)
+def test_unknown_key(data: dict[str, Any], expected: str) -> None:
+    """An unknown key is refused with the nearest known one, or with all that are known there."""
+    assert _fault(data) == f"settings: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (
+            _orders(id_cache_size="4"),
+            "addresses[orders].id_cache_size = '4': input should be a valid integer",
+        ),
+        (
+            _orders(id_cache_size=True),
+            "addresses[orders].id_cache_size = True: input should be a valid integer",
+        ),
+        (_orders(partitions=2.0), "addresses[orders].partitions = 2.0: input should be a valid integer"),
+        ({"app": {"web_port": "6066"}}, "app.web_port = '6066': input should be a valid integer"),
+        ({"app": {"id": 4}}, "app.id = 4: input should be a valid string"),
+        (
+            _orders(duplicate_id_headers="X"),
+            "addresses[orders].duplicate_id_headers = 'X': input should be a list",
+        ),
+        (
+            _orders(duplicate_id_headers=["X", 3]),
+            "addresses[orders].duplicate_id_headers.1 = 3: input should be a valid string",
+        ),
+        ({"addresses": 3}, "addresses = 3: input should be a list"),
+        ({"addresses": [{"name": 3}]}, "addresses[3].name = 3: input should be a valid string"),
+        (
+            {"addresses": ["orders"]},
+            "addresses[1] = 'orders': input should be a valid dictionary or instance of AddressSettings",
+        ),
+        ({"kafka": 3}, "kafka = 3: input should be a valid dictionary or instance of KafkaSettings"),
+        (
+            {"address_defaults": 3, "addresses": [{"name": "orders"}]},
+            "address_defaults = 3: input should be a valid dictionary or instance of AddressDefaults",
+        ),
+    ],
+)
+def test_wrong_type(data: dict[str, Any], expected: str) -> None:
+    """A string is no number, true is no number, a number is no string, and a table is a table."""
+    assert _fault(data) == f"settings: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (
+            _orders(id_cache_size=-1),
+            "addresses[orders].id_cache_size = -1: input should be greater than or equal to 0",
+        ),
+        (
+            _orders(id_cache_size=2**31),
+            "addresses[orders].id_cache_size = 2147483648: input should be less than or equal to 2147483647",
+        ),
+        (
+            _orders(partitions=0),
+            "addresses[orders].partitions = 0: input should be greater than or equal to 1",
+        ),
+        (
+            {"app": {"web_port": 65_536}},
+            "app.web_port = 65536: input should be less than or equal to 65535",
+        ),
+        (
+            {"app": {"session_timeout": 5}},
+            "app.session_timeout = 5: input should be greater than or equal to 6",
+        ),
+        (
+            {"app": {"resident_ids_max": -1}},
+            "app.resident_ids_max = -1: input should be greater than or equal to 0",
+        ),
+        (
+            {"app": {"latency_target_ms": 0}},
+            "app.latency_target_ms = 0: input should be greater than or equal to 1",
+        ),
+        (
+            {"app": {"latency_target_ms": 60_000}},
+            "app.latency_target_ms = 60000: input should be less than or equal to 5000",
+        ),
+        (
+            {"app": {"buffer_bytes_max": 1_000}},
+            "app.buffer_bytes_max = 1000: input should be greater than or equal to 16777216",
+        ),
+        (
+            {"reconcile": {"ring_confidence": 0}},
+            "reconcile.ring_confidence = 0: input should be greater than 0",
+        ),
+        (
+            {"reconcile": {"executor_timeout": 0}},
+            "reconcile.executor_timeout = 0: input should be greater than 0",
+        ),
+        (
+            {"reconcile": {"ring_confidence": 99.9}},
+            "reconcile.ring_confidence = 99.9: input should be less than or equal to 1",
+        ),
+    ],
+)
+def test_number_out_of_range(data: dict[str, Any], expected: str) -> None:
+    """A number out of range is refused with the range."""
+    assert _fault(data) == f"settings: {expected}"
+
+
+@pytest.mark.parametrize("key", ["consumer"])
+def test_planned_key(key: str) -> None:
+    """A key whose feature does not exist yet is told apart from a misspelt one."""
+    assert _fault({key: []}) == (
+        f"settings: {key} = []: this version does not have that feature: remove the key"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("id_max_age", -1, "input should be greater than or equal to 0"),
+        ("id_max_age", -0.5, "input should be greater than or equal to 0"),
+        ("id_max_age", "5", "input should be a valid number"),
+        ("id_max_age", True, "input should be a valid number"),
+        ("id_max_age", float("nan"), "input should be a finite number"),
+        ("id_max_age", float("inf"), "input should be a finite number"),
+        ("persist_id_cache", 1, "input should be a valid boolean"),
+        ("persist_id_cache", "true", "input should be a valid boolean"),
+        ("duplicate_id_from", "body", "must be 'header', 'key' or 'value'"),
+        ("duplicate_id_from", "", "must be 'header', 'key' or 'value'"),
+        ("partitioner", "random", "must be 'murmur2' or 'crc32'"),
+        ("duplicates", "keep", "must be 'drop' or 'divert'"),
+        ("duplicates", True, "must be 'drop' or 'divert'"),
+        ("group_header", 3, "input should be a valid string"),
+        ("input_topic", 3, "input should be a valid string"),
+    ],
+)
+def test_value_that_cannot_be(key: str, value: Any, expected: str) -> None:
+    """A value that the key does not take is refused with what it takes."""
+    assert _fault(_orders(**{key: value})) == f"settings: addresses[orders].{key} = {value!r}: {expected}"
+
+
+@pytest.mark.parametrize("key", ["input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic"])
+@pytest.mark.parametrize("topic", ["a b", "", "..", "a" * 201, "orders-*"])
+def test_topic_name_that_is_none(key: str, topic: str) -> None:
+    """A topic name that Kafka would refuse is refused here."""
+    fault = _fault(_orders(duplicates="divert", **{key: topic}))
+
+    assert fault.startswith(f"settings: addresses[orders].{key} = {topic!r}: ")
+    assert ("use letters, digits" if len(topic) < 201 else "at most 200 characters") in fault
+
+
+def test_default_group_is_not_empty() -> None:
+    """An empty group is no group."""
+    fault = _fault(_orders(group_header="X", default_group=""))
+
+    assert fault == "settings: addresses[orders].default_group = '': string should have at least 1 character"
+
+
+def test_default_group_without_header() -> None:
+    """A default group can take effect only where a header names groups."""
+    assert _fault(_orders(default_group="none")) == (
+        "settings: addresses[orders]: default_group = 'none' has no effect without group_header: "
+        "remove it, or name the header"
+    )
+
+
+@pytest.mark.parametrize("keys", [{}, {"duplicates": "drop"}])
+def test_duplicates_topic_without_divert(keys: dict[str, str]) -> None:
+    """A topic for duplicates can take effect only where they are diverted."""
+    assert _fault(_orders(duplicates_topic="d", **keys)) == (
+        "settings: addresses[orders]: duplicates_topic = 'd' has no effect with duplicates = 'drop': "
+        "remove it, or set 'divert'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("id_cach_size", 3, "3: unknown key: did you mean 'id_cache_size'?"),
+        ("id_cache_size", "3", "'3': input should be a valid integer"),
+        ("duplicates", "keep", "'keep': must be 'drop' or 'divert'"),
+        ("duplicate_id_headers", [""], "['']: an empty header name can match nothing; remove it"),
+        ("password", "hunter2", "'(hidden)': unknown key: known keys are accepted_topic, default_group, "),
+        ("input_topic", "x", "'x': only the entry of one name can have it: move it there"),
+        ("accepted_topic", "x", "'x': only the entry of one name can have it: move it there"),
+        ("duplicates_topic", "x", "'x': only the entry of one name can have it: move it there"),
+        ("quarantine_topic", "x", "'x': only the entry of one name can have it: move it there"),
+    ],
+)
+@pytest.mark.parametrize("others", [[], ["orders-1", "orders-2"]], ids=["matching nothing", "matching"])
+def test_fault_in_a_pattern(key: str, value: Any, expected: str, others: list[str]) -> None:
+    """A fault in a pattern is told as elsewhere, once and at the pattern, also where nothing matches it yet."""
+    entries: list[dict[str, Any]] = [{"name": other} for other in others]
+
+    fault = _fault({"addresses": [{"name": "orders-*", key: value}, *entries]})
+
+    assert fault.startswith(f"settings: addresses[orders-*].{key} = {expected}")
+    assert len(fault.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["orders [eu", "[ab", "a b*", "ä*", "a/?", "[]*"])
+def test_pattern_that_can_match_nothing(name: str) -> None:
+    """A pattern that matches no name that a topic can have would do nothing in silence: it is refused."""
+    assert _fault({"addresses": [{"name": name}]}) == (
+        f"settings: addresses[{name}].name = {name!r}: no topic can have such a name: "
+        "use letters, digits, ., _, -, *, ? and closed [sets]"
+    )
+
+
+def test_fault_behind_a_pattern() -> None:
+    """A fault of an address is told at that address, wherever patterns stand in the file."""
+    entries = [{"name": "*"}, {"name": "orders", "partitions": 0}, {"name": "x*"}, {"partitions": 3}]
+
+    assert [line.split(": ")[1] for line in _fault({"addresses": entries}).splitlines()] == [
+        "addresses[orders].partitions = 0",
+        "addresses[4].name",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([], "[]: needs at least one header name; to switch detection off set id_cache_size = 0"),
+        (["X", ""], "['X', '']: an empty header name can match nothing; remove it"),
+        (["_RF_SOURCE"], "['_RF_SOURCE']: '_RF_SOURCE' begins with _RF_, which Ringfence itself writes"),
+    ],
+)
+def test_unusable_header_names(value: list[str], expected: str) -> None:
+    """Header names that can match nothing, or that Ringfence writes itself, are refused."""
+    fault = _fault(_orders(duplicate_id_headers=value))
+
+    assert fault == f"settings: addresses[orders].duplicate_id_headers = {expected}"
+
+
+@pytest.mark.parametrize(
+    ("servers", "culprit"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        (":9092", ":9092"),
+        ("a:", "a:"),
+        ("a:b", "a:b"),
+        ("a:0", "a:0"),
+        ("a:65536", "a:65536"),
+        ("a:1,b", "b"),
+        ("a:1,,b:2", ""),
+        ("a:1,", ""),
+        ("a:²", "a:²"),
+    ],
+)
+def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
+    """The server that is no host:port is named, with an example of one."""
+    assert _fault({"kafka": {"bootstrap_servers": servers}}) == (
+        f"settings: kafka.bootstrap_servers = {servers!r}: {culprit!r} is not host:port; "
+        "write for example 127.0.0.1:9092"
+    )
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "ä", "a\n", "", "a" * 201])
+def test_name_that_is_no_topic(name: str) -> None:
+    """A name that Kafka would refuse as a topic is refused here, with the name."""
+    assert f".name = {name!r}: " in _fault({"addresses": [{"name": name}]})
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_dots_are_no_topic(name: str) -> None:
+    """Kafka refuses the topics ``.`` and ``..``; so do we, with the name."""
+    assert f".name = {name!r}: " in _fault({"addresses": [{"name": name}]})
+
+
+def test_instance_stays_below_data_dir() -> None:
+    """``..`` is no instance name: state must lie below data_dir."""
+    assert "app.instance = '..': " in _fault({"app": {"instance": ".."}})
+
+
+def test_missing_name() -> None:
+    """An address without a name is told by its number in the file."""
+    data = {"addresses": [{"name": "orders"}, {"partitions": 3}]}
+
+    assert _fault(data) == "settings: addresses[2].name: missing: add it"
+
+
+def test_duplicate_address() -> None:
+    """An address that stands twice is refused by name."""
+    assert _fault({"addresses": [{"name": "orders"}, {"name": "returns"}, {"name": "orders"}]}) == (
+        "settings: addresses: 'orders' stands 2 times; keep one [[addresses]] entry of it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "topic", "first", "second"),
+    [
+        (
+            ["orders", "orders.accepted"],
+            "orders.accepted",
+            "the accepted topic of address 'orders'",
+            "the input topic of address 'orders.accepted'",
+        ),
+        (
+            ["orders.accepted", "orders"],
+            "orders.accepted",
+            "the input topic of address 'orders.accepted'",
+            "the accepted topic of address 'orders'",
+        ),
+        (
+            ["orders", "rf-orders-changelog"],
+            "rf-orders-changelog",
+            "the changelog of address 'orders'",
+            "the input topic of address 'rf-orders-changelog'",
+        ),
+        (
+            ["rf-progress"],
+            "rf-progress",
+            "the progress of consumer groups",
+            "the input topic of address 'rf-progress'",
+        ),
+        (["rf-journal"], "rf-journal", "the journal", "the input topic of address 'rf-journal'"),
+        (
+            ["orders", "orders.dlq"],
+            "orders.dlq",
+            "the dead-letter topic of address 'orders'",
+            "the input topic of address 'orders.dlq'",
+        ),
+        (
+            ["orders.dlq", "orders"],
+            "orders.dlq",
+            "the input topic of address 'orders.dlq'",
+            "the dead-letter topic of address 'orders'",
+        ),
+    ],
+)
+def test_colliding_topics(names: list[str], topic: str, first: str, second: str) -> None:
+    """Two addresses whose names make one topic serve two purposes are refused, in either order."""
+    data = {"app": {"id": "rf"}, "addresses": [{"name": name} for name in names]}
+
+    assert _fault(data) == (
+        f"settings: addresses: topic {topic!r} would be both {first} and {second}; rename one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "topic", "first", "second"),
+    [
+        ({"quarantine_topic": "orders"}, "orders", "input topic", "quarantine topic"),
+        ({"input_topic": "ringfence-orders-forward"}, None, "input topic", "forward topic"),
+        ({"accepted_topic": "ringfence-orders-changelog"}, None, "accepted topic", "changelog"),
+        (
+            {"duplicates": "divert", "duplicates_topic": "orders.accepted"},
+            "orders.accepted",
+            "accepted topic",
+            "duplicates topic",
+        ),
+    ],
+)
+def test_colliding_topics_of_one_address(
+    keys: dict[str, str], topic: str | None, first: str, second: str
+) -> None:
+    """Topic names that let one topic serve two purposes of an address are refused."""
+    expected = topic or next(iter(keys.values()))
+
+    assert _fault(_orders(**keys)) == (
+        f"settings: addresses: topic {expected!r} would be both the {first} of address 'orders' and the {second} of "
+        "address 'orders'; rename one"
+    )
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "a-b", "a-b-c"], ["journal", "progress", "consumer"], ["a-1", "a", "a-1-0"]]
+)
+def test_names_that_only_look_alike(names: list[str]) -> None:
+    """Addresses whose names begin alike, or like ours, share no topic, no transactional ID and no folder."""
+    settings = validate({"addresses": [{"name": name} for name in names]})
+    topics = [topic for address in settings.addresses for topic in address.topics("a").values()]
+    lanes = [(name, number) for name in names for number in range(12)]
+
+    assert len(set(topics)) == len(topics)
+    assert len({wire_names.transactional_id("a", *lane) for lane in lanes}) == len(lanes)
+    assert len({wire_names.lane_name(*lane) for lane in lanes}) == len(lanes)
+
+
+def test_transactional_ids_of_consumers() -> None:
+    """Consumer groups may have any name: no two partitions share an ID, nor a partition and a lane."""
+    places = [
+        (group, topic, number)
+        for group in ("g", "g/t", "g/t/1", "t/1", "")
+        for topic in ("t", "t-1")
+        for number in (1, 11)
+    ]
+    ids = {wire_names.consumer_transactional_id("rf", *place) for place in places}
+
+    assert len(ids) == len(places)
+    assert all("/" in id_ for id_ in ids)  # no address has one
+
+
+def test_topics_alike_to_kafka() -> None:
+    """Kafka takes no two topics that differ in dots and underscores alone: said before it refuses them."""
+    assert _fault({"addresses": [{"name": "a.b"}, {"name": "a_b"}]}) == (
+        "settings: addresses: the input topic of address 'a.b' would be topic 'a.b' and the input topic of address 'a_b' 'a_b': "
+        "Kafka takes no two topics that differ in dots and underscores alone; rename one"
+    )
+
+
+def test_topics_of_the_cluster_itself() -> None:
+    """Advice on them, such as another cleanup.policy, would ruin the cluster."""
+    for keys in ({"name": "__consumer_offsets"}, {"name": "a", "accepted_topic": "__consumer_offsets"}):
+        fault = _fault({"addresses": [keys]})
+        assert fault.endswith("would be '__consumer_offsets', which is Kafka's own: choose another name")
+
+
+def test_topics_too_long_for_kafka() -> None:
+    """The names that are made of those in the file have a limit too: the longest that fits, and one more."""
+    app_id = "a" * 100
+    fits = "b" * (249 - len(f"{app_id}--changelog"))
+    assert validate({"app": {"id": app_id}, "addresses": [{"name": fits}]}).addresses[0].name == fits
+
+    fault = _fault({"app": {"id": app_id}, "addresses": [{"name": fits + "b"}]})
+
+    assert (
+        f"the changelog of address '{fits}b' would be topic '{app_id}-{fits}b-changelog', which has 250 characters"
+        in fault
+    )
+    assert fault.endswith("Kafka takes 249; choose a shorter name, or a shorter app.id")
+
+
+def test_colliding_names_of_topics() -> None:
+    """Two addresses cannot share a topic; a duplicates topic that nobody writes to is nobody's."""
+    shared = [{"name": "orders", "input_topic": "t"}, {"name": "returns", "input_topic": "t"}]
+    assert _fault({"addresses": shared}) == (
+        "settings: addresses: topic 't' would be both the input topic of address 'orders' and the input topic of "
+        "address 'returns'; rename one"
+    )
+
+    unused = [{"name": "orders"}, {"name": "orders.duplicates"}]
+    assert len(validate({"addresses": unused}).addresses) == 2
+
+
+def test_every_fault_is_told_at_once() -> None:
+    """Several faults are several lines, so that one run suffices to fix them."""
+    pattern = {"name": "x*", "partitions": 0, "id_max_age": -1}
+    fault = _fault({"app": {"web_port": -1}, "addresses": [{"name": "orders", "id_cache_size": -1}, pattern]})
+
+    assert [line.split(" = ")[0] for line in fault.splitlines()] == [
+        "settings: addresses[x*].partitions",
+        "settings: addresses[x*].id_max_age",
+        "settings: app.web_port",
+        "settings: addresses[orders].id_cache_size",
+    ]
+
+
+def test_fault_of_the_defaults_is_told_once() -> None:
+    """A fault in [address_defaults] is reported there, and not again at each address."""
+    fault = _fault(
+        {
+            "address_defaults": {"partitions": 0},
+            "addresses": [{"name": "o*"}, {"name": "orders"}, {"name": "returns", "id_cache_size": -1}],
+        }
+    )
+
+    assert [line.split(" = ")[0] for line in fault.splitlines()] == [
+        "settings: address_defaults.partitions",
+        "settings: addresses[returns].id_cache_size",
+    ]
+
+
+# -- the file ---------------------------------------------------------------------------------------------------
+
+
+def test_file(file: Path) -> None:
+    """The keys of a file are in force."""
+    file.write_text('[app]\nid = "x"\n[address_defaults]\nid_cache_size = 5\n' + ORDERS)
+
+    settings = load(file, {})
+
+    assert settings == Settings(
+        app=validate({"app": {"id": "x"}}).app,
+        address_defaults=AddressDefaults(id_cache_size=5),
+        addresses=(AddressSettings.model_validate({"name": "orders", "id_cache_size": 5}),),
+    )
+
+
+def test_fault_names_the_file(file: Path) -> None:
+    """A fault begins with the file that it stands in."""
+    file.write_text("[app]\nweb_port = -1\n")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, {})
+
+    assert str(caught.value) == f"{file}: app.web_port = -1: input should be greater than or equal to 0"
+
+
+def test_missing_file(file: Path) -> None:
+    """Without the file nothing runs, least of all on defaults."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, {})
+
+    expected = (
+        f"{file}: No such file or directory: name a readable file with --config FILE or in RINGFENCE_CONFIG"
+    )
+    assert str(caught.value) == expected
+
+
+def test_folder_instead_of_file(tmp_path: Path) -> None:
+    """A folder is no file."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, {})
+
+    assert (
+        str(caught.value)
+        == f"{tmp_path}: Is a directory: name a readable file with --config FILE or in RINGFENCE_CONFIG"
+    )
+
+
+def test_bad_toml(file: Path) -> None:
+    """What is no TOML is told with its line."""
+    file.write_text("[app]\nid x\n")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, {})
+
+    assert str(caught.value).startswith(f"{file}: not TOML: ")
+    assert "line 2" in str(caught.value)
+
+
+def test_bad_encoding(file: Path) -> None:
+    """TOML is UTF-8."""
+    file.write_bytes(b'[app]\nid = "\xff"\n')
+
+    with pytest.raises(ConfigurationError, match=r"not TOML: 'utf-8' codec"):
+        load(file, {})
+
+
+# -- the environment ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variable", "raw", "place", "expected"),
+    [
+        ("RINGFENCE_KAFKA__BOOTSTRAP_SERVERS", "a:1,b:2", ("kafka", "bootstrap_servers"), "a:1,b:2"),
+        ("RINGFENCE_APP__ID", "other", ("app", "id"), "other"),
+        ("RINGFENCE_APP__ID", '"quoted"', ("app", "id"), "quoted"),
+        ("RINGFENCE_APP__INSTANCE", "", ("app", "instance"), ""),
+        ("RINGFENCE_APP__WEB_PORT", "7000", ("app", "web_port"), 7000),
+        ("RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE", "1_000", ("address_defaults", "id_cache_size"), 1000),
+        (
+            "RINGFENCE_ADDRESS_DEFAULTS__DUPLICATE_ID_HEADERS",
+            '["A", "B"]',
+            ("address_defaults", "duplicate_id_headers"),
+            ("A", "B"),
+        ),
+        ("RINGFENCE_ADDRESS_DEFAULTS__ID_MAX_AGE", "0.5", ("address_defaults", "id_max_age"), 0.5),
+        (
+            "RINGFENCE_ADDRESS_DEFAULTS__PERSIST_ID_CACHE",
+            "false",
+            ("address_defaults", "persist_id_cache"),
+            False,
+        ),
+        ("RINGFENCE_ADDRESS_DEFAULTS__DUPLICATES", "divert", ("address_defaults", "duplicates"), "divert"),
+    ],
+)
+def test_environment_sets_a_key(
+    file: Path, variable: str, raw: str, place: tuple[str, str], expected: object
+) -> None:
+    """A variable sets a key of each section: bare strings, quoted strings, numbers, lists."""
+    file.write_text("")
+
+    settings = load(file, {variable: raw, "PATH": "/bin"})
+
+    section, key = place
+    assert getattr(getattr(settings, section), key) == expected
+
+
+def test_environment_beats_the_file(file: Path) -> None:
+    """Where file and environment differ, the environment counts; the file's other keys stay."""
+    file.write_text('[app]\nid = "file"\nweb_port = 1\n')
+
+    app = load(file, {"RINGFENCE_APP__ID": "environment"}).app
+
+    assert (app.id, app.web_port) == ("environment", 1)
+
+
+def test_environment_reaches_addresses(file: Path) -> None:
+    """A default from the environment reaches the addresses, and an entry of the file still overrides it."""
+    file.write_text(
+        ORDERS + '[[addresses]]\nname = "r*"\nid_cache_size = 9\n[[addresses]]\nname = "returns"\n'
+    )
+
+    settings = load(file, {"RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE": "7"})
+
+    assert [address.id_cache_size for address in settings.addresses] == [7, 9]
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "RINGFENCE_KAFKAA__BOOTSTRAP_SERVERS",
+        "RINGFENCE_APP__",
+        "RINGFENCE__APP__ID",
+        "RINGFENCE_ADDRESSES__NAME",
+    ],
+)
+def test_environment_unknown_section(file: Path, variable: str) -> None:
+    """A variable that names no section and key is refused with the sections that there are."""
+    file.write_text("")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, {variable: "x"})
+
+    assert str(caught.value) == (
+        f"environment: {variable} names no setting: use RINGFENCE_<SECTION>__<KEY> with a section of "
+        "address_defaults, app, kafka, reconcile, or unset it"
+    )
+
+
+def test_environment_unknown_key(file: Path) -> None:
+    """A variable with an unknown key is refused as in the file, and the text names the variable."""
+    file.write_text("")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, {"RINGFENCE_APP__WEBPORT": "7000"})
+
+    assert str(caught.value) == (
+        f"{file} with RINGFENCE_APP__WEBPORT: app.webport = 7000: unknown key: did you mean 'web_port'?"
+    )
+
+
+def test_environment_wrong_type(file: Path) -> None:
+    """A value of the wrong type is refused as in the file, and the text names the variable."""
+    file.write_text("")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, {"RINGFENCE_APP__WEB_PORT": "seven"})
+
+    expected = f"{file} with RINGFENCE_APP__WEB_PORT: app.web_port = 'seven': input should be a valid integer"
+    assert str(caught.value) == expected
+
+
+def test_environment_beside_the_settings(file: Path) -> None:
+    """Variables with the prefix that are no settings, and others, are left alone."""
+    file.write_text("")
+    others = [
+        *("RINGFENCE_FAILPOINTS", "RINGFENCE_IVY_SETTINGS", "RINGFENCE_CACHE", "APP__ID", "RINGFENCE_"),
+        # Kubernetes sets these for Services named ringfence and ringfence-web.
+        *(
+            "RINGFENCE_PORT",
+            "RINGFENCE_SERVICE_HOST",
+            "RINGFENCE_PORT_6066_TCP_ADDR",
+            "RINGFENCE_WEB_SERVICE_PORT",
+        ),
+    ]
+
+    assert load(file, dict.fromkeys(others, "tcp://10.0.0.1:6066")) == validate({})
+
+
+def test_environment_does_not_hide_a_faulty_section(file: Path) -> None:
+    """A section that is no table is a fault also where a variable names a key in it."""
+    file.write_text("app = 3\n")
+
+    with pytest.raises(ConfigurationError, match=r"app = 3: input should be a valid dictionary"):
+        load(file, {"RINGFENCE_APP__ID": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("a b/\u00f6", "addresses[a b/\u00f6].name = 'a b/\u00f6': use letters, digits, ., _ and -"),
+        ("..", "and not dots alone"),
+        ("", "addresses[].name = ''"),
+        (7, "addresses[7].name = 7"),
+        ("x" * 201, "at most 200 characters"),
+        ("x" * 195, "choose one of at most 189 characters, or set accepted_topic and duplicates_topic and quarantine_topic"),
+    ],
+)  # fmt: skip
+def test_a_bad_address_name_is_one_fault(name: Any, fault: str) -> None:
+    """Not one more for each topic that is named after the address."""
+    with pytest.raises(ConfigurationError) as caught:
+        validate({"addresses": [{"name": name}]})
+
+    assert fault in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bad_address_name_hides_no_other_fault() -> None:
+    """A topic that the file names itself is reported beside the name."""
+    with pytest.raises(ConfigurationError) as caught:
+        validate({"addresses": [{"name": "a b", "input_topic": "c d"}]})
+
+    first, second = str(caught.value).splitlines()
+    assert ".name = 'a b'" in first
+    assert ".input_topic = 'c d'" in second

@@ -1,0 +1,95 @@
+"""A changelog's fetches are taken as the core reads them, and what it leaves is aiokafka's."""
+
+import struct
+
+import pytest
+
+import native
+from tables import native_changelog
+from tables.native_changelog import take
+from tests.support.raw import CONTROL, TRANSACTIONAL, Stored, marker, stored
+from tests.unit.app.worker.fetch.test_raw_fetch import TP, Fetched, log_of
+
+pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
+
+
+def _offsets(fetched: Fetched) -> list[int]:
+    """Of all that is taken, until nothing is there or it is for aiokafka."""
+    found = []
+    while (records := take(fetched, TP)) is not None:
+        assert [record.offset for record in records] == [records[n].offset for n in range(len(records))]
+        found += [record.offset for record in records]
+    return found
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+async def test_a_fetch_is_taken_at_once(codec: int) -> None:
+    """With the position behind it, and nothing left in the fetcher: the next one may be asked for."""
+    fetched = Fetched(log_of(4, 50, codec=codec))
+
+    records = take(fetched, TP)
+
+    assert records is not None
+    assert (len(records), records[199].key, fetched.position) == (200, b"group", 200)
+    assert TP not in fetched._records
+    assert take(fetched, TP) is None
+
+
+async def test_a_large_one_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, nothing twice and nothing missing; the position follows what was taken."""
+    monkeypatch.setattr(native_changelog, "RECORDS_AT_ONCE", 60)
+    fetched = Fetched(log_of(6, 50))
+
+    first = take(fetched, TP)
+
+    assert first is not None
+    assert (len(first), fetched.position) == (100, 100)
+    assert TP in fetched._records
+    assert _offsets(fetched) == list(range(100, 300))
+    assert (fetched.position, fetched._records) == (300, {})
+
+
+async def test_what_was_aborted_is_left_out() -> None:
+    """And markers are passed over: the position comes behind them."""
+    data = (
+        stored([Stored(0), Stored(1)], 0, 7, TRANSACTIONAL)
+        + marker(2, 7, abort=True)
+        + stored([Stored(3)], 0, 7, TRANSACTIONAL)
+        + marker(4, 7, abort=False)
+    )
+    fetched = Fetched(data, aborted=[(7, 0)])
+
+    assert _offsets(fetched) == [3]
+    assert fetched.position == 5
+    assert struct.unpack_from(">h", data, 21)[0] & TRANSACTIONAL
+    assert not struct.unpack_from(">h", data, 21)[0] & CONTROL
+
+
+async def test_from_within_a_batch() -> None:
+    """Where compaction or a position leave a batch half wanted, only that half comes."""
+    assert _offsets(Fetched(log_of(2, 50), begin=30)) == list(range(30, 100))
+
+
+async def test_what_the_core_cannot_read_is_left() -> None:
+    """A damaged batch is aiokafka's to judge, with all of the fetch; behind parts that were taken, what is left is fetched anew."""
+    broken = bytearray(log_of(4, 50))
+    broken[-3] ^= 1
+    fetched = Fetched(bytes(broken))
+
+    assert take(fetched, TP) is None
+    assert (fetched.position, TP in fetched._records) == (0, True)
+    assert take(fetched, TP) is None
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(native_changelog, "RECORDS_AT_ONCE", 60)
+        fetched = Fetched(bytes(broken))
+        assert _offsets(fetched) == list(range(100))
+    assert (fetched.position, fetched._records) == (100, {})
+
+
+async def test_another_position_means_another_fetch() -> None:
+    """What was fetched for a position that is no longer the reader's is not taken."""
+    fetched = Fetched(log_of(1, 50))
+    fetched.assignment.state_value(TP).consumed_to(20)
+
+    assert take(fetched, TP) is None

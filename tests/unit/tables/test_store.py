@@ -1,0 +1,567 @@
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ringfence_kafka.errors import PrerequisiteError
+from tables import codec
+from tables.codec import FormatError, Meta, Origin, Slot
+from tables.store import DamagedStoreError, StaleEpochError, Store, StoredState, Writes
+from tables.store_options import BUFFERS_BYTES_MAX, shared
+
+ROOT = Path(__file__).parents[3]
+MANY = 2_000
+"""Slots that fill more than one block of RocksDB's files."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "orders-0")
+    yield opened
+    opened.close()
+
+
+def _state(head: int = 0, position: int = 0, *, indexed: bool = False) -> StoredState:
+    meta = Meta(10, head, 0, {"orders": head}, {"orders": 4}, "0011223344556677")
+    return StoredState(meta, position, 1_700_000_000.25, indexed)
+
+
+def _slot(sequence: int, capacity: int = 10) -> tuple[bytes, bytes, Slot]:
+    """Ring key, ring value and what they mean."""
+    origin = Origin(0, 100 + sequence, 1_000 + sequence)
+    encoded = codec.encode_id(b"id-%d" % sequence)
+    key, value = codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded, origin)
+    return key, value, Slot(capacity, sequence, encoded, origin)
+
+
+def _put(store: Store, *sequences: int, capacity: int = 10) -> None:
+    """Write these slots under the present epoch."""
+
+    def fill(writes: Writes) -> None:
+        for sequence in sequences:
+            writes.put_slots([_slot(sequence, capacity)[:2]])
+
+    store.write(store.epoch, _state(max(sequences) + 1, 2), fill)
+
+
+def _sequences(store: Store) -> list[int]:
+    return sorted(codec.decode_ring(*slot).sequence for slot in store.slots())
+
+
+# -- what is written is read ----------------------------------------------------------------------------------------
+
+
+def test_empty(store: Store) -> None:
+    """A new store has no state, no slots, no index."""
+    assert store.state() is None
+    assert list(store.slots()) == []
+    assert store.slots_of([codec.ring_key(10, 3)]) == [None]
+    assert store.sequences([b"\x00a"]) == [None]
+
+
+def test_asking_for_nothing(store: Store) -> None:
+    """No keys, no answers."""
+    assert store.slots_of([]) == []
+    assert store.sequences([]) == []
+
+
+def test_state_round_trip(store: Store) -> None:
+    """The state comes back as it was written, also after the store was closed and opened again."""
+    for state in (_state(7, 12), _state(2**63, 2**62, indexed=True)):
+        store.write(store.epoch, state, lambda _: None)
+        assert store.state() == state
+
+    store.close()
+    reopened = Store(store.path)
+
+    assert reopened.state() == _state(2**63, 2**62, indexed=True)
+    reopened.close()
+
+
+def test_slots_round_trip(store: Store) -> None:
+    """Slots of all capacities come back with their ring keys; index and state are not among them."""
+    slots = [_slot(3), _slot(14), _slot(3, capacity=20)]
+
+    def fill(writes: Writes) -> None:
+        for key, value, _ in slots:
+            writes.put_slots([(key, value)])
+        writes.put_index(b"\x00a", 3)
+        writes.put_index(b"\xffz", 4)
+
+    store.write(store.epoch, _state(15, 4), fill)
+    store._db.put(b"z", b"a kind of a later version")
+
+    assert dict(store.slots()) == {key: value for key, value, _ in slots}
+    assert store.slots_of([slots[2][0], codec.ring_key(10, 5), slots[0][0]]) == [
+        slots[2][2],
+        None,
+        slots[0][2],
+    ]
+
+
+def test_slot_is_overwritten_and_deleted(store: Store) -> None:
+    """A slot holds its latest occupant until it is deleted."""
+    _put(store, 3, 4)
+    _put(store, 13)
+    assert _sequences(store) == [4, 13]
+
+    store.write(store.epoch, _state(), lambda writes: writes.delete_slot(codec.ring_key(10, 4)))
+
+    assert _sequences(store) == [13]
+
+
+def test_index_round_trip(store: Store) -> None:
+    """Index entries come back in the order of the question, until they are deleted."""
+
+    def fill(writes: Writes) -> None:
+        writes.put_index(b"\x00a", 0)
+        writes.put_index(b"\x00", 2**64 - 1)
+
+    store.write(store.epoch, _state(), fill)
+    assert store.sequences([b"\x00", b"\x00b", b"\x00a", b"\x00"]) == [2**64 - 1, None, 0, 2**64 - 1]
+
+    store.write(store.epoch, _state(), lambda writes: writes.delete_index(b"\x00a"))
+
+    assert store.sequences([b"\x00a", b"\x00"]) == [None, 2**64 - 1]
+
+
+def test_last_of_one_batch_stands(store: Store) -> None:
+    """Within one write the later put or delete of a key counts."""
+
+    def fill(writes: Writes) -> None:
+        writes.delete_index(b"\x00a")
+        writes.put_index(b"\x00a", 7)
+        writes.put_index(b"\x00b", 8)
+        writes.delete_index(b"\x00b")
+
+    store.write(store.epoch, _state(), fill)
+
+    assert store.sequences([b"\x00a", b"\x00b"]) == [7, None]
+
+
+def test_layout(store: Store) -> None:
+    """These bytes are on disks: a change that breaks this test needs a new format version."""
+
+    def fill(writes: Writes) -> None:
+        writes.put_slots([_slot(13, capacity=20_000)[:2]])
+        writes.put_index(b"\x00A-1", 13)
+
+    store.write(store.epoch, _state(14, 99), fill)
+
+    assert dict(store._db.items()) == {
+        b"m": b'{"meta": "{\\"format\\":1,\\"capacity\\":10,\\"head\\":14,\\"floor\\":0,\\"next_offsets\\":'
+        b'{\\"orders\\":14},\\"partition_counts\\":{\\"orders\\":4},\\"incarnation\\":\\"0011223344556677\\",'
+        b'\\"older\\":[],\\"persistent\\":true,\\"topic_ids\\":{},\\"app\\":\\"\\",\\"address\\":\\"\\",\\"max_age_ms\\":0}", '
+        b'"position": 99, "written_at": 1700000000.25, "indexed": false}',
+        bytes.fromhex("7300004e200000000d"): bytes.fromhex(
+            "01000000000000000d00000000000000000000007100000000000003f500"
+        )
+        + b"id-13",
+        b"i\x00A-1": bytes.fromhex("000000000000000d"),
+    }
+
+
+def test_write_is_all_or_nothing(store: Store) -> None:
+    """A write that fails midway leaves nothing behind."""
+    _put(store, 3)
+    before = store.state()
+
+    def fill(writes: Writes) -> None:
+        writes.put_slots([_slot(4)[:2]])
+        raise RuntimeError("midway")
+
+    with pytest.raises(RuntimeError, match="midway"):
+        store.write(store.epoch, _state(99, 99), fill)
+
+    assert store.state() == before
+    assert _sequences(store) == [3]
+
+
+def test_survives_a_kill(store: Store, tmp_path: Path) -> None:
+    """What was written is in the files at once: they may be read without the store having been closed."""
+    _put(store, 3, 4)
+    shutil.copytree(store.path, tmp_path / "killed")
+
+    revived = Store(tmp_path / "killed")
+
+    assert _sequences(revived) == [3, 4]
+    assert revived.state() == store.state()
+    revived.close()
+
+
+# -- epochs -------------------------------------------------------------------------------------------------------
+
+
+def test_stale_epoch(store: Store) -> None:
+    """A write of an older opening is refused, and nothing is written; the present one may write."""
+    old = store.begin_epoch()
+    _put(store, 3)
+    before = store.state()
+    new = store.begin_epoch()
+
+    def fill(writes: Writes) -> None:
+        writes.put_slots([_slot(4)[:2]])
+
+    with pytest.raises(StaleEpochError, match=f"write of opening {old}, the lane is at opening {new}"):
+        store.write(old, _state(99, 99), fill)
+    assert store.state() == before
+    assert _sequences(store) == [3]
+
+    store.write(new, _state(5, 6), fill)
+
+    assert store.state() == _state(5, 6)
+    assert _sequences(store) == [3, 4]
+
+
+def test_epochs_are_those_of_the_process(store: Store, tmp_path: Path) -> None:
+    """No epoch is given twice, also by a store made afresh in the place of the former one."""
+    epochs = [store.begin_epoch(), store.begin_epoch()]
+    store.close()
+    afresh = Store.create_afresh(store.path)
+    other = Store(tmp_path / "orders-1")
+    epochs += [afresh.begin_epoch(), other.begin_epoch(), afresh.begin_epoch()]
+
+    assert len(set(epochs)) == 5
+    with pytest.raises(StaleEpochError):
+        afresh.write(epochs[1], _state(), lambda _: None)
+    assert afresh.state() is None
+    afresh.close()
+    other.close()
+
+
+def test_epoch_of_the_future(store: Store) -> None:
+    """Only the present epoch may write: equality counts, not order."""
+    with pytest.raises(StaleEpochError):
+        store.write(store.begin_epoch() + 1, _state(), lambda _: None)
+
+
+# -- opening ------------------------------------------------------------------------------------------------------
+
+
+def test_second_open(store: Store) -> None:
+    """A folder that is open in this process cannot be opened again; the text names the way out."""
+    with pytest.raises(PrerequisiteError) as caught:
+        Store(store.path)
+
+    assert str(caught.value).startswith(f"{store.path} is in use by another process: ")
+    assert "app.instance" in str(caught.value)
+
+
+def test_second_process(store: Store) -> None:
+    """A folder that another process has open cannot be opened; the text names the way out."""
+    program = (
+        "import sys; from pathlib import Path; from tables.store import Store\n"
+        "try: Store(Path(sys.argv[1]))\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+
+    command = [sys.executable, "-c", program, str(store.path)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    assert said.startswith(f"PrerequisiteError {store.path} is in use by another process: ")
+    assert "app.instance" in said
+
+
+def test_close_twice(store: Store) -> None:
+    """Closing again does nothing, and frees no other store of that folder."""
+    store.close()
+    reopened = Store(store.path)
+    store.close()
+
+    with pytest.raises(PrerequisiteError, match="in use"):
+        Store(store.path)
+    reopened.close()
+
+
+def test_folders_are_made(tmp_path: Path) -> None:
+    """The folders above the store need not exist."""
+    path = tmp_path / "data" / "one" / "orders-0"
+
+    Store(path).close()
+
+    assert path.is_dir()
+
+
+def test_read_only(store: Store) -> None:
+    """A look beside the running worker: it reads what was written and can write nothing."""
+    _put(store, 3)
+    look = Store(store.path, read_only=True)
+
+    assert _sequences(look) == [3]
+    assert look.state() == store.state()
+    with pytest.raises(Exception, match="read only"):
+        look.write(look.epoch, _state(99, 99), lambda _: None)
+    look.close()
+    assert store.state() == _state(4, 2)
+
+
+def test_read_only_of_nothing(tmp_path: Path) -> None:
+    """A look at a store that is not there is an error and no empty store."""
+    with pytest.raises(DamagedStoreError, match="No such file"):
+        Store(tmp_path / "orders-0", read_only=True)
+
+
+def test_create_afresh(store: Store) -> None:
+    """Whatever was there, a store created afresh is empty and works."""
+    _put(store, 3)
+    store.close()
+    (store.path / "CURRENT").write_bytes(b"garbage")
+
+    afresh = Store.create_afresh(store.path)
+
+    assert afresh.state() is None
+    assert _sequences(afresh) == []
+    _put(afresh, 4)
+    assert _sequences(afresh) == [4]
+    afresh.close()
+
+
+def test_create_afresh_of_nothing(tmp_path: Path) -> None:
+    """There need not be anything to delete."""
+    afresh = Store.create_afresh(tmp_path / "orders-0")
+
+    assert afresh.state() is None
+    afresh.close()
+
+
+# -- damage: each must be noticed, since a ring that lost IDs in silence lets duplicates pass -----------------------
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """A closed store with :data:`MANY` slots in one file of several blocks."""
+    path = tmp_path / "orders-0"
+    store = Store(path)
+    _put(store, *range(MANY), capacity=MANY)
+    store.close()
+    Store(path).close()  # moves the log's contents into a table file
+    return path
+
+
+def _one(path: Path, pattern: str) -> Path:
+    (found,) = path.glob(pattern)
+    return found
+
+
+def _overwrite(file: Path, at: float) -> None:
+    """64 bytes of 0xff at that share of the file."""
+    content = bytearray(file.read_bytes())
+    begin = int((len(content) - 64) * at)
+    content[begin : begin + 64] = b"\xff" * 64
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("pattern", ["CURRENT", "MANIFEST-*", "*.sst"])
+@pytest.mark.parametrize("content", [b"garbage\n", b""], ids=["garbage", "empty"])
+def test_file_of_garbage(full: Path, pattern: str, content: bytes) -> None:
+    """Files that are none of RocksDB's are told apart from a folder that is in use."""
+    _one(full, pattern).write_bytes(content)
+
+    with pytest.raises(DamagedStoreError, match=str(full)):
+        Store(full)
+
+
+@pytest.mark.parametrize("pattern", ["MANIFEST-*", "*.sst"])
+def test_file_missing(full: Path, pattern: str) -> None:
+    """A file that is gone is damage, too."""
+    _one(full, pattern).unlink()
+
+    with pytest.raises(DamagedStoreError):
+        Store(full)
+
+
+@pytest.mark.parametrize("name", ["blocks-0", "clock-0", "lock hold by", "permission denied"])
+def test_damage_below_a_folder_with_a_telling_name(full: Path, tmp_path: Path, name: str) -> None:
+    """Damage is damage whatever the address is called; a name is no lock."""
+    path = full.rename(tmp_path / name)
+    _one(path, "MANIFEST-*").write_bytes(b"garbage\n")
+
+    with pytest.raises(DamagedStoreError):
+        Store(path)
+
+
+def _read_state(store: Store) -> bool:
+    return store.state() == _state(MANY, 2)
+
+
+def _read_slots(store: Store) -> bool:
+    return _sequences(store) == list(range(MANY))
+
+
+def _read_slots_of(store: Store) -> bool:
+    slots = [_slot(index, MANY) for index in range(MANY)]
+    return store.slots_of([key for key, _, _ in slots]) == [slot for _, _, slot in slots]
+
+
+@pytest.mark.parametrize("read", [_read_state, _read_slots, _read_slots_of])
+@pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0])
+def test_bytes_overwritten(full: Path, at: float, read: Callable[[Store], bool]) -> None:
+    """Damage in a table file is told as damage, at the latest by who reads there; nobody gets less than there was."""
+    _overwrite(_one(full, "*.sst"), at)
+
+    try:
+        store = Store(full)
+    except DamagedStoreError:
+        return
+    try:
+        complete = read(store)
+    except DamagedStoreError:
+        return
+    finally:
+        store.close()
+
+    assert complete
+
+
+@pytest.mark.parametrize("percent", [0, 10, 50, 90, 100])
+def test_log_overwritten(store: Store, tmp_path: Path, percent: int) -> None:
+    """Damage to RocksDB's log loses the writes behind it and no part of those before: the changelog repairs it."""
+    for index in range(200):
+        slots = [_slot(index, 500)[:2]]
+        store.write(store.epoch, _state(index + 1, index + 1), lambda writes: writes.put_slots(slots))  # noqa: B023 - called at once
+    path = shutil.copytree(store.path, tmp_path / "killed")
+    _overwrite(_one(path, "*.log"), percent / 100)
+
+    damaged = Store(path)
+    state, sequences = damaged.state(), _sequences(damaged)
+    damaged.close()
+
+    count = 0 if state is None else state.position
+    assert sequences == list(range(count))
+    assert state == (_state(count, count) if count else None)
+    assert abs(count - 2 * percent) <= 2
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"garbage",
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"meta": 3, "position": 1, "written_at": 1.0, "indexed": false}',
+        b'{"meta": "{}", "position": 1, "written_at": 1.0, "indexed": false}',
+    ],
+)
+def test_damaged_state(store: Store, raw: bytes) -> None:
+    """A state record that this version cannot read is refused."""
+    store._db.put(b"m", raw)
+
+    with pytest.raises(FormatError):
+        store.state()
+
+
+def test_state_of_another_version(store: Store) -> None:
+    """A state record that a later version wrote is refused as such."""
+    raw = b'{"meta": "{\\"format\\": 3}", "position": 1, "written_at": 1.0, "indexed": false}'
+    store._db.put(b"m", raw)
+
+    with pytest.raises(FormatError, match="format 3"):
+        store.state()
+
+
+@pytest.mark.parametrize("value", [b"", b"\x02" + _slot(3)[1][1:]], ids=["empty", "later version"])
+def test_slot_that_cannot_be_read(store: Store, value: bytes) -> None:
+    """A slot that this version cannot read is refused, on every way to it."""
+    key = _slot(3)[0]
+    store.write(store.epoch, _state(), lambda writes: writes.put_slots([(key, value)]))
+
+    with pytest.raises(FormatError):
+        list(store.slots())
+    with pytest.raises(FormatError):
+        store.slots_of([key])
+
+
+# -- folders that cannot be used --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _unprivileged() -> Iterator[Path]:
+    """A folder that may be read and not written; root, whom nothing stops, becomes nobody for that time."""
+    root = os.geteuid() == 0
+    folder = Path(tempfile.mkdtemp(prefix="ringfence-"))
+    for name in ("mine", "theirs"):
+        Store(folder / name).close()
+    for path in (folder / "theirs").iterdir():
+        path.chmod(0o000 if path.name == "CURRENT" else 0o666)
+    (folder / "theirs").chmod(0o777)
+    for path in (folder, folder / "mine"):
+        path.chmod(0o555)
+    if root:
+        os.seteuid(65_534)
+    try:
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+        for path in (folder, folder / "mine"):
+            path.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", ["new", "mine"])
+def test_unwritable_folder(name: str) -> None:
+    """A folder that cannot be made or written is told as that, with the way out."""
+    with _unprivileged() as folder:
+        with pytest.raises(PrerequisiteError) as caught:
+            Store(folder / name)
+
+        assert str(caught.value).startswith(f"{folder / name} cannot be written: ")
+        assert "app.data_dir" in str(caught.value)
+
+
+def test_file_of_somebody_else() -> None:
+    """A file in the folder that may not be read is no damage: deleting it would not be ours."""
+    with _unprivileged() as folder:
+        path = folder / "theirs"
+        with pytest.raises(PrerequisiteError) as caught:
+            Store(path)
+
+        assert str(caught.value).startswith(f"{path} cannot be written: ")
+        assert "app.data_dir" in str(caught.value)
+
+
+@pytest.mark.parametrize("below", ["orders-0", ""], ids=["data_dir is a file", "the folder is a file"])
+def test_file_in_the_way(tmp_path: Path, below: str) -> None:
+    """A file where a folder should be is no damage: deleting the folder would not fix it."""
+    (tmp_path / "data").write_text("")
+
+    with pytest.raises(PrerequisiteError, match=r"app\.data_dir"):
+        Store(tmp_path / "data" / below)
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_stores_share_what_is_not_in_files_yet(tmp_path: Path) -> None:
+    """A worker of 64 lanes would have half a gigabyte there, with each store below what it may have alone.
+
+    RocksDB lets a store go on while it is being flushed, so each flush is waited for: how long one takes is up to the disk.
+    """
+    opened = [Store(tmp_path / f"orders-{number}") for number in range(8)]
+    slot = codec.ring_key(10, 0), b"v" * 100_000
+    most = 0
+    for _ in range(70):
+        for store in opened:
+            store.write(store.epoch, _state(1, 2), lambda writes: writes.put_slots([slot]))
+            most = max(most, sum(_told(other, "cur-size-all-mem-tables") for other in opened))
+            while _told(store, "num-immutable-mem-table"):
+                time.sleep(0.002)
+    counted = shared().buffers.get_usage()
+    for store in opened:
+        store.close()
+
+    assert BUFFERS_BYTES_MAX // 2 < most < BUFFERS_BYTES_MAX
+    assert counted > 0
+
+
+def _told(store: Store, name: str) -> int:
+    return store._db.property_int_value(f"rocksdb.{name}") or 0
