@@ -6,7 +6,6 @@ import fcntl
 import functools
 import logging
 import os
-import resource
 import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from app.worker.membership.assignor import LaneAssignor
 from app.worker.membership.group import GroupOwnership, join_again, member_id
 from app.worker.membership.orphan_lanes import OrphanLanes
 from app.worker.metrics import Metrics
+from app.worker.open_files import raise_file_limit, warn_of_file_limit
 from app.worker.page import Looks
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
@@ -290,8 +290,8 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     internals.create_no_topics()
     if web_port is not None:
         settings = settings.with_web_port(web_port)
-    allow_files()
-    _say_files(settings)
+    raise_file_limit()
+    warn_of_file_limit(settings)
     findings, denied = asyncio.run(topics.examine(settings)), asyncio.run(access_rights.missing(settings))
     findings.add(denied)
     if findings.fatal:
@@ -318,32 +318,6 @@ def _say(findings: Findings) -> None:
     for name, faults in findings.by_address.items():
         for fault in faults:
             say_fault(name, fault)
-
-
-def allow_files() -> None:
-    """As many open files as the system lets this process have: a lane has some ten, and shells begin with 1,024 for all."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft not in {hard, resource.RLIM_INFINITY}:
-        with contextlib.suppress(ValueError, OSError):  # a system that says more than it gives
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-FILES_A_LANE: Final = 12
-"""Open files of one lane: RocksDB's, with some tables, and its part of connections."""
-FILES_BESIDE_LANES: Final = 150
-
-
-def _say_files(settings: Settings) -> None:
-    """Warn if this process may not have as many open files as all lanes of its addresses need."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lanes = sum(address.partitions for address in settings.addresses)
-    needed = FILES_BESIDE_LANES + FILES_A_LANE * lanes
-    if most != resource.RLIM_INFINITY and most < needed:
-        log.warning(
-            "this process may have %d open files, and a worker that has all %d lanes needs %d: raise the limit (ulimit -Hn %d, LimitNOFILE= of "
-            "systemd, ulimits of a container), or start more workers; lanes beyond the limit keep their state in memory",
-            most, lanes, needed, needed,
-        )  # fmt: skip
 
 
 def _check_port(host: str, port: int) -> None:

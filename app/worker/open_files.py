@@ -1,0 +1,35 @@
+"""The limit of open files of a worker process."""
+
+import contextlib
+import logging
+import resource
+from typing import Final
+
+from ringfence_kafka.config.settings import Settings
+
+log: Final = logging.getLogger("ringfence.worker")
+
+FILES_PER_LANE: Final = 12
+"""Open files of one lane: RocksDB's, with some tables, and its part of connections."""
+FILES_BESIDE_LANES: Final = 150
+
+
+def raise_file_limit() -> None:
+    """Raise this process's limit of open files to the hard limit. Shells start with 1,024, and a lane needs about ten."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft not in {hard, resource.RLIM_INFINITY}:
+        with contextlib.suppress(ValueError, OSError):  # a system that says more than it gives
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def warn_of_file_limit(settings: Settings) -> None:
+    """Warn if the hard limit is too low for all lanes of the configured addresses."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lanes = sum(address.partitions for address in settings.addresses)
+    needed = FILES_BESIDE_LANES + FILES_PER_LANE * lanes
+    if most != resource.RLIM_INFINITY and most < needed:
+        log.warning(
+            "this process may have %d open files, and a worker that has all %d lanes needs %d: raise the limit (ulimit -Hn %d, LimitNOFILE= of "
+            "systemd, ulimits of a container), or start more workers; lanes beyond the limit keep their state in memory",
+            most, lanes, needed, needed,
+        )  # fmt: skip
