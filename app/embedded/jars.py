@@ -80,9 +80,9 @@ def chosen_version(version: str | None = None, environ: Mapping[str, str] = os.e
     Raises:
         PrerequisiteError: its jars are not known.
     """
-    chosen = version or environ.get(VERSION_VARIABLE) or KAFKA_VERSION
+    chosen = (environ.get(VERSION_VARIABLE) or KAFKA_VERSION) if version is None else version
     if chosen not in (known := known_versions()):
-        source = "--kafka-version" if version else VERSION_VARIABLE
+        source = VERSION_VARIABLE if version is None else "--kafka-version"
         raise PrerequisiteError(
             f"{source}: Kafka {chosen} is not among the versions whose jars are known by their digests, so nothing is fetched: "
             f"name one of {', '.join(known)}"

@@ -25,7 +25,7 @@ _LOOK_EVERY_S: Final = 0.5
 _JOIN_LIMIT_S: Final = 1.0
 _IN_PROCESS: Final = re.compile(r"local(\[[^]]*\])?")
 _WAY_OUT: Final = (
-    "start a larger worker, ask for less (spark.executor.memory and spark.executor.cores in Spark's spark-defaults.conf), or wait longer "
+    "start a worker that is large enough, ask for less (spark.executor.memory and spark.executor.cores in Spark's spark-defaults.conf), or wait longer "
     "(reconcile.executor_timeout)"
 )
 
@@ -142,7 +142,7 @@ class Watch:
         return (
             "all executors of Spark are lost, and none has come"
             if self._served
-            else "no executor of Spark has come"
+            else "tasks wait, and no executor of Spark has come"
         )
 
 

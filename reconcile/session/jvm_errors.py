@@ -51,6 +51,14 @@ _KNOWN: Final = (
         ),
     ),
     (
+        re.compile("Cannot call methods on a stopped SparkContext"),
+        (
+            "Spark does not start: the master at {master!r} removed the run, because its executors failed one after the other. The logs of the "
+            "workers have the reason (often no Java, no SPARK_HOME, or another Spark than PySpark's). No message and no result was changed: correct "
+            "the workers, then run it again"
+        ),
+    ),
+    (
         re.compile(r"Failed to create a temp directory \(under (.+?)\)"),
         (
             "Spark does not start: it cannot make a folder below {0}: make it writable, or name another one (SPARK_LOCAL_DIRS, or "

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from reconcile.session.spark_errors import SPARK
-from reconcile.spark.files import unreadable, unusable
+from reconcile.spark.files import LocalFiles, unreadable, unusable
 
 
 class HadoopFiles:
@@ -94,8 +94,16 @@ class HadoopFiles:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Whoever starts the job has to see to it that there is one at a time."""
-        yield
+        """Hold the lock of the folder if it is one of this machine, or mounted here. Elsewhere the scheduler allows one run at a time.
+
+        Raises:
+            BusyError: another run works in it.
+        """
+        if self._system.getScheme() != "file":
+            yield
+            return
+        with LocalFiles(self._path(self._root).toUri().getPath()).locked():
+            yield
 
 
 def _cause(error: Exception) -> str:

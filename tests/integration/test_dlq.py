@@ -226,7 +226,7 @@ def test_forgotten_group_keeps_its_dead_letters(
         forget(scene.settings, scene.group, yes=True)
     assert scene.finished() == -1  # nothing was deleted
     assert forget(scene.settings, scene.group, yes=True, discard_redriven=True) == 0
-    capsys.readouterr()
+    assert "1 redriven messages were discarded" in capsys.readouterr().out
 
     dry, left = scene.redrive(dry_run=True), scene.redrive()
     told = capsys.readouterr().out

@@ -87,11 +87,12 @@ def test_no_worker_is_large_enough(broker: EmbeddedBroker, tmp_path: Path, clust
 
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
-        rf"ringfence: no executor of Spark has come for 30 s: {compared} The run ends after 35 s \(.*\)",
+        rf"ringfence: tasks wait, and no executor of Spark has come for 30 s: {compared} The run ends after 35 s \(.*\)",
         notice,
     )
     assert re.match(
-        rf"ringfence: no executor of Spark has come for 35 s, so the run was ended: {compared}", error
+        rf"ringfence: tasks wait, and no executor of Spark has come for 35 s, so the run was ended: {compared}",
+        error,
     )
     assert not (tmp_path / "state" / "nights").exists()
 
@@ -104,7 +105,7 @@ def test_ctrl_c_while_it_waits(
     run = start("reconcile", "--config", str(config), "--master", cluster.master)
     assert run.process.stderr is not None
     for line in run.process.stderr:
-        if line.startswith("ringfence: no executor of Spark has come for 30 s: "):
+        if line.startswith("ringfence: tasks wait, and no executor of Spark has come for 30 s: "):
             break
     assert line.rstrip().endswith(
         "; the cluster has no worker. The run ends after 300 s (reconcile.executor_timeout)"

@@ -87,6 +87,7 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
         return NOTHING_KEPT
     click.echo(
         f"forgot consumer group {group}: {len(kept)} progress records{' and its offsets' if offsets else ''}; it had {unfinished}"
+        + (f"; {sum(redriven.values()):,} redriven messages were discarded" if redriven else "")
     )
     return 0
 

@@ -201,7 +201,7 @@ def _by_line(sender: Sender) -> str:
             f"Not known, as the answer is missing: {_shown(sender.doubtful, shown_max)}; they may be written."
         )
     unwritten = f"{_shown(sender.unwritten, shown_max)} and " if sender.unwritten else ""
-    said.append(f"Not written: {unwritten}all lines behind line {sender.last}.")
+    said.append(f"Not written: {unwritten}any lines behind line {sender.last}.")
     if not repeated:
         said.append("Then send it all again: whatever is written has an ID and is not accepted twice")
         return " ".join(said)

@@ -53,13 +53,13 @@ def test_no_executor_comes() -> None:
     assert cluster.said == []
     cluster.lasts(watch, 90)
     assert cluster.said == [
-        "no executor of Spark has come for 30 s: it asks for much; there is little. The run ends after 120 s (reconcile.executor_timeout)"
+        "tasks wait, and no executor of Spark has come for 30 s: it asks for much; there is little. The run ends after 120 s (reconcile.executor_timeout)"
     ]
     assert (watch.fault, cluster.cancelled) == ("", 0)
 
     cluster.lasts(watch, 1)
     assert watch.fault.startswith(
-        "no executor of Spark has come for 120 s, so the run was ended: it asks for much; there is little. "
+        "tasks wait, and no executor of Spark has come for 120 s, so the run was ended: it asks for much; there is little. "
     )
     # A job that begins after the end is ended too.
     assert cluster.cancelled == 2
@@ -97,7 +97,7 @@ def test_executors_come_late() -> None:
     cluster.lasts(watch, 119)
     assert watch.fault == ""
     assert [name.partition(" for ")[0] for name in cluster.said] == [
-        "no executor of Spark has come",
+        "tasks wait, and no executor of Spark has come",
         "all executors of Spark are lost, and none has come",
     ]
 

@@ -183,12 +183,14 @@ NOT_KEPT = (
     'Exception in thread "main" java.io.FileNotFoundException: /home/rf/.ivy2.5.2/cache/resolved-org.apache.spark-spark-submit-parent'
     "-1-1.0.xml (Permission denied)"
 )
+REMOVED = "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
 NO_MASTER = "26/11/22 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive! Giving up."
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
+        (REMOVED, "removed the run, because its executors failed one after the other"),
         (IVY, "connector mvn:x could not be fetched: .*RINGFENCE_IVY_SETTINGS.*127.0.0.1:1/maven2"),
         (
             NOT_KEPT,
