@@ -12,7 +12,7 @@ from bench.errors import EXIT_NOT_WELL, BenchError
 from bench.startup import PLAIN, missing
 from bench.traffic import MESSAGES_MIN, Plan
 from bench.trickle import RATE
-from ringfence_kafka.process import terminal
+from conf import terminal
 
 QUICK_MESSAGES: Final = 100_000
 QUICK_TRICKLE_S: Final = 5.0

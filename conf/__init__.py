@@ -1,1 +1,1 @@
-"""The default configuration file."""
+"""The default configuration file, and the width of tables on a terminal."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
+from conf.terminal import tell
 from reconcile.page.report_data import FINDINGS_MAX, Figures, Finding
 from reconcile.run.history import acknowledge
 from reconcile.run.history.history import RESULTS, Run, RunHistory, results_folder
@@ -18,7 +19,6 @@ from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import Files, LocalFiles, is_local, readable
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
-from ringfence_kafka.process.terminal import tell
 
 FIGURES = "figures.json"
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from conf.terminal import tell
 from reconcile.audit.result import Audit, Resends, Spread
-from ringfence_kafka.process.terminal import tell
 
 
 def show(audit: Audit, notes: Sequence[str], snippet: str, console: Console) -> None:

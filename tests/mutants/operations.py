@@ -132,7 +132,7 @@ MUTANTS: Final = (
         "A handler's error or a producer's key clears the operator's screen, or writes what looks like another row.",
         (
             Patch(
-                "ringfence_kafka/process/terminal.py",
+                "conf/terminal.py",
                 '        return super().render_str(printable(text, keep="\\n"), **options)\n',
                 "        return super().render_str(text, **options)\n",
             ),

@@ -17,6 +17,7 @@ from rich.table import Table
 from agents.bridge.offsets import OffsetMetadata, decode, lost_end
 from agents.bridge.plan import Plan, plans
 from app.commands.bridges import removed_bridges
+from conf import terminal
 from ringfence_client.consumer.assignor import is_ours
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
@@ -25,7 +26,6 @@ from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.groups.descriptions import GroupDescription
 from ringfence_kafka.groups.foreign_members import WAY_OUT, fault
 from ringfence_kafka.groups.trusted_offsets import own_commit
-from ringfence_kafka.process import terminal
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol.hop import as_printed
 

@@ -16,6 +16,7 @@ import click
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.table import Table
 
+from conf import terminal
 from ringfence_client.consumer.assignor import is_ours
 from ringfence_client.progress import progress_record, progress_topic, record_parts
 from ringfence_client.progress.progress_record import RELEASED, Progress, ProgressFormatError
@@ -24,7 +25,6 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
 from ringfence_kafka.groups.descriptions import GroupDescription
 from ringfence_kafka.groups.foreign_members import fault
-from ringfence_kafka.process import terminal
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
 

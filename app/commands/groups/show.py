@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import click
 from rich.table import Table
 
+from conf import terminal
 from ringfence_client.handlers import group_names
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_record import Progress
@@ -27,7 +28,6 @@ from ringfence_kafka.groups.trusted_offsets import own_commit
 from ringfence_kafka.http import probe_errors
 from ringfence_kafka.http.auth import session
 from ringfence_kafka.http.probe_errors import ProbeError
-from ringfence_kafka.process import terminal
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers import log_reader

@@ -193,7 +193,7 @@ def show(demand: Demand, found: Plan) -> None:
     """Print both tables, the limits that are exceeded, and the weakest assumption."""
     from rich.table import Table
 
-    from ringfence_kafka.process.terminal import tell
+    from conf.terminal import tell
 
     needed, first = (
         Table("", "needed", "because"),

@@ -11,9 +11,9 @@ import click
 from rich.table import Table
 
 from app.commands.repair.refused_record import Refused
+from conf import terminal
 from ringfence_client.handlers import group_names
 from ringfence_kafka.escaping import moment, printable
-from ringfence_kafka.process import terminal
 
 SHOWN_MAX: Final = 50
 """Rows for a person; ``--json`` has all."""

@@ -8,11 +8,11 @@ import click
 from rich.table import Table
 
 from app.commands.rings import show as rings
+from conf.terminal import tell
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
 from ringfence_kafka.process.step_progress import reading
-from ringfence_kafka.process.terminal import tell
 from ringfence_kafka.protocol import hop, wire_names
 from ringfence_kafka.protocol.hop import Hop
 from tables.codec import Route

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from conf.terminal import tell
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.escaping import moment
 from ringfence_kafka.process.step_progress import counted, reading
-from ringfence_kafka.process.terminal import tell
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers import log_reader
 from tables import codec

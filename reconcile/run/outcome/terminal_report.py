@@ -13,7 +13,7 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-import ringfence_kafka.process.terminal
+import conf.terminal
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.verdict.summary import ANOMALIES, CLEAN, shown
 from reconcile.session.spark_errors import SPARK
@@ -97,7 +97,7 @@ def _tasks_done(spark: SparkSession) -> str:
 
 def terminal() -> Console:
     """Where results are told; as wide as a table needs where nobody's window limits it."""
-    return ringfence_kafka.process.terminal.console()
+    return conf.terminal.console()
 
 
 def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -> None:
@@ -116,7 +116,7 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
             *(f"{entry[count]:,}" for count in counts),
             Text(found, "bold red") if alarming else found or "none",
         )
-    ringfence_kafka.process.terminal.tell(table, console)
+    conf.terminal.tell(table, console)
     for sentence in advice:
         console.print(sentence, highlight=False)
     colour = {CLEAN: "green", ANOMALIES: "red"}.get(document["verdict"], "yellow")

@@ -10,7 +10,7 @@ import pytest
 _PROGRAM = """
 import click
 from rich.table import Table
-from ringfence_kafka.process.terminal import tell
+from conf.terminal import tell
 from ringfence_kafka.process import command_line
 
 @click.command()

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from conf import terminal
 from ringfence_kafka.escaping import moment, printable
-from ringfence_kafka.process import terminal
 
 NAME = "orders-of-a-very-long-name-indeed-0"
 
