@@ -43,8 +43,9 @@ from reconcile.spark.source_options import kafka_options, refuse_callback
 from ringfence_kafka.config.load import load
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
-from ringfence_kafka.process.step_progress import counted, steps
+from ringfence_kafka.process.step_progress import steps
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

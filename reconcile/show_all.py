@@ -15,7 +15,8 @@ from reconcile.session.stop_signals import stoppable
 from reconcile.show import Shown, Wanted
 from reconcile.spark.files import Files
 from reconcile.spark.hadoop_files import HadoopFiles
-from ringfence_kafka.process.step_progress import BRIEF_S, counted, steps
+from ringfence_kafka.process.step_progress import BRIEF_S, steps
+from ringfence_kafka.wording import counted
 
 _ORDER = ("address", "anomaly", "partition", "offset", "out_partition", "out_offset")
 

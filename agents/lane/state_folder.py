@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ringfence_kafka import clock
+from ringfence_kafka.wording import first_of
 from tables.store import StateFolderError
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -93,10 +94,8 @@ class StateFolder:
         first = self._failing[lanes[0]]
         if len(lanes) == 1:
             return f"lane {lanes[0]}: {first.text}"
-        more = len(lanes) - SHOWN_MAX
-        shown = f"{', '.join(lanes[:SHOWN_MAX])}{f' and {more} more' if more > 0 else ''}"
         folders = f"{len(lanes)} folders in {first.folder.parent}"
-        return f"lanes {shown}: {first.text.replace(str(first.folder), folders, 1)}"
+        return f"lanes {first_of(lanes, SHOWN_MAX)}: {first.text.replace(str(first.folder), folders, 1)}"
 
     async def failed(self, lane: str, folder: Path, ids: int, error: BaseException) -> bool:
         """Note that a lane cannot use its folder; return whether it may keep its files in memory.

@@ -23,6 +23,7 @@ from ringfence_kafka.admin.topics import (
 )
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted
 from tables.codec import Meta
 
 RETENTION_MIN_MS: Final = 24 * 3600 * 1000
@@ -297,9 +298,7 @@ def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str
         f"{topic} has {now} partitions, it had {before} when its lanes began{still}: groups and IDs have moved to other "
         "partitions. "
     )
-    again = (
-        f"elete it and create it again with {before} partition{'s' * (before != 1)}, or {BEGIN_ANEW}{unused}"
-    )
+    again = f"elete it and create it again with {counted(before, 'partition')}, or {BEGIN_ANEW}{unused}"
     if not grows:
         return f"{said}D{again}"
     count = max(before, -(-now // before) * before)

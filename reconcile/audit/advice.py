@@ -7,6 +7,7 @@ from typing import Final
 
 from reconcile.audit.partitioner import EXPLAINED_MIN
 from reconcile.audit.result import SPAN_MIN_MS, Audit, Resends
+from ringfence_kafka.wording import counted
 
 GROUP_HEADERS: Final = ("JMSXGroupID", "_AMQ_GROUP_ID", "qpid.group", "x-group")
 """Names under which brokers that had groups carried them."""
@@ -123,7 +124,7 @@ def _meaning(audit: Audit) -> Iterator[str]:
         return
     day = audit.a_day(found.within_needed)
     yield (
-        f"Resends: {_many(found.resends, 'record')} of {audit.records:,} ({_share(found.resends, audit.records)}) whose ID occurred before."
+        f"Resends: {counted(found.resends, 'record')} of {audit.records:,} ({_share(found.resends, audit.records)}) whose ID occurred before."
         + (f" That is {audit.a_day(found.resends):,.0f} a day." if day is not None else "")
     )
     if found.needed:
@@ -190,17 +191,17 @@ def _across(audit: Audit) -> Iterator[str]:
     found = audit.found
     if found.cross_lane:
         yield (
-            f"{_many(found.cross_lane, 'resend')} ({_share(found.cross_lane, found.resends)}) with another group than the original: "
+            f"{counted(found.cross_lane, 'resend')} ({_share(found.cross_lane, found.resends)}) with another group than the original: "
             "the home is another lane, and Ringfence cannot catch these (CROSS-LANE). Fix the producer: a resend keeps its key."
         )
     if found.expired:
         yield (
-            f"{_many(found.expired, 'resend')} later than id_max_age = {audit.settings.id_max_age:g} s after the first of the ID: "
+            f"{counted(found.expired, 'resend')} later than id_max_age = {audit.settings.id_max_age:g} s after the first of the ID: "
             "it no longer counts then, whatever the ring. These have no distance, and count as accepted in those of others."
         )
     if found.other_partition:
         yield (
-            f"{_many(found.other_partition, 'resend')} reached another partition than the original: consumers of one partition each "
+            f"{counted(found.other_partition, 'resend')} reached another partition than the original: consumers of one partition each "
             "would not see that they are the same. Ringfence brings those of one group, or without group of one ID, together."
         )
 
@@ -212,21 +213,21 @@ def _transactions(audit: Audit) -> Iterator[str]:
     if found.count:
         most = f", {found.largest:,} at most in one" if found.count > 1 else ""
         yield (
-            f"{_many(found.count, 'record')} {'is a transaction' if found.count == 1 else 'are transactions'} with "
-            f"{_many(found.parts, 'part')}{most}: each is accepted or ignored whole. To all other numbers it is one record, with "
+            f"{counted(found.count, 'record')} {'is a transaction' if found.count == 1 else 'are transactions'} with "
+            f"{counted(found.parts, 'part')}{most}: each is accepted or ignored whole. To all other numbers it is one record, with "
             "its own key and ID."
         )
     if found.part_ids:
         yield (
-            f"{_many(found.part_ids, 'part')} with an ID: these take a place each in a ring, beside the IDs that are counted here, and "
+            f"{counted(found.part_ids, 'part')} with an ID: these take a place each in a ring, beside the IDs that are counted here, and "
             "one known is enough to ignore a transaction. So the resends of transactions are a lower bound, and id_cache_size "
             "should be larger by their share."
         )
     if found.without_id:
-        yield f"{_many(found.without_id, 'transaction')} without any ID, of {found.count:,}: they would pass unchecked."
+        yield f"{counted(found.without_id, 'transaction')} without any ID, of {found.count:,}: they would pass unchecked."
     if found.malformed:
         yield (
-            f"{_many(found.malformed, 'record')} with the header _RF_TX whose value is no envelope, or has more parts than it may: "
+            f"{counted(found.malformed, 'record')} with the header _RF_TX whose value is no envelope, or has more parts than it may: "
             "Ringfence would refuse them. Fix the producer."
         )
 
@@ -287,13 +288,13 @@ def _groups(audit: Audit) -> Iterator[str]:
 def _contents(audit: Audit) -> Iterator[str]:
     unkeyed, tombstones = audit.records - audit.sum("keyed"), audit.sum("tombstones")
     if unkeyed and audit.sum("keyed"):
-        yield f"{_many(unkeyed, 'record')} without a key."
+        yield f"{counted(unkeyed, 'record')} without a key."
     if tombstones:
-        yield f"{_many(tombstones, 'record')} without a value (tombstones): to Ringfence these are messages like all others."
+        yield f"{counted(tombstones, 'record')} without a value (tombstones): to Ringfence these are messages like all others."
     empty = audit.topic.part.offsets - audit.records
     if empty > 0:
         yield (
-            f"{_many(empty, 'offset')} without a record that may be read: markers of transactions, records of aborted ones, or what "
+            f"{counted(empty, 'offset')} without a record that may be read: markers of transactions, records of aborted ones, or what "
             "compaction took away."
         )
 
@@ -314,10 +315,10 @@ def _limits(audit: Audit) -> Iterator[str]:
         )
     open_end = sum(extent.end - extent.stable for extent in extents)
     if open_end:
-        yield f"{_many(open_end, 'offset')} at the end behind a transaction that is still open: not read."
+        yield f"{counted(open_end, 'offset')} at the end behind a transaction that is still open: not read."
     if audit.far_off:
         yield (
-            f"{_many(audit.far_off, 'record')} with a timestamp more than a year before or after those of nearly all others (seconds "
+            f"{counted(audit.far_off, 'record')} with a timestamp more than a year before or after those of nearly all others (seconds "
             "sent as milliseconds, a clock that is wrong?): left out of what is said by time, and of how much that is a day."
         )
     if audit.days is None:
@@ -334,24 +335,20 @@ def _bridges(audit: Audit) -> Iterator[str]:
     if found.records:
         named = list(found.bridges)
         yield (
-            f"{_many(found.records, 'record')} came over {'a bridge' if len(named) == 1 else 'bridges'} "
+            f"{counted(found.records, 'record')} came over {'a bridge' if len(named) == 1 else 'bridges'} "
             f"({', '.join(named[:_NAMED_MAX])}), of which {found.resends:,} had been sent before. Ringfence knows these by their hop, "
             "and needs no ring for it."
         )
     if found.ids_ignored:
         yield (
-            f"Of {_many(found.ids_ignored, 'record')} that came over bridges the own ID is not to be looked at. Here it counts as any "
+            f"Of {counted(found.ids_ignored, 'record')} that came over bridges the own ID is not to be looked at. Here it counts as any "
             "other, so the resends by ID are an upper bound."
         )
     if found.malformed:
         yield (
-            f"{_many(found.malformed, 'record')} with the header _RF_BRIDGE_DUPL_ID, of which no bridge has written what it says: "
+            f"{counted(found.malformed, 'record')} with the header _RF_BRIDGE_DUPL_ID, of which no bridge has written what it says: "
             "Ringfence would refuse them. No other producer may set it."
         )
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _share(part: int, of: int) -> str:

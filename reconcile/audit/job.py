@@ -31,8 +31,8 @@ from reconcile.spark.files import Files, LocalFiles, is_local, named, proved
 from reconcile.spark.source_options import kafka_options, refuse_callback
 from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.process.step_progress import counted as number_of
 from ringfence_kafka.process.step_progress import steps
+from ringfence_kafka.wording import counted as number_of
 
 DOCUMENT: Final = "audit.json"
 GROUP: Final = "ringfence-audit"

@@ -11,7 +11,8 @@ from reconcile.audit.frames import kept
 from reconcile.audit.result import Audit, Resends
 from reconcile.spark import topic_reader
 from ringfence_kafka.config.settings import AddressDefaults
-from ringfence_kafka.process.step_progress import Progress, counted
+from ringfence_kafka.process.step_progress import Progress
+from ringfence_kafka.wording import counted
 
 STEPS: Final = (
     "reading",

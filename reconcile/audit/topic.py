@@ -9,6 +9,7 @@ from reconcile.audit import extent
 from reconcile.audit.extent import Extent, Part
 from reconcile.cluster.admin import Admin
 from ringfence_kafka.errors import MissingTopicError
+from ringfence_kafka.wording import counted
 
 _NEAR_MAX: Final = 3
 
@@ -90,9 +91,7 @@ def _not_there(name: str, names: list[str]) -> str:
     if near:
         hint = f"did you mean {' or '.join(repr(name) for name in near)}?"
     elif seen:
-        hint = (
-            f"this user sees {len(seen):,} topic{'' if len(seen) == 1 else 's'}, and none of a name like it"
-        )
+        hint = f"this user sees {counted(len(seen), 'topic')}, and none of a name like it"
     else:
         which = "but Kafka's own" if names else "at all"
         hint = (

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from reconcile.anomalies.names import Anomaly
 from reconcile.page.report_data import Finding, Ring
+from ringfence_kafka.wording import counted
 
 
 class Seen(NamedTuple):
@@ -62,7 +63,7 @@ def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
     """
     if not count:
         return []
-    several = f"{name}: {count:,} transaction{' is' if count == 1 else 's are'} torn"
+    several = f"{name}: {counted(count, 'transaction is', 'transactions are')} torn"
     first = next((finding for finding in findings if finding.anomaly == Anomaly.TORN), None)
     if first is not None:
         place = f"{first.topic}/{first.partition}/{first.offset}"

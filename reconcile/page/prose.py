@@ -6,6 +6,7 @@ from typing import Final
 
 from reconcile.page import formatting
 from reconcile.page.report_data import AddressFigures, Lane, Moment, Ring
+from ringfence_kafka.wording import counted
 
 LANES_MAX: Final = 50
 """So many have a row; of more, those that lag most."""
@@ -32,15 +33,15 @@ def resends(it: AddressFigures, *, night: bool) -> str:
     """What the ring is (would be, for an audit), and what the resends need."""
     ring = it.ring
     has = (
-        f"The ring of a lane {'holds' if night else 'would hold'} {_ids(ring.capacity)} (id_cache_size)"
+        f"The ring of a lane {'holds' if night else 'would hold'} {counted(ring.capacity, 'ID')} (id_cache_size)"
         if ring.capacity
         else "The ring is off (id_cache_size = 0)"
     )
-    days = f"{ring.days:,} day{'' if ring.days == 1 else 's'}"
+    days = counted(ring.days, "day")
     if not ring.resends:
         return f"{_unmeasured(it, days)}. {has}; nothing asks for another size.{_again(ring, night=night)}"
     far = (
-        f"{_resent(ring.resends)} in {days}: half of them within {_ids(ring.resend_distance_p50)}, 99\N{NO-BREAK SPACE}% within "
+        f"{counted(ring.resends, 'resend')} in {days}: half of them within {counted(ring.resend_distance_p50, 'ID')}, 99\N{NO-BREAK SPACE}% within "
         f"{formatting.number(ring.resend_distance_p99)}, all within {formatting.number(ring.resend_distance_max)}. {has}"
     )
     catches = f"catches {formatting.percent(ring.confidence)} of them"
@@ -76,26 +77,18 @@ def _again(ring: Ring, *, night: bool) -> str:
     if not ring.overruns:
         return ""
     if not night:
-        return f" {_resent(ring.overruns)} would come too late for it."
+        return f" {counted(ring.overruns, 'resend')} would come too late for it."
     was = "was" if ring.overruns == 1 else "were"
     return (
-        f" {_resent(ring.overruns)} {was} accepted again: too late for it, too old (id_max_age), or the ring was cleared, "
+        f" {counted(ring.overruns, 'resend')} {was} accepted again: too late for it, too old (id_max_age), or the ring was cleared, "
         "resized or in memory only."
     )
-
-
-def _ids(count: int) -> str:
-    return f"{count:,} ID{'' if count == 1 else 's'}"
-
-
-def _resent(count: int) -> str:
-    return f"{count:,} resend{'' if count == 1 else 's'}"
 
 
 def groups(it: AddressFigures) -> str:
     """How many, and how large the largest."""
     count, records = (sum(getattr(size, name) for size in it.group_sizes) for name in ("groups", "records"))
-    text = f"{count:,} group{'' if count == 1 else 's'} with {records:,} record{'' if records == 1 else 's'}."
+    text = f"{counted(count, 'group')} with {counted(records, 'record')}."
     if it.groups_largest and records:
         text += f" The largest has {formatting.about(it.groups_largest[0].records / records)} of them."
     return text

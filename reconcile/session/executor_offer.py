@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from ringfence_kafka.wording import counted
+
 PAGE_PORT: Final = 8080
 """Of a standalone master's page, where the master itself does not answer."""
 ANSWER_LIMIT_S: Final = 2.0
@@ -74,7 +76,7 @@ def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
         for worker in workers[:WORKERS_SHOWN_MAX]
     ]
     more = len(workers) - len(shown)
-    return f"the cluster has {len(workers)} worker{'' if len(workers) == 1 else 's'}: {', '.join(shown)}" + (
+    return f"the cluster has {counted(len(workers), 'worker')}: {', '.join(shown)}" + (
         f", and {more} more" if more else ""
     )
 

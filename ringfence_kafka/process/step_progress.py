@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from ringfence_kafka.escaping import printable
 from ringfence_kafka.readers.read_counts import observed
+from ringfence_kafka.wording import counted
 
 FIRST_S: Final = 10.0
 """A step that takes longer reports that it goes on, and then at growing intervals."""
@@ -116,11 +117,6 @@ class Steps:
 
 def _line(name: str, counts: str, took: str) -> str:
     return f"{name}: {counts}, {took}" if counts else f"{name}: {took}"
-
-
-def counted(number: int, noun: str, several: str = "") -> str:
-    """Return ``1 message``, ``300,000 messages``; ``several``: the plural, where it does not end with just an s."""
-    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
 
 def seconds(duration: float) -> str:

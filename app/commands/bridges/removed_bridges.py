@@ -22,6 +22,7 @@ from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
 from ringfence_kafka.groups import descriptions
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.hop import as_printed
+from ringfence_kafka.wording import counted
 
 ANSWER_LIMIT_S: Final = 5.0
 
@@ -43,7 +44,7 @@ class Left:
     @property
     def what(self) -> str:
         """What is the matter."""
-        waiting = f"up to {self.lag:,} message{' waits' if self.lag == 1 else 's wait'}"
+        waiting = f"up to {counted(self.lag, 'message waits', 'messages wait')}"
         text = f"it is in this configuration no more, and {waiting} in {self.source_topic} at {self.source} that it has not handed on"
         return text if self.read_by is None else f"{text}; bridge {self.read_by} reads that topic too"
 

@@ -28,6 +28,7 @@ from ringfence_kafka.groups.foreign_members import WAY_OUT, fault
 from ringfence_kafka.groups.trusted_offsets import own_commit
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol.hop import as_printed
+from ringfence_kafka.wording import counted
 
 NOT_WELL: Final = 1
 TOLD_LIMIT_S: Final = 5.0
@@ -258,7 +259,7 @@ def _print(found: Sequence[Shown]) -> None:
         if shown.fault:
             _say(console, f"{title}\n  FAULT  {shortened(shown.fault, _WHOLE)}")
             continue
-        members = f"{len(shown.members)} member{'' if len(shown.members) == 1 else 's'}"
+        members = counted(len(shown.members), "member")
         terminal.tell(
             _table(f"{title} ({shown.state.lower().replace('_', ' ')}, {members})", shown.partitions), console
         )

@@ -18,6 +18,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.escaping import printable
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted, first_of
 
 SHOWN_MAX = 5
 
@@ -38,10 +39,9 @@ class Inventory:
     def __str__(self) -> str:
         """Return it in words."""
         names = sorted("(none)" if item is None else group_names.shown(item) for item in self.parked)
-        more = len(names) - SHOWN_MAX
-        shown = f"{', '.join(map(printable, names[:SHOWN_MAX]))}{f' and {more:,} more' if more > 0 else ''}"
+        shown = first_of([printable(name) for name in names], SHOWN_MAX)
         text = (
-            f"a lag of {self.lag:,} offsets, {_count(self.dead_letters, 'open dead letter')}, {_count(len(names), 'parked group')}"
+            f"a lag of {self.lag:,} offsets, {counted(self.dead_letters, 'open dead letter')}, {counted(len(names), 'parked group')}"
             f"{f' ({shown})' if names else ''}"
         )
         return (
@@ -88,7 +88,3 @@ async def _letters(settings: Settings, address: AddressSettings, group: str, fou
             await scan(opened.topic, opened.partitions, wanted, Act(count))
     finally:
         await holders.close()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

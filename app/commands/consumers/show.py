@@ -27,6 +27,7 @@ from ringfence_kafka.groups.descriptions import GroupDescription
 from ringfence_kafka.groups.foreign_members import fault
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted
 
 NONE: Final = "none"
 """Nobody ever held it."""
@@ -340,7 +341,7 @@ def _print(found: Found) -> None:
     for name, topic in sorted({(row.consumer_group, row.topic) for row in found.rows}):
         rows = [row for row in found.rows if (row.consumer_group, row.topic) == (name, topic)]
         group = found.groups[name]
-        members = f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}"
+        members = counted(len(group.members), "member")
         state = group.state.lower().replace("_", " ")
         terminal.tell(_table(f"{name} at {rows[0].address or topic} ({state}, {members})", rows), console)
         for row in rows:

@@ -20,6 +20,7 @@ from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, named
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import offset_ranges
+from ringfence_kafka.wording import counted
 
 FETCH_LIMIT_S: Final = 5.0
 """For a holder to fetch more of a group that goes to the dead letters."""
@@ -86,7 +87,9 @@ def drop(
     for partition, (count, items) in ((number, place) for number, place in places.items() if place[0]):
         to = " to the dead letters" if letters else ""
         which = f": {offset_ranges.shown(items)}" if items else ""
-        click.echo(f"dropped  {found.accepted_topic}/{partition}  {_messages(count)} of {name}{to}{which}")
+        click.echo(
+            f"dropped  {found.accepted_topic}/{partition}  {counted(count, 'message')} of {name}{to}{which}"
+        )
     if any(count for count, _ in places.values()):
         return 0
     if not gone:
@@ -99,10 +102,6 @@ def drop(
             )
         )
     return 1
-
-
-def _messages(count: int) -> str:
-    return f"{count:,} message{'' if count == 1 else 's'}"
 
 
 class _Order(NamedTuple):
@@ -127,7 +126,7 @@ def _which(topic: str, meant: Mapping[int, _Meant], order: _Order) -> str:
     if order.skip:
         return f"the first message, {', '.join(f'{topic}/{number}/{item.head}' for number, item in meant.items())}"
     places = (f"{topic}/{number} from offset {item.head} to {item.end - 1}" for number, item in meant.items())
-    count = _messages(sum(value.depth for value in meant.values()))
+    count = counted(sum(value.depth for value in meant.values()), "message")
     return f"{count}, those that a handler has excepted, of {', '.join(places)}"
 
 

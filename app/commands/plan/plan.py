@@ -13,7 +13,7 @@ import click
 from app.commands.plan.capacity import STALE_S, Demand, Plan, limits
 from app.commands.plan.capacity import plan as plan_of
 from app.commands.repair.selection import span
-from app.commands.status.formatting import age, count
+from app.commands.status.formatting import age
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.process.command_line import (
     NumberRange,
@@ -21,6 +21,7 @@ from ringfence_kafka.process.command_line import (
     refuse_connection,
     settings_if_any,
 )
+from ringfence_kafka.wording import counted
 
 DOES_NOT_FIT: Final = 1
 ROUGH: Final = 100
@@ -229,8 +230,8 @@ def rows(demand: Demand, found: Plan) -> Iterator[tuple[str, str, str]]:
         ("memory of a worker", sized(found.worker_memory), f"{100 * found.worker_share:.3g} % of the IDs, while one is away"),
         ("disk of a worker", sized(found.worker_disk), "a cache: it may be lost"),
         ("CPU of all brokers, cores", f"{found.broker_cpu:.1f}", f"{found.broker_catch_up_cpu:.1f} while workers catch up, copies included"),
-        ("brokers receive, /s", sized(found.broker_in), f"{count(demand.replicas, 'replica')}, nothing compressed{busiest}"),
-        ("brokers send, /s", sized(found.broker_out), f"to workers, replicas and {count(demand.readers, 'group')} of consumers"),
+        ("brokers receive, /s", sized(found.broker_in), f"{counted(demand.replicas, 'replica')}, nothing compressed{busiest}"),
+        ("brokers send, /s", sized(found.broker_out), f"to workers, replicas and {counted(demand.readers, 'group')} of consumers"),
         ("disk of all brokers", sized(found.broker_disk), kept if demand.outage_s else "input and accepted come on top"),
         ("... the changelog of it", sized(found.changelog), "compacted"),
         ("a worker is killed", age(found.killed_s), f"session time-out of {demand.session_s:.0f} s, then a restore"),

@@ -19,10 +19,11 @@ from app.commands.repair.scan import Act, Wanted, scan
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, named
-from ringfence_kafka.process.step_progress import counted, reading, steps
+from ringfence_kafka.process.step_progress import reading, steps
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogStalledError
 from ringfence_kafka.readers.read_counts import observed
+from ringfence_kafka.wording import counted
 
 
 class Opened(NamedTuple):

@@ -19,11 +19,12 @@ from app.commands.rings.changelog_writer import OwnedLane, require_journal
 from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError
-from ringfence_kafka.process.step_progress import Steps, counted, steps
+from ringfence_kafka.process.step_progress import Steps, steps
 from ringfence_kafka.producer.transactional import FencedError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogStalledError
 from ringfence_kafka.readers.read_counts import observed
+from ringfence_kafka.wording import counted
 from tables import codec
 from tables.restore import Restore
 

@@ -19,10 +19,11 @@ from app.commands.rings.pending_input import await_judged
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, TopicError
-from ringfence_kafka.process.step_progress import Steps, counted, steps
+from ringfence_kafka.process.step_progress import Steps, steps
 from ringfence_kafka.producer.transactional import FencedError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogStalledError
+from ringfence_kafka.wording import counted
 from tables import codec
 from tables.restore import Restore
 

@@ -17,9 +17,10 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.escaping import moment
-from ringfence_kafka.process.step_progress import counted, reading
+from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers import log_reader
+from ringfence_kafka.wording import counted
 from tables import codec
 from tables.codec import Meta, Slot
 from tables.restore import Restore, require_own

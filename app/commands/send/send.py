@@ -27,7 +27,8 @@ from ringfence_kafka.auth.client_options import refusal
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError
-from ringfence_kafka.process.step_progress import counted, steps, watched
+from ringfence_kafka.process.step_progress import steps, watched
+from ringfence_kafka.wording import counted
 
 ANSWER_LIMIT_S: Final = 5.0
 """How long a person waits for the first answer of a broker."""
@@ -112,7 +113,9 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
     if fault is not None:
         fault.args = (f"{fault.args[0]}\n{_what_now(sender)}",)
         raise fault
-    sys.stderr.write(f"sent {_messages(sender.sent)} to {address} in {time.monotonic() - began:.1f} s\n")
+    sys.stderr.write(
+        f"sent {counted(sender.sent, 'message')} to {address} in {time.monotonic() - began:.1f} s\n"
+    )
     return 0
 
 
@@ -175,7 +178,7 @@ def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -
 
 def _what_now(sender: Sender) -> str:
     """How much was sent, which lines after a refusal, and whether sending all of it again does harm."""
-    said = f"{_messages(sender.sent)} sent before it ended"
+    said = f"{counted(sender.sent, 'message')} sent before it ended"
     if sender.refused is not None:
         return f"{said}. {_by_line(sender)}"
     if sender.sent_without_id:
@@ -220,10 +223,6 @@ def _shown(numbers: Sequence[int], ranges_max: int | None) -> str:
         return "no line"
     rest = f" and {len(found) - ranges_max} more ranges" if ranges_max and len(found) > ranges_max else ""
     return f"line{'s' * (len(numbers) != 1)} {', '.join(found[:ranges_max])}{rest}"
-
-
-def _messages(count: int) -> str:
-    return f"{count} message{'s' * (count != 1)}"
 
 
 @contextlib.contextmanager

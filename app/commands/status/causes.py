@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from app.commands.status.formatting import waiting
 from app.commands.status.model import Finding
 from ringfence_kafka.aiokafka_patches.throttling import quotas
+from ringfence_kafka.wording import first_of
 
 PASSES_S: Final = 60.0
 """Rebalances, openings, leases that run out and first attempts are over by then."""
@@ -43,9 +44,8 @@ def named(kind: str, names: list[str]) -> str:
     """``lane a``, ``lanes a, b``, ``lanes a, b, c, d and 5 more``."""
     if len(names) == 1:
         return f"{kind} {names[0]}"
-    more = len(names) - SHOWN_MAX
     plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
-    return f"{plural} {', '.join(names[:SHOWN_MAX])}{f' and {more} more' if more > 0 else ''}"
+    return f"{plural} {first_of(names, SHOWN_MAX)}"
 
 
 def quota(throttled: Mapping[str, float]) -> tuple[str, str]:

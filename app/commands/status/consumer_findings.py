@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from app.commands.status.causes import PASSES_S, Problem, merged, quota
-from app.commands.status.formatting import age, count, quoted, waiting
+from app.commands.status.formatting import age, quoted, waiting
 from app.commands.status.model import Consumers, Finding, Share
 from ringfence_kafka.groups.foreign_members import WAY_OUT
+from ringfence_kafka.wording import counted
 
 HANGS_S: Final = 300.0
 """A handler that runs one message for longer is taken for one that hangs."""
@@ -35,7 +36,7 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
     if consumers.throttled:
         yield Finding(where, *quota(consumers.throttled), "", stands=False)
     if consumers.left_behind:
-        what = f"{count(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them"
+        what = f"{counted(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them"
         do = "fix the handler; this lets a group go on without it"
         yield Finding(where, what, do, _groups("skip", consumers, "GROUP"), stands=True)
     for silent in dict.fromkeys(consumers.unheard.values()):
@@ -68,13 +69,13 @@ def _share(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
     elif share.reason:
         yield Finding(where, f"it is not held yet: {share.reason}", "", _who(consumers), stands=late)
     elif consumers.members and share.lag and share.state in {"none", "released"} and not share.waits:
-        what = f"nobody was given it, though {count(len(consumers.members), 'consumer')} run"
+        what = f"nobody was given it, though {counted(len(consumers.members), 'consumer')} run"
         yield Finding(where, what, "", _who(consumers), stands=late)
     if share.running and share.lag:
         yield from _runs(consumers, share, where)
     if share.blocked:
         group = "a group" if share.blocked_group is None else f"group {share.blocked_group}"
-        more = f"; so do {count(share.blocked - 1, 'other')}" if share.blocked > 1 else ""
+        more = f"; so do {counted(share.blocked - 1, 'other')}" if share.blocked > 1 else ""
         yield Finding(
             where,
             f"{group} waits behind a message that is not tried again: its dead letter is written{more}",
@@ -84,7 +85,7 @@ def _share(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
         )
     if share.failing_seconds is not None and share.lag:
         group = "a group" if share.failing_group is None else f"group {share.failing_group}"
-        lasts, often = age(share.failing_seconds), count(share.failing_attempts, "attempt")
+        lasts, often = age(share.failing_seconds), counted(share.failing_attempts, "attempt")
         yield Finding(
             where,
             f"{group} waits: its first message fails for {lasts}, {often} so far",
@@ -100,7 +101,7 @@ def _runs(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
     if share.run_seconds is None:
         if (share.head_age_seconds or 0.0) > PASSES_S and share.failing_seconds is None and not share.waits:
             what = (
-                f"{count(share.running, 'message')} run, and the oldest that is not finished waits for {age(share.head_age_seconds)}: a backlog, "
+                f"{counted(share.running, 'message')} run, and the oldest that is not finished waits for {age(share.head_age_seconds)}: a backlog, "
                 "or a handler that hangs; its consumer cannot be asked which"
             )
             do = "look at its log, or have its web server where this machine reaches it (app.web_host, --web-port)"
@@ -125,7 +126,9 @@ def _lease(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
         do = "nothing, if that is less than --lease-timeout; else look at the log of who waits"
         yield Finding(where, what, do, _who(consumers), stands=silent > PASSES_S and bool(share.lag))
     elif share.state == "draining":
-        what = f"{share.waits} waits until {holder} has ended what it runs: {count(share.running, 'message')}"
+        what = (
+            f"{share.waits} waits until {holder} has ended what it runs: {counted(share.running, 'message')}"
+        )
         do = "nothing; a handler that hangs is ended by this"
         yield Finding(where, what, do, _groups("release", consumers, "GROUP"), stands=False)
 

@@ -4,18 +4,14 @@ from collections.abc import Collection
 from typing import Final
 
 from app.commands.status import model
+from ringfence_kafka.wording import counted
 
 _STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"))
 
 
-def count(number: int, noun: str) -> str:
-    """``1 message``, ``2,000 messages``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def waiting(offsets: int) -> str:
     """``up to 2,000 messages wait``: among the offsets are markers of transactions, which nobody can count without reading them."""
-    return f"up to {count(offsets, 'message')} wait{'s' if offsets == 1 else ''}"
+    return f"up to {counted(offsets, 'message waits', 'messages wait')}"
 
 
 def age(seconds: float | None) -> str:

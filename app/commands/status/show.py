@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from app.commands.status import model
-from app.commands.status.formatting import age, count, lanes_open, memory, number, rate, share
+from app.commands.status.formatting import age, lanes_open, memory, number, rate, share
 from app.commands.status.model import Address, Consumers, Finding, Lane, Status, Worker
 from ringfence_kafka.escaping import printable, shortened
+from ringfence_kafka.wording import counted
 
 LANES_MAX: Final = 8
 """Of lanes that do well; those that do not are all shown."""
@@ -40,7 +41,7 @@ def _verdict(status: Status, found: Iterable[Finding]) -> Text:
     standing = sum(finding.stands for finding in found)
     where = f"{status.app} at {status.bootstrap_servers}, {status.at}"
     if standing:
-        return Text.assemble((f"{count(standing, 'thing')} to act on", "bold red"), f"  {where}")
+        return Text.assemble((f"{counted(standing, 'thing')} to act on", "bold red"), f"  {where}")
     return Text.assemble(("ok", "bold green"), f"  {where}")
 
 

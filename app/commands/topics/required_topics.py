@@ -20,6 +20,7 @@ from ringfence_kafka.admin.topics import (
 from ringfence_kafka.config.chains import upstream_first
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted
 
 REPLICAS_MAX: Final = 3
 """With replication_factor = 0: what Kafka's own documentation runs in production, where there are brokers for it."""
@@ -210,7 +211,7 @@ def replica_faults(settings: Settings, brokers: int) -> list[str]:
         if factor > brokers:
             owners.setdefault(factor, []).append(name)
     return [
-        f"replication_factor = {factor} ({', '.join(names)}): the cluster shows {brokers} broker{'s' * (brokers != 1)}, and creates no topic "
+        f"replication_factor = {factor} ({', '.join(names)}): the cluster shows {counted(brokers, 'broker')}, and creates no topic "
         "with more replicas: lower it, set it to 0, or start the brokers that are away"
         for factor, names in owners.items()
     ]

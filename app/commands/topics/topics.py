@@ -43,8 +43,9 @@ from ringfence_kafka.auth.access_errors import nobody, readable
 from ringfence_kafka.auth.client_options import client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
-from ringfence_kafka.process.step_progress import BRIEF_S, counted, steps
+from ringfence_kafka.process.step_progress import BRIEF_S, steps
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted
 
 _APPEAR_LIMIT_S: Final = 10.0
 _REQUEST_TIMEOUT_MS: Final = 5_000

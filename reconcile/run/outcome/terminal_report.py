@@ -17,7 +17,8 @@ import conf.terminal
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.verdict.summary import ANOMALIES, CLEAN, shown
 from reconcile.session.spark_errors import SPARK
-from ringfence_kafka.process.step_progress import Progress, counted, steps
+from ringfence_kafka.process.step_progress import Progress, steps
+from ringfence_kafka.wording import counted
 
 _LOOK_EVERY_S: Final = 0.5
 

@@ -23,7 +23,8 @@ from reconcile.run.verdict import anomaly_search, summary
 from reconcile.session.session import FEW
 from reconcile.spark.schemas import EVIDENCE, IDS
 from reconcile.spark.topic_reader import Ranges, concatenated
-from ringfence_kafka.process.step_progress import Progress, counted
+from ringfence_kafka.process.step_progress import Progress
+from ringfence_kafka.wording import counted
 
 STEPS = (
     "reading and matching",

@@ -6,7 +6,7 @@ from typing import Any, Final
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.history.cut import AddressCut
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.process.step_progress import counted
+from ringfence_kafka.wording import counted
 
 CLEAN: Final = "clean"
 ANOMALIES: Final = "anomalies"

@@ -1,0 +1,17 @@
+"""Numbers and lists as people read them."""
+
+from ringfence_kafka.wording import counted, first_of
+
+
+def test_counted() -> None:
+    """One is singular; thousands are marked."""
+    assert [counted(number, "message") for number in (0, 1, 300_000)] == [
+        "0 messages", "1 message", "300,000 messages",
+    ]  # fmt: skip
+    assert counted(2, "address", "addresses") == "2 addresses"
+
+
+def test_first_of() -> None:
+    """All names of a short list; of a long one the first, and the number of the others."""
+    assert first_of(["a", "b"], 2) == "a, b"
+    assert first_of(["a", "b", *"c" * 1_000], 2) == "a, b and 1,000 more"
