@@ -56,7 +56,7 @@ mutants: setup
 
 # Schedules of faults in simulated worlds of lanes and consumers, on virtual time; on all cores; fresh seeds unless SEED is given. One that fails is made short.
 simulate: setup
-	$(BIN)/python -m tests.simulation $(if $(filter command line environment,$(origin SEED)),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WORLD),--world $(WORLD))
+	$(BIN)/python -m tests.simulator $(if $(filter command line environment,$(origin SEED)),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WORLD),--world $(WORLD))
 
 # Rounds of faults; a round that fails names the seed and the faults that run it again.
 MINUTES ?= 60

@@ -1,4 +1,4 @@
-"""The scripts that tests/simulation/ goes by, on a real broker: what is simulated answers as it does (the same tests are there)."""
+"""The scripts that tests/simulator/ goes by, on a real broker: what is simulated answers as it does (the same tests are there)."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import transaction_v2_requests
 from ringfence_kafka.protocol.flexible_requests import Question
-from tests.simulation import late_scripts, topic_scripts
-from tests.simulation.late_scripts import FENCED, NOT_IN_ONE, OUT_OF_ORDER, WELL
-from tests.simulation.scripts import SCRIPTS
+from tests.simulator import late_scripts, topic_scripts
+from tests.simulator.late_scripts import FENCED, NOT_IN_ONE, OUT_OF_ORDER, WELL
+from tests.simulator.scripts import SCRIPTS
 from tests.support import features, kafka
 
 MOMENTARY = {3, 5, 6, 14, 15, 16, 19, 51}

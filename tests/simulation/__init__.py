@@ -1,4 +1,1 @@
-"""Lanes in a world that is simulated: virtual time, a seeded cluster, crashes at any await. What decides is the product's own code.
-
-See docs/simulation.md.
-"""
+"""Simulated worlds of lanes and consumers, and the simulator itself."""

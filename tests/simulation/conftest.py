@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.patches import simulated
-from tests.simulation.run import Runner
+from tests.simulator.patches import simulated
+from tests.simulator.run import Runner
 
 
 @pytest.fixture

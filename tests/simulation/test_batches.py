@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from agents.lane.open import Opening
-from tests.simulation.batches import BATCH, Tally, tallies
-from tests.simulation.run import Runner
-from tests.simulation.worlds import WORLDS
+from tests.simulator.batches import BATCH, Tally, tallies
+from tests.simulator.run import Runner
+from tests.simulator.worlds import WORLDS
 
 SEEDS = BATCH + 5
 FIRST = 1_000

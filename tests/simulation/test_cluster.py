@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.cluster import SimulatedCluster
-from tests.simulation.loop import Loops
-from tests.simulation.names import settings_of
-from tests.simulation.patches import simulated
-from tests.simulation.process import Worker
-from tests.simulation.producer import SimulatedProducer
-from tests.simulation.questions import SimulatedQuestions
-from tests.simulation.scripts import SCRIPTS, Side
+from tests.simulator.cluster import SimulatedCluster
+from tests.simulator.loop import Loops
+from tests.simulator.names import settings_of
+from tests.simulator.patches import simulated
+from tests.simulator.process import Worker
+from tests.simulator.producer import SimulatedProducer
+from tests.simulator.questions import SimulatedQuestions
+from tests.simulator.scripts import SCRIPTS, Side
 
 
 class _Simulated:

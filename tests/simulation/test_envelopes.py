@@ -7,12 +7,12 @@ import pytest
 
 from agents.output.build import Emitter
 from ringfence_kafka.protocol import wire_names
-from tests.simulation.envelopes import Bridged, Envelope, envelope_schedule
-from tests.simulation.lane_world import LaneWorld
-from tests.simulation.names import ACCEPTED, ADDRESS, DUPLICATES, OTHERS_ACCEPTED, QUARANTINE
-from tests.simulation.run import Runner
-from tests.simulation.schedules import Schedule
-from tests.simulation.shrink import kind_of
+from tests.simulator.envelopes import Bridged, Envelope, envelope_schedule
+from tests.simulator.lane_world import LaneWorld
+from tests.simulator.names import ACCEPTED, ADDRESS, DUPLICATES, OTHERS_ACCEPTED, QUARANTINE
+from tests.simulator.run import Runner
+from tests.simulator.schedules import Schedule
+from tests.simulator.shrink import kind_of
 
 WORLDS_MAX = 100
 

@@ -13,13 +13,13 @@ from aiokafka.errors import (
     ProducerFenced,
 )
 
-from tests.simulation.cluster import SimulatedCluster
-from tests.simulation.late_scripts import FENCED, NOT_IN_ONE, OUT_OF_ORDER, SCRIPTS, WELL, Side
-from tests.simulation.loop import Loops
-from tests.simulation.names import settings_of
-from tests.simulation.patches import simulated
-from tests.simulation.process import Worker
-from tests.simulation.transactions import Who
+from tests.simulator.cluster import SimulatedCluster
+from tests.simulator.late_scripts import FENCED, NOT_IN_ONE, OUT_OF_ORDER, SCRIPTS, WELL, Side
+from tests.simulator.loop import Loops
+from tests.simulator.names import settings_of
+from tests.simulator.patches import simulated
+from tests.simulator.process import Worker
+from tests.simulator.transactions import Who
 
 TOPIC, NAME = "scripted", "late"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.loop import STEPS_MAX, Loops, ProcessLoop, StepsExceededError
-from tests.simulation.patches import simulated
+from tests.simulator.loop import STEPS_MAX, Loops, ProcessLoop, StepsExceededError
+from tests.simulator.patches import simulated
 
 
 class _Process:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from tests.simulation.cluster import SimulatedCluster
-from tests.simulation.loop import Loops
-from tests.simulation.names import settings_of
-from tests.simulation.network import Network
-from tests.simulation.patches import simulated
-from tests.simulation.process import Worker
+from tests.simulator.cluster import SimulatedCluster
+from tests.simulator.loop import Loops
+from tests.simulator.names import settings_of
+from tests.simulator.network import Network
+from tests.simulator.patches import simulated
+from tests.simulator.process import Worker
 
 TOLD_S, COMES_S = 0.05, 5.0
 

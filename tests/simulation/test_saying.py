@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.saying import Gap, gap, in_vain
+from tests.simulator.saying import Gap, gap, in_vain
 
 
 @pytest.mark.parametrize(

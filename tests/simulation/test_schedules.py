@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from agents.lane.open import Opening
-from tests.simulation.batches import BATCH, Tally, tallies
-from tests.simulation.lane_schedules import schedule
-from tests.simulation.run import Runner
-from tests.simulation.schedules import Kind
-from tests.simulation.shrink import kind_of, shrunk
-from tests.simulation.worlds import WORLDS
+from tests.simulator.batches import BATCH, Tally, tallies
+from tests.simulator.lane_schedules import schedule
+from tests.simulator.run import Runner
+from tests.simulator.schedules import Kind
+from tests.simulator.shrink import kind_of, shrunk
+from tests.simulator.worlds import WORLDS
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 FRESH_S = 15.0
@@ -40,7 +40,7 @@ def test_fresh_seeds() -> None:
     for item in tallies(first, list(WORLDS), 1, None, lambda: time.monotonic() < deadline):
         tally.add(item)
         assert (found := tally.failure) is None, (
-            f"python -m tests.simulation --seed {found.seed} --world {found.world} --count 1: {found.said}"
+            f"python -m tests.simulator --seed {found.seed} --world {found.world} --count 1: {found.said}"
         )
     print(f"{tally.count} schedules")
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from ringfence_client.consumer.assignor import KeepingAssignor
-from tests.simulation.cluster import SimulatedCluster
-from tests.simulation.consuming import group
-from tests.simulation.consuming.group import KeepingGroup
-from tests.simulation.consuming.member import SimulatedMember
-from tests.simulation.consuming.reader import SimulatedReader
-from tests.simulation.consuming.rights import ConsumerRights
-from tests.simulation.loop import Loops
-from tests.simulation.patches import simulated
-from tests.simulation.process import Process
-from tests.simulation.topic_scripts import PARTITIONS, SCRIPTS, SLOW, Side
+from tests.simulator.cluster import SimulatedCluster
+from tests.simulator.consuming import group
+from tests.simulator.consuming.group import KeepingGroup
+from tests.simulator.consuming.member import SimulatedMember
+from tests.simulator.consuming.reader import SimulatedReader
+from tests.simulator.consuming.rights import ConsumerRights
+from tests.simulator.loop import Loops
+from tests.simulator.patches import simulated
+from tests.simulator.process import Process
+from tests.simulator.topic_scripts import PARTITIONS, SCRIPTS, SLOW, Side
 
 
 class _Host(Process):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.finding import Anomaly
 from tests.mutants.catalog import CATALOG
-from tests.simulation.worlds import WORLDS
+from tests.simulator.worlds import WORLDS
 from tests.support.checkout import ROOT
 
 TESTS: Final = ROOT / "tests"
@@ -49,7 +49,7 @@ def _anomalies(world: str) -> frozenset[str]:
     """Names that the checks of a world give to a broken promise."""
     if world != "consumers":
         return frozenset(HARNESS)
-    checks = (TESTS / "simulation" / "consuming").glob("*.py")
+    checks = (TESTS / "simulator" / "consumers").glob("*.py")
     return frozenset(
         name for path in checks for name in re.findall(r'yield f"([A-Z-]+) \{', path.read_text("utf-8"))
     )

@@ -1,0 +1,151 @@
+"""Tries seeds, many at a time, in processes of their own: several use several cores.
+
+What is left of a world need not be unwound nor collected there, which would cost a sixth of all.
+"""
+
+import os
+import pickle
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tests.simulator.run import Runner
+from tests.simulator.schedules import Kind
+from tests.simulator.worlds import WORLDS
+
+BATCH: Final = 250
+"""Seeds of one process."""
+
+
+class Failure(NamedTuple):
+    """A seed that fails."""
+
+    world: str
+    seed: int
+    number: int
+    """Of the schedule, counted from 1 on."""
+    seconds: float
+    """Of CPU until then."""
+    said: str
+
+
+class Cost(NamedTuple):
+    """Of schedules of one kind."""
+
+    schedules: int = 0
+    seconds: float = 0.0
+    """Of CPU."""
+
+    def __str__(self) -> str:
+        return f"{self.schedules} at {self.schedules / max(1e-9, self.seconds):.0f}/s"
+
+
+@dataclass
+class Tally:
+    """What was tried."""
+
+    count: int = 0
+    virtual: float = 0.0
+    """Simulated seconds."""
+    steps: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    costs: dict[str, Cost] = field(default_factory=dict)
+    """By world, small or not."""
+    failure: Failure | None = None
+    """The first."""
+
+    @property
+    def seconds(self) -> float:
+        """Of CPU, of all cores."""
+        return sum(cost.seconds for cost in self.costs.values())
+
+    def spend(self, kind: str, count: int, seconds: float) -> None:
+        """So many schedules of this kind have cost that."""
+        known = self.costs.get(kind, Cost())
+        self.costs[kind] = Cost(known.schedules + count, known.seconds + seconds)
+
+    def add(self, other: "Tally") -> None:
+        """What came after this."""
+        if self.failure is None and other.failure is not None:
+            before = self.seconds
+            self.failure = other.failure._replace(
+                number=other.failure.number + self.count, seconds=other.failure.seconds + before
+            )
+        self.count += other.count
+        self.virtual += other.virtual
+        self.steps += other.steps
+        self.kinds.update(other.kinds)
+        for kind, cost in other.costs.items():
+            self.spend(kind, *cost)
+
+
+def tally_of(first: int, count: int, worlds: Sequence[str]) -> Tally:
+    """Of so many seeds, up to the first that fails; ``simulated()`` is in force."""
+    tally, runner = Tally(), Runner(leaves=True)
+    for seed in range(first, first + count):
+        for world in worlds:
+            began = time.process_time()
+            plan = WORLDS[world](seed)
+            result = runner.run(plan)
+            tally.spend(f"{'small' if plan.small else 'large'} {world}", 1, time.process_time() - began)
+            tally.count += 1
+            tally.virtual += result.seconds
+            tally.steps += result.steps
+            tally.kinds.update(
+                happening.kind.value for happening in plan.happenings if happening.kind is not Kind.SEND
+            )
+            if result.faults:
+                tally.failure = Failure(world, seed, tally.count, tally.seconds, result.faults[0])
+                return tally
+    return tally
+
+
+class _Child:
+    """A process that makes one tally."""
+
+    def __init__(self, work: Callable[[], Tally]) -> None:
+        self._pipe, pipe = os.pipe()
+        self._process = os.fork()
+        if self._process:
+            os.close(pipe)
+            return
+        status = 1
+        try:
+            with os.fdopen(pipe, "wb") as told:
+                pickle.dump(work(), told)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def tally(self) -> Tally:
+        """When it has ended."""
+        with os.fdopen(self._pipe, "rb") as told:
+            found = told.read()
+        _, status = os.waitpid(self._process, 0)
+        if status:
+            raise RuntimeError(f"a process that tried seeds has ended with status {status}")
+        tally = pickle.loads(found)  # noqa: S301 - of our own process
+        assert isinstance(tally, Tally)
+        return tally
+
+
+def tallies(
+    first: int, worlds: Sequence[str], jobs: int, count: int | None, more: Callable[[], bool]
+) -> Iterator[Tally]:
+    """Batch after batch, in the order of the seeds, until ``count`` seeds were tried or there shall be no more."""
+    children: deque[_Child] = deque()
+    try:
+        while True:
+            while len(children) < jobs and more() and (count is None or count > 0):
+                size = BATCH if count is None else min(BATCH, count)
+                children.append(_Child(lambda begin=first, size=size: tally_of(begin, size, worlds)))  # type: ignore[misc]
+                first += size
+                count = None if count is None else count - size
+            if not children:
+                return
+            yield children.popleft().tally()
+    finally:
+        for child in children:
+            child.tally()

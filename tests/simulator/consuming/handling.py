@@ -1,0 +1,119 @@
+"""The handlers of a world of consumers, and what they did."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ringfence_client import Message, Reject, Release, Retry
+from tests.simulator.loop import ProcessLoop
+
+HANDLED: Final = "ok"
+BACK_S: Final = 0.5
+"""After which a process that a message has killed is started again."""
+FAILED_TIMES: Final = 1
+"""A message whose handler is to fail, or to release it, does so as often; then it is handled."""
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """A message in a handler."""
+
+    life: ProcessLoop
+    """Of the process that it was in."""
+    process: str
+    token: int
+    partition: int
+    offset: int
+    group: bytes | None
+    number: bytes
+    """Of the message, as it was sent: no other one has it, also at the same offset."""
+    task: str
+    begin: float
+    turn: int
+    """Callbacks of the world until then."""
+    end: float | None = None
+    """None = it runs."""
+    outcome: str = ""
+
+    def __str__(self) -> str:
+        end = "…" if self.end is None else f"{self.end:.4f} {self.outcome}"
+        return (
+            f"{self.partition}/{self.offset} in {self.process}, token {self.token}: {self.begin:.4f} to {end}"
+        )
+
+
+class Handling:
+    """All runs of one world."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    def ended(self, life: ProcessLoop, now: float) -> None:
+        """A process has: what ran in it runs no more."""
+        for run in self.runs:
+            if run.life is life and run.end is None:
+                run.end, run.outcome = now, "died"
+
+    async def handle(self, message: Message) -> None:
+        """What the product calls."""
+        loop: Any = asyncio.get_running_loop()
+        seconds, outcome = (message.value or b"0 ok").decode().split()
+        run = Run(
+            loop, loop.process.name, message.fence, message.partition, message.offset, message.group,
+            dict(message.headers)["t"] or b"", outcome, loop.time(), loop.steps,
+        )  # fmt: skip
+        before = sum(
+            (item.partition, item.offset) == (run.partition, run.offset) and item.outcome == outcome
+            for item in self.runs
+        )
+        self.runs.append(run)
+        if loop.process.joining:
+            loop.process.rights.violations.append(f"MEANWHILE {run} begins while the group shares out")
+        run.outcome = "cancelled"
+        try:
+            if await _work(loop, float(seconds), stubborn=outcome == "stubborn"):
+                if outcome == "kill":
+                    await _die(loop)
+                run.outcome = HANDLED
+                _end(outcome, before, run)
+            else:
+                run.outcome = "half-done"
+        finally:
+            if loop.alive:
+                run.end = loop.time()
+
+
+async def _work(loop: Any, seconds: float, *, stubborn: bool) -> bool:
+    """For so long. Who is stubborn takes no notice when it is cancelled, but for leaving something out: whether it has not."""
+    until, whole = loop.time() + seconds, True
+    while loop.time() < until:
+        try:
+            await asyncio.sleep(until - loop.time())
+        except asyncio.CancelledError:
+            if not stubborn or not loop.alive:
+                raise
+            whole = False
+    return whole
+
+
+async def _die(loop: Any) -> None:
+    """Of what the message is: at once, and nothing of the process goes on."""
+    process = loop.process
+    process.loops.after(0, process.kill)
+    process.loops.after(BACK_S, process.start)
+    await loop.create_future()
+
+
+def _end(outcome: str, before: int, run: Run) -> None:
+    if outcome == "hopeless" or (outcome == "fail" and before < FAILED_TIMES):
+        run.outcome = outcome
+        raise ValueError(outcome)
+    if outcome == "reject":
+        run.outcome = outcome
+        raise Reject(outcome)
+    if outcome == "release" and before < FAILED_TIMES:
+        run.outcome = outcome
+        raise Release
+    if outcome == "retry" and before < FAILED_TIMES:
+        run.outcome = outcome
+        raise Retry(outcome, 0.3)

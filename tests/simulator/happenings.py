@@ -1,0 +1,185 @@
+"""Has happen in a world what its schedule says: faults of processes, networks and the cluster."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from tests.simulator.loop import ProcessLoop
+from tests.simulator.network import Network
+from tests.simulator.process import EPOCH_S, Process
+from tests.simulator.schedules import Happening, Kind
+from tests.simulator.world import World
+
+IMPLICIT: Final = {"add_partitions": "produce", "add_offsets": "offsets"}
+"""What there is in place of these requests where they need not be made."""
+TOLD_S: Final = 0.1
+"""After which at most the sender of a request that is late is told that it is lost."""
+DIES_S: Final = 0.5
+"""How long a process lives of which nothing arrives."""
+BACK_S: Final = 8.0
+"""After which it is started again."""
+HELD_S: Final = 0.5
+"""How long the one at which somebody comes back may take."""
+
+
+class Happenings:
+    """Of one world."""
+
+    first_request = ""
+    """Of an opening."""
+    settles_first = False
+    """Before what comes last, also in a small world: who was replaced learns of it only by what comes when all is at rest."""
+    opening_requests = 19
+    """About as many as an opening makes, and the first transaction after it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._away: set[Happening] = set()
+        """Pauses and the like that are not over."""
+        self._kinds: dict[Kind, Callable[[Happening, Process], None]] = {
+            Kind.SEND: lambda what, _: self.send(what),
+            Kind.CRASH: self._crash,
+            Kind.HELD: self._hold,
+            Kind.STOP: lambda what, process: process.stop(what.seconds),
+            Kind.PAUSE: self._pause,
+            Kind.CLOCK: self._clock,
+            Kind.CUT: self._cut,
+            Kind.LOST: self._lose_answers,
+            Kind.SLOW: self._slow,
+            Kind.LATE: self._late,
+            Kind.BELATED: self._belate,
+            Kind.REFUSED: self._refuse,
+            Kind.MARKERS: self._late_markers,
+            Kind.REBALANCE: lambda _, __: world.cluster.group.rebalance(),
+        }
+
+    def happen(self, what: Happening, process: Process) -> None:
+        """Now, to this process if to any."""
+        self._kinds[what.kind](what, process)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something that happens is not over, or has not struck yet."""
+        networks = [process.network for process in self._world.processes]
+        return bool(self._away) or any(
+            network.refuse
+            or network.lose_answers
+            or network.slow_requests
+            or any(network.late.values())
+            or network.waiting
+            for network in networks
+        )
+
+    def send(self, what: Happening) -> None:
+        """Messages come."""
+        raise NotImplementedError
+
+    def last(self, partition: int) -> Happening:
+        """What is sent there when all has settled."""
+        raise NotImplementedError
+
+    @property
+    def now_ms(self) -> int:
+        """By the cluster's clock."""
+        return round((EPOCH_S + self._world.loops.now) * 1000)
+
+    def _crash(self, what: Happening, process: Process) -> None:
+        process.crash()
+        if what.disk_lost:
+            process.disk.lose()
+        self._world.loops.after(what.seconds, process.start)
+
+    def _hold(self, what: Happening, process: Process) -> None:
+        loop, network = process.loop, process.network
+        if loop is None or network.held is not None:
+            return
+        network.held = []
+        self._world.loops.after(DIES_S, self._die, process, loop)
+        self._end(what, process, network.release)
+
+    def _die(self, process: Process, loop: ProcessLoop) -> None:
+        if process.loop is loop:
+            process.crash()
+            self._world.loops.after(BACK_S, process.start)
+
+    def _pause(self, what: Happening, process: Process) -> None:
+        if process.loop is not None:
+            process.loop.pause()
+            self._end(what, process, partial(self._wake, what, process, process.loop))
+
+    def _wake(self, what: Happening, process: Process, loop: ProcessLoop) -> None:
+        process.woke_at = self._world.loops.now
+        process.network.lose_heartbeats = what.count  # it does not learn at once that it was away
+        loop.resume()
+
+    @staticmethod
+    def _clock(what: Happening, process: Process) -> None:
+        process.skew += what.seconds
+
+    def _cut(self, what: Happening, process: Process) -> None:
+        process.network.cut = True
+        self._end(what, process, partial(setattr, process.network, "cut", False))
+
+    @staticmethod
+    def _lose_answers(what: Happening, process: Process) -> None:
+        process.network.lose_answers += what.count
+
+    @staticmethod
+    def _refuse(what: Happening, process: Process) -> None:
+        process.network.refuse += what.count
+
+    @staticmethod
+    def _slow(what: Happening, process: Process) -> None:
+        process.network.slow_requests += what.count
+        process.network.slow_s = what.seconds
+
+    def _late(self, what: Happening, process: Process) -> None:
+        process.network.late[what.at] = [
+            what.seconds * self._world.loops.dice.random() for _ in range(what.count)
+        ]
+
+    def _belate(self, what: Happening, process: Process) -> None:
+        dice, names = self._world.loops.dice, IMPLICIT if self._world.cluster.implicit else {}
+        for _ in range(what.count):
+            request, until = (names.get(name, name) for name in (what.request, what.until))
+            process.network.belate(
+                request, TOLD_S * dice.random(), what.seconds, until, dice.choice((0, 1, 1, 2))
+            )
+
+    def _late_markers(self, what: Happening, _: Process) -> None:
+        self._world.cluster.markers_late_until = self._world.loops.now + what.seconds
+        self._world.cluster.markers_late_s = what.seconds
+
+    def _end(self, what: Happening, process: Process, end: Callable[[], object]) -> None:
+        """When its time is up; or when another process has begun to open a lane: between two requests of that, which stand still meanwhile."""
+        self._away.add(what)
+
+        def over() -> None:
+            self._away.discard(what)
+            end()
+
+        self._world.loops.after(what.seconds, over)
+        if not what.pinned:
+            return
+
+        left = self._world.loops.dice.randrange(self.opening_requests)
+        opener: Network | None = None
+
+        def arrived(network: Network, request: str) -> None:
+            nonlocal left, opener
+            if opener is None and network is not process.network and request == self.first_request:
+                opener = network if self._opens(network) else None
+            if network is opener and request != "_read":
+                left -= 1
+                if left < 0:
+                    self._world.cluster.watchers.remove(arrived)
+                    network.slow_requests += 1  # long enough for whoever comes back to do much
+                    network.slow_s = HELD_S
+                    process.network.lose_heartbeats = what.count
+                    over()
+
+        self._world.cluster.watchers.append(arrived)
+
+    def _opens(self, network: Network) -> bool:
+        """Whether a process opens something."""
+        raise NotImplementedError

@@ -1,0 +1,146 @@
+"""Which deliberate bugs the simulator finds, and after how many schedules: one copy of the sources for each, run as it stands.
+
+``python -m tests.simulator.mutants [--seconds S] [--seed N] [NAME …]`` prints the tables of tests/simulator/README.md, and corpus.txt. A seed that
+fails in a copy and in the sources alike would show nothing, so that is tried too.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.mutants import (
+    bridge_hops,
+    envelopes,
+    group_consumption,
+    handover,
+    lane_opening,
+    lane_transactions,
+    partition_opening,
+)
+from tests.mutants.mutant import Mutant, PatchError
+from tests.mutants.trial import COPIED, ROOT
+
+SECONDS: Final = 30.0
+LOGICAL: Final = {
+    "lanes": (*lane_opening.MUTANTS, *lane_transactions.MUTANTS),
+    "envelopes": (*envelopes.MUTANTS, *bridge_hops.MUTANTS),
+    "consumers": (*group_consumption.MUTANTS, *partition_opening.MUTANTS, *handover.MUTANTS),
+}
+"""By world."""
+OUTSIDE: Final = frozenset(
+    {
+        "clock-that-sleeps", "consumers-offsets-followed", "count-alone", "cut-inside", "foreign-changelog-unnoticed", "forged-part-kept",
+        "generator-acknowledges-everything", "given-up-in-an-outage", "half-a-lane", "hop-headers-not-stripped", "impostors-get-partitions",
+        "input-read-uncommitted", "lanes-follow-anybody", "lease-not-written-again", "list-of-addresses-ignored", "malformed-burns-ids",
+        "malformed-confirmation-believed", "membership-believed", "one-worker-shrinks-rings", "other-rules-open-the-lane",
+        "partition-counts-not-compared", "plain-commit-beside-the-transaction", "position-taken-twice", "refused-hops-not-noted",
+        "restarts-count-as-deaths", "restore-to-last-stable-offset", "retries-take-all-slots", "waits-anew-after-each-rebalance",
+        "written-though-a-part-is-too-large",
+    }
+)  # fmt: skip
+"""Mutants of something that the simulated worlds leave out.
+
+These are operators, aiokafka's own options, machines that sleep, outages and Faust's transport. Others are changed partition counts and rules,
+foreign changelogs and members, half a lane, malformed or oversized records, and refused hops.
+"""
+_FAILED: Final = re.compile(
+    r"^seed (?P<seed>[0-9]+) of [a-z]+ fails, number (?P<number>[0-9]+), after (?P<seconds>[0-9.]+) s: (?P<said>.*)$",
+    re.MULTILINE,
+)
+_COUNT: Final = re.compile(r"^([0-9]+) schedules", re.MULTILINE)
+
+
+class Row(NamedTuple):
+    """What came of one."""
+
+    mutant: Mutant
+    world: str
+    found: str
+    """As what; empty = not at all."""
+    number: int
+    """Of schedules."""
+    seconds: float = 0.0
+    seed: int = -1
+
+    def __str__(self) -> str:
+        if not self.found:
+            return f"| {self.mutant.name} | not in {self.number} | | |"
+        return f"| {self.mutant.name} | {self.number} | {self.seconds:.1f} | {self.found} |"
+
+
+def main() -> None:
+    """A table for each world, then the seeds that found something, as corpus.txt has them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulator.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="of mutants (default: all)")
+    parser.add_argument("--world", choices=LOGICAL, help="only those that belong there")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of CPU time, for each")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="at once (default: a core each)"
+    )
+    asked = parser.parse_args()
+    chosen = [
+        (mutant, world)
+        for world, mutants in LOGICAL.items()
+        for mutant in mutants
+        if asked.world in {None, world}
+        and (mutant.name in asked.names or (not asked.names and mutant.name not in OUTSIDE))
+    ]  # fmt: skip
+    rows: list[Row] = []
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        for row in pool.map(lambda each: _row(each[0], each[1], asked.seconds, asked.seed), chosen):
+            if not rows or rows[-1].world != row.world:
+                print(f"\nOf {row.world}:\n\n| mutant | schedules | seconds | found as |\n|---|---|---|---|")
+            rows.append(row)
+            print(row, flush=True)
+    seeds: dict[tuple[str, int], list[str]] = {}
+    for row in sorted((row for row in rows if row.found), key=lambda each: each.seed):
+        seeds.setdefault((row.world, row.seed), []).append(row.mutant.name)
+    print()
+    for world in LOGICAL:
+        for (of, seed), names in seeds.items():
+            if of == world:
+                print(f"{world} {seed}  # finds {', '.join(names)}")
+
+
+def _row(mutant: Mutant, world: str, seconds: float, seed: int) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        try:
+            mutant.apply(root)
+        except PatchError as error:
+            return Row(mutant, world, str(error), 0)
+        told = _run(root, "--world", world, "--seed", str(seed), "--seconds", str(seconds), "--cpu")
+    found = _FAILED.search(told)
+    if found is None:
+        return Row(mutant, world, "", int((_COUNT.findall(told) or ["0"])[-1]))
+    if "fails, number" in _run(ROOT, "--world", world, "--seed", found["seed"], "--count", "1"):
+        return Row(mutant, world, f"seed {found['seed']}, which fails without it too", int(found["number"]))
+    said = re.split(r"[ :]", found["said"], maxsplit=1)[0].split("/")[0]
+    return Row(mutant, world, said, int(found["number"]), float(found["seconds"]), int(found["seed"]))
+
+
+def _run(root: Path, *arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulator", "--as-it-is", "--jobs", "1", *arguments],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""What of the product is replaced while worlds run: the I/O, the clocks, the dice. In this one place, and for as long as ``simulated()`` lasts.
+
+The product has no seams for these: it makes its producers, readers and stores where it needs them, and that is as it should be. What is
+replaced is found in the modules that use it; which process is meant is known by the loop that runs.
+"""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import logging
+import random
+import sys
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from typing import Any, cast
+from unittest import mock
+
+import agents.lane.cursor
+import ringfence_client.consumer.consumer
+import ringfence_client.consumer.fetch_loop
+import ringfence_client.consumer.topic_watch
+import ringfence_client.dispatch.attempt
+import ringfence_client.dispatch.dispatcher
+import ringfence_client.partition.lease_acquisition
+import ringfence_client.partition.parked_reader
+import ringfence_client.progress.progress_record
+import ringfence_kafka.producer.shared_clients
+import ringfence_kafka.producer.transactional
+import ringfence_kafka.readers.compacted_topic
+import tables.codec
+import tables.table
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.concurrency import timeouts
+from ringfence_kafka.producer import transaction_v1, transaction_v2, transaction_version
+from ringfence_kafka.readers import log_reader
+from tests.simulator import questions
+from tests.simulator.asking import Questions
+from tests.simulator.consuming.member import SimulatedMember
+from tests.simulator.consuming.questions import SharedClient, SimulatedClient
+from tests.simulator.consuming.reader import SimulatedReader
+from tests.simulator.loop import RUNNING, BuriedError
+from tests.simulator.process import BOOT_S
+from tests.simulator.producer import SimulatedProducer
+from tests.simulator.saying import Ear
+from tests.simulator.store import MemoryStore
+
+
+class _Dice:
+    """The product's random numbers, of the world that runs."""
+
+    def __init__(self) -> None:
+        self.now = random.Random(0)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self.now.uniform(low, high)
+
+    def token_hex(self, count: int) -> str:
+        return f"{self.now.getrandbits(8 * count):0{2 * count}x}"
+
+    def uuid4(self) -> uuid.UUID:
+        return uuid.UUID(int=self.now.getrandbits(128))
+
+
+DICE = _Dice()
+_monotonic = time.monotonic
+_wall = time.time
+_gettime = time.clock_gettime
+
+
+_running_loop = asyncio._get_running_loop
+_loop_of = cast("Any", asyncio.events)._get_event_loop
+
+
+def _loop_or_none() -> Any:
+    """That runs now, of whatever process."""
+    loop = RUNNING.loop
+    return _running_loop() if loop is None else loop
+
+
+def _loop() -> Any:
+    """That runs now; raises RuntimeError: none does."""
+    loop = RUNNING.loop
+    return _running_or_error() if loop is None else loop
+
+
+def _loop_for_futures(stacklevel: int = 3) -> Any:
+    loop = RUNNING.loop
+    return _loop_of(stacklevel) if loop is None else loop
+
+
+_running_or_error = asyncio.get_running_loop
+_EAR = Ear(_loop_or_none)
+
+
+def _process() -> Any:
+    """That runs now; None = none, and it is the time of the machine that is asked for."""
+    loop = RUNNING.loop
+    if loop is None:
+        return None
+    if loop.buried:
+        raise BuriedError
+    return loop.process
+
+
+def _virtual_monotonic() -> float:
+    loop = RUNNING.loop
+    if loop is None:
+        return _monotonic()
+    if loop.buried:
+        raise BuriedError
+    return loop.time() + BOOT_S
+
+
+def _virtual_wall() -> float:
+    process = _process()
+    return _wall() if process is None else float(process.wall())
+
+
+def _virtual_gettime(clock: int) -> float:
+    return _gettime(clock) if RUNNING.loop is None else _virtual_monotonic()
+
+
+class _Fetches:
+    """Nothing is too large for a simulated link."""
+
+    def __init__(self, consumer: Any) -> None:
+        """It asks for what there is."""
+
+    def limit(self, partition_bytes: int) -> None:
+        """In vain."""
+
+
+class _NoGap:
+    """One transaction follows another at once: what may go wrong there goes wrong less often if they keep a distance."""
+
+    seconds = 0.0
+
+    def wrote(self, seconds: float, since_s: float) -> None:
+        """Nothing comes of it."""
+
+
+class _Insides:
+    """What :mod:`ringfence_kafka.aiokafka_patches.internals` looks at inside of aiokafka's consumer, and the doubles say themselves."""
+
+    @staticmethod
+    def position(consumer: Any, tp: Any) -> Any:
+        return consumer.reached(tp)
+
+    @staticmethod
+    def fetched(consumer: Any) -> Any:
+        return consumer.fetched()
+
+    @staticmethod
+    def drop_fetched(consumer: Any, tps: Any) -> None:
+        consumer.drop(tps)
+
+    @staticmethod
+    async def confirm(membership: Any, generation: int) -> bool:
+        """The product's own; what it found is known to :class:`tests.simulator.rights.Rights`."""
+        well = await _confirm(membership, generation)
+        if well and (process := _process()) is not None:
+            process.rights.confirm()
+        return well
+
+    @staticmethod
+    def nothing(*_: Any) -> None:
+        """Of tasks that the doubles do not have, or that do not end."""
+
+
+_confirm = internals.Membership.confirm
+POLL_MS, MOVING_POLL_MS, LOOK_S = 2_000, 200, 20.0
+"""Of a consumer: it looks less often than the product does, so that a world at rest costs less."""
+READ_AGAIN = (
+    (tables.codec, "decode_meta"),
+    (ringfence_client.progress.progress_record, "decode"),
+    (ringfence_client.progress.progress_record, "decode_key"),
+)
+"""Pure, and the same is read by who follows, by the world and by what judges it in the end."""
+TURNS_MAX = 1
+"""Transactions of a process at once: with few partitions there would never be a queue."""
+CUT_SHORT_REST_S, CANCEL_LIMIT_S, LAST_LOOK_S = 0.5, 0.3, 0.3
+"""Less than the product's: worlds are short."""
+
+
+@contextlib.contextmanager
+def simulated() -> Iterator[None]:
+    """Lanes and consumers meet the simulated cluster, on virtual time. Logging is off: it costs more than the rest."""
+    replaced: list[tuple[Any, str, Any]] = [
+        (asyncio, "get_running_loop", _loop),
+        (asyncio.events, "get_running_loop", _loop),
+        (asyncio.events, "_get_running_loop", _loop_or_none),
+        (asyncio.events, "_get_event_loop", _loop_for_futures),
+        (time, "monotonic", _virtual_monotonic),
+        (time, "perf_counter", _virtual_monotonic),
+        (time, "time", _virtual_wall),
+        (timeouts, "random", DICE),
+        (tables.table, "secrets", DICE),
+        (tables.table, "Store", MemoryStore),
+        (agents.lane.cursor, "log", _EAR),
+        (ringfence_client.partition.lease_acquisition, "log", _EAR),
+        (ringfence_client.partition.parked_reader, "log", _EAR),
+        (log_reader, "read", questions.read),
+        (log_reader, "newest", questions.newest),
+        (ringfence_kafka.producer.transactional, "AIOKafkaProducer", SimulatedProducer),
+        (ringfence_kafka.producer.transactional, "producer_options", lambda _kafka: {}),
+        (transaction_version, "wanted", lambda: _process().cluster.implicit),
+        (transaction_version, "transaction_v2_requests", Questions),
+        (transaction_v2, "transaction_v2_requests", Questions),
+        (transaction_v2, "Gap", _NoGap),
+        (transaction_v1, "send_only_what_was_added", lambda _producer: None),
+        (internals, "never_create", _Insides.nothing),
+        (time, "clock_gettime", _virtual_gettime),
+        (ringfence_client.partition.lease_acquisition, "uuid", DICE),
+        (ringfence_client.consumer.consumer, "AIOKafkaConsumer", SimulatedMember),
+        (ringfence_client.consumer.consumer, "Cluster", SimulatedClient),
+        (ringfence_client.consumer.consumer, "client_options", lambda _kafka: {}),
+        (ringfence_client.consumer.fetch_loop, "POLL_MS", POLL_MS),
+        (ringfence_client.consumer.fetch_loop, "MOVING_POLL_MS", MOVING_POLL_MS),
+        (ringfence_client.consumer.topic_watch, "LOOK_S", LOOK_S),
+        (ringfence_client.dispatch.dispatcher, "CANCEL_LIMIT_S", CANCEL_LIMIT_S),
+        (ringfence_client.dispatch.attempt, "CUT_SHORT_REST_S", CUT_SHORT_REST_S),
+        (ringfence_client.partition.lease_acquisition, "LAST_LOOK_S", LAST_LOOK_S),
+        (ringfence_client.partition.parked_reader, "AIOKafkaConsumer", SimulatedReader),
+        (ringfence_client.partition.parked_reader, "client_options", lambda _kafka: {}),
+        (ringfence_kafka.readers.compacted_topic, "AIOKafkaConsumer", SimulatedReader),
+        (ringfence_kafka.readers.compacted_topic, "client_options", lambda _kafka: {}),
+        (ringfence_kafka.producer.shared_clients, "_SharedClient", SharedClient),
+        (ringfence_kafka.producer.shared_clients, "TURNS_MAX", TURNS_MAX),
+        (ringfence_kafka.producer.shared_clients, "client_options", lambda _kafka: {}),
+        (internals, "member_id", lambda _consumer: ""),
+        (internals, "keep_fetching", _Insides.nothing),
+        (internals, "keep_member", _Insides.nothing),
+        (ringfence_client.consumer.fetch_loop, "AdaptiveFetch", _Fetches),
+        (internals, "position", _Insides.position),
+        (internals, "fetched", _Insides.fetched),
+        (internals, "drop_fetched", _Insides.drop_fetched),
+        (internals.Membership, "confirm", _Insides.confirm),
+        *((owner, name, functools.lru_cache(getattr(owner, name))) for owner, name in READ_AGAIN),
+        (
+            cast("Any", asyncio.tasks)._all_tasks,
+            "add",
+            id,
+        ),  # of those that were made nobody asks which there are
+    ]
+    former = logging.root.manager.disable
+    with contextlib.ExitStack() as stack:
+        for owner, name, replacement in replaced:
+            stack.enter_context(mock.patch.object(owner, name, replacement))
+        stack.callback(logging.disable, former)
+        logging.disable(logging.CRITICAL)
+        hook = sys.unraisablehook
+        stack.callback(setattr, sys, "unraisablehook", hook)
+        sys.unraisablehook = lambda _what: None  # of coroutines that are unwound where they stood
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore", RuntimeWarning)  # of those that never began
+        gc.freeze()
+        stack.callback(gc.unfreeze)
+        yield

@@ -1,0 +1,69 @@
+"""What operators are told: of all that the product logs, the lines that name a GAP. Logging itself is off while worlds run."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from tests.simulator.loop import ProcessLoop
+
+_STRETCH: Final = re.compile(
+    r"GAP: (?:offsets (?P<first>\d+) to (?P<last>\d+) of )?(?P<topic>[\w.-]+)/(?P<partition>\d+)"
+    r"(?: begins at (?P<begins>\d+), and \S+ has (?:finished it up to (?P<finished>\d+)|neither)|/(?P<one>\d+) is gone)?"
+)
+
+
+class Gap(NamedTuple):
+    """What somebody has said is gone."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    def names(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether it names this one."""
+        return (self.topic, self.partition) == (topic, partition) and self.first <= offset < self.end
+
+
+def gap(line: str) -> Gap | None:
+    """Which one a line names; None = none, or not which."""
+    found = _STRETCH.search(line)
+    if found is None:
+        return None
+    if found["first"] is not None:
+        first, end = int(found["first"]), int(found["last"]) + 1
+    elif found["begins"] is not None:
+        first, end = int(found["finished"] or 0), int(found["begins"])
+    elif found["one"] is not None:
+        first, end = int(found["one"]), int(found["one"]) + 1
+    else:
+        return None
+    return Gap(found["topic"], int(found["partition"]), first, end)
+
+
+def in_vain(gaps: Iterable[Gap], topic: str, partition: int, eaten: set[int]) -> Iterable[str]:
+    """A line for each GAP that was said, and nothing was gone that anybody needed."""
+    for gap in gaps:
+        if (gap.topic, gap.partition) == (topic, partition) and eaten.isdisjoint(range(gap.first, gap.end)):
+            yield f"GAP in vain: {gap} was said, and retention has deleted nothing of it that was needed"
+
+
+class Ear:
+    """In the place of a module's logger."""
+
+    def __init__(self, loop: Any) -> None:
+        """``loop()`` is the loop that runs now."""
+        self._loop = loop
+
+    def error(self, text: str, *args: object, **_: object) -> None:
+        """Kept, with its process, where it is about a gap."""
+        loop = self._loop()
+        if "GAP" in text and isinstance(loop, ProcessLoop) and (found := gap(text % args)) is not None:
+            loop.process.gaps.append(found)
+
+    warning = error
+
+    def info(self, *_: object, **__: object) -> None:
+        """Not kept."""
+
+    debug = exception = info

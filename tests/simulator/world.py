@@ -1,0 +1,102 @@
+"""A world: a cluster and a few processes, to which the happenings of a schedule come. At the end everything heals, and it must settle."""
+
+import random
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from tests.simulator.cluster import SimulatedCluster
+from tests.simulator.loop import Loops
+from tests.simulator.patches import DICE
+from tests.simulator.process import Process
+from tests.simulator.schedules import Schedule
+
+LOOK_S: Final = 0.02
+"""Between two looks at whether it has settled."""
+NOTICED_S: Final = 0.002
+"""How soon consumers hear of what is new."""
+
+
+class World:
+    """One run of a schedule."""
+
+    processes: Sequence[Process]
+
+    def __init__(self, plan: Schedule) -> None:
+        """A cluster without topics."""
+        dice = random.Random(f"run {plan.seed}")
+        DICE.now = dice
+        self.plan = plan
+        self.loops = Loops(dice)
+        self.cluster = SimulatedCluster(self.loops, dice)
+        self.cluster.implicit, self.cluster.brokers = plan.implicit, plan.brokers
+        self.cluster.moved = self._moved
+        self.sent = 0
+        self.trace: list[str] | None = None
+        self._noticing: set[str] = set()
+
+    def watch(self) -> list[str]:
+        """Have everything written down, for who reads it."""
+        trace: list[str] = []
+        self.trace = trace
+        for process in self.processes:
+            process.network.trace = trace
+        return trace
+
+    def close(self) -> None:
+        """Unwind all that ran in it, and take it apart: what is left is in no cycle with anything."""
+        self.loops.bury()
+        for process in (
+            *self.processes,
+            self.cluster.transactions,
+            self.cluster.group,
+            self.cluster,
+            self.loops,
+        ):
+            vars(process).clear()
+
+    @property
+    def signature(self) -> int:
+        """Two runs with the same are the same: any difference changes what is diced after it, and when it happens."""
+        told = (self.loops.steps, self.loops.now, self.loops.dice.random(), self.sent)
+        return zlib.crc32(repr(told).encode())
+
+    def _moved(self, topic: str) -> None:
+        if not self._noticing:
+            self.loops.after(NOTICED_S, self._notice)
+        self._noticing.add(topic)
+
+    def _notice(self) -> None:
+        topics, self._noticing = self._noticing, set()
+        for process in self.processes:
+            process.notice(topics)
+
+    def note(self, text: str) -> None:
+        """For who reads the trace."""
+        if self.trace is not None:
+            self.trace.append(f"{self.loops.now:10.4f} == {text}")
+
+    # -- whether it has settled --------------------------------------------------------------------------------
+
+    def settled(self) -> bool:
+        """Whether it rests: it costs too much to look each time."""
+        self.loops.look_at = self.loops.now + LOOK_S
+        return self.rests()
+
+    def rests(self) -> bool:
+        """Whether all is processed, and nothing is under way."""
+        raise NotImplementedError
+
+    def unsettled(self) -> str:
+        """What is missing."""
+        raise NotImplementedError
+
+    def _united(self) -> bool:
+        """All processes are in the present generation of the group, and nobody else is."""
+        group = self.cluster.group
+        if group.rebalancing or len(group.members) != len(self.processes):
+            return False
+        for process in self.processes:  # noqa: SIM110 - asked often, and this is what costs least
+            if process.generation != group.generation:
+                return False
+        return True

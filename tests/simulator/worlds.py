@@ -1,0 +1,15 @@
+"""The worlds that there are: by name, the schedule of a seed."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tests.simulator.consuming.schedules import consumer_schedule
+from tests.simulator.envelopes import envelope_schedule
+from tests.simulator.lane_schedules import schedule
+from tests.simulator.schedules import Schedule
+
+WORLDS: Final[Mapping[str, Callable[[int], Schedule]]] = {
+    "lanes": schedule,
+    "envelopes": envelope_schedule,
+    "consumers": consumer_schedule,
+}
