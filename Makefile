@@ -62,7 +62,7 @@ simulate: setup
 MINUTES ?= 60
 SEED    ?= 1
 soak: setup
-	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --seed $(SEED) \
+	$(BIN)/python -m tests.harness.soak --minutes $(MINUTES) --seed $(SEED) \
 		$(if $(NEMESES),--nemeses $(NEMESES)) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(BROKERS),--brokers $(BROKERS)) $(if $(KEEP),--keep $(KEEP))
 
 # Builds both images, runs docker-compose.yml, kills a worker, and runs the nightly profile. It installs what a Debian lacks, and says so.

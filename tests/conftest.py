@@ -10,7 +10,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.producer import transaction_v2_requests, transaction_version
-from tests.support import features, kafka
+from tests.support import kafka
+from tests.support.brokers import features
 
 
 def pytest_configure() -> None:

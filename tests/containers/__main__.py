@@ -20,7 +20,7 @@ from tests.containers.engine import Engine
 from tests.containers.images import Public
 from tests.containers.stack import Stack, require_free_ports
 from tests.containers.steps import CheckError, step
-from tests.support.deployment import ROOT
+from tests.support.checkout import ROOT
 
 EXIT_NOT_WELL: Final = 1
 EXIT_COULD_NOT_RUN: Final = 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.support.deployment import ROOT
+from tests.support.checkout import ROOT
 
 _LINES_SHOWN: Final = 30
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.containers import machine
 from tests.containers.command import CommandError, attempt, run
-from tests.support.deployment import ROOT
+from tests.support.checkout import ROOT
 
 PROJECT: Final = "ringfence-trial"
 """Containers, volumes and the network carry this name, and nothing else does."""

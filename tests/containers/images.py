@@ -16,7 +16,7 @@ from tests.containers.command import run
 from tests.containers.engine import PROJECT, Engine
 from tests.containers.steps import CheckError, expect, step
 from tests.support import deployment
-from tests.support.deployment import ROOT
+from tests.support.checkout import ROOT
 
 STAND_INS: Final = Path(__file__).with_name("stand_ins")
 COMPOSE_FILE: Final = ROOT / "docker-compose.yml"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import kafka
-from tests.support.linked import LinkedBroker, linked_broker
+from tests.support.brokers.linked import LinkedBroker, linked_broker
 
 
 @pytest.fixture(scope="session")

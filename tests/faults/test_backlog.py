@@ -8,12 +8,12 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.faults.flow import EXACT, wrong
+from tests.harness.checker.groups import Disturbance, Snapshot, judge
+from tests.harness.group_system import System
+from tests.harness.workloads.message_groups import Shape, accept, generate, sizes
+from tests.harness.workloads.numbered import EXACT, wrong
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess, consumers
-from tests.support.group_checker import Disturbance, Snapshot, judge
-from tests.support.group_system import System
-from tests.support.group_traffic import Shape, accept, generate, sizes
+from tests.support.consumers.processes import ConsumerProcess, consumers
 from tests.support.kafka import Got, Sent
 from tests.support.worker import WorkerProcess, configure, wait_for
 
@@ -103,7 +103,7 @@ def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
 def test_consumer_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
     """Each group goes on at its first message that was not finished and written, in order, and memory stays below its bound.
 
-    What may be done again is what ran, and what had ended too shortly before to be written; :mod:`tests.support.group_checker`.
+    What may be done again is what ran, and what had ended too shortly before to be written; :mod:`tests.harness.checker.groups`.
     """
     name = kafka.unique("backlog-consumed")
     quick = ("--memory", "16", "--session-timeout", "6", "--lease-timeout", "3")

@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka import Producer
 
 from ringfence_kafka.protocol import wire_names
-from tests.faults.checker import check
-from tests.faults.history import ID_HEADER, TOKEN_HEADER
-from tests.faults.nemeses.bridges import CutAgainAndAgain, KilledBridge
-from tests.faults.nemeses.catalogue import NEMESES, Maker
-from tests.faults.origin import crossed
-from tests.faults.system import System
-from tests.faults.workloads.catalogue import Workload
+from tests.harness.checker.check import check
+from tests.harness.history import ID_HEADER, TOKEN_HEADER
+from tests.harness.nemeses.bridges import CutAgainAndAgain, KilledBridge
+from tests.harness.nemeses.catalogue import NEMESES, Maker
+from tests.harness.source_cluster import crossed
+from tests.harness.system import System
+from tests.harness.workloads.catalogue import Workload
 
 EACH: Final = 10
 FLUSH_S: Final = 60.0

@@ -9,9 +9,9 @@ import pytest
 
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.several import several
-from tests.support import bridges, kafka
-from tests.support.bridges import BridgeProcess, Two
-from tests.support.consumers import ConsumerProcess
+from tests.support import kafka
+from tests.support.bridges.processes import BridgeProcess, Two, prepare
+from tests.support.consumers.processes import ConsumerProcess
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
@@ -58,7 +58,7 @@ def test_nobody_is_busy_meanwhile(tmp_path: Path) -> None:
     with several(tmp_path / "brokers") as cluster, contextlib.ExitStack() as stack:
         bootstrap = cluster.bootstrap_servers
         config = configure(tmp_path, bootstrap, "idle", [{"name": "idle", "partitions": 2}])
-        bridge = bridges.prepare(Two(bootstrap, bootstrap), tmp_path)
+        bridge = prepare(Two(bootstrap, bootstrap), tmp_path)
         processes = (
             WorkerProcess(config, "w"),
             ConsumerProcess(config, "c", "idle", "idle-group"),

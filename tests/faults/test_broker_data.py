@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
-from tests.faults.flow import EXACT, Flow, wrong
-from tests.faults.nemeses import striking
-from tests.faults.nemeses.broker_data import OldCopy, RecreatedTopic
+from tests.harness.nemeses import striking
+from tests.harness.nemeses.broker_data import OldCopy, RecreatedTopic
+from tests.harness.workloads.numbered import EXACT, Flow, wrong
 from tests.support import kafka
 from tests.support.worker import configure, worker
 

@@ -12,9 +12,10 @@ from aiokafka.client import AIOKafkaClient
 from app.embedded import ports
 from app.embedded.broker import HOST, EmbeddedBroker
 from ringfence_kafka.aiokafka_patches import internals
-from tests.support import bridges, kafka
-from tests.support.bridges import BridgeProcess, Two
-from tests.support.consumers import ConsumerProcess, noted
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import BridgeProcess, Two
+from tests.support.consumers.processes import ConsumerProcess, noted
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, wait_for
 
@@ -44,7 +45,7 @@ def test_worker_consumer_and_bridge_follow(tmp_path: Path, new_port: int) -> Non
         with EmbeddedBroker(folder) as broker:
             both = f"{broker.bootstrap_servers},{HOST}:{new_port}"
             config = configure(tmp_path, both, "moved", [{"name": "moved", "partitions": 1}])
-            bridge = bridges.prepare(Two(both, both), tmp_path)
+            bridge = processes.prepare(Two(both, both), tmp_path)
             worker = WorkerProcess(config, "w")
             consumer = ConsumerProcess(config, "c", "moved", "handlers")
             crossing = BridgeProcess(bridge.config, "b")

@@ -1,6 +1,6 @@
 """Consumers are killed and frozen, and their broker is: nothing lost, groups in order, nothing done again that was written.
 
-Judged by :mod:`tests.support.group_checker`, which says what a kill excuses.
+Judged by :mod:`tests.harness.checker.groups`, which says what a kill excuses.
 """
 
 import random
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
+from tests.harness.checker.groups import Disturbance, Run, Snapshot, judge
+from tests.harness.group_system import PARTITIONS, UNWRITTEN_S, System, assert_rising
+from tests.harness.workloads.message_groups import Flow, GroupMessage, Shape, accept, generate
 from tests.support import kafka
-from tests.support.consumers import consumers, wait_shared
-from tests.support.group_checker import Disturbance, Run, Snapshot, judge
-from tests.support.group_system import PARTITIONS, UNWRITTEN_S, System, assert_rising
-from tests.support.group_traffic import Flow, GroupMessage, Shape, accept, generate
+from tests.support.consumers.processes import consumers, wait_shared
 
 SEED = 7_919
 KILLS = 2

@@ -10,10 +10,10 @@ import pytest
 from aiokafka.partitioner import murmur2
 
 from ringfence_kafka.process.failpoints import POINTS
-from tests.faults.watcher import Watcher
+from tests.harness.watcher import Watcher
 from tests.support import kafka
-from tests.support.envelopes import Addresses, envelope, part
 from tests.support.kafka import Sent
+from tests.support.records.envelopes import Addresses, envelope, part
 from tests.support.worker import WorkerProcess, wait_for
 
 PARTITIONS = 2

@@ -1,17 +1,17 @@
 """A partition goes from one consumer process to another: in order, slowly, by a kill, and past every time-out.
 
-Judged by :mod:`tests.support.group_checker`; each killed or frozen process says how long its lease must be waited for.
+Judged by :mod:`tests.harness.checker.groups`; each killed or frozen process says how long its lease must be waited for.
 """
 
 import sqlite3
 import time
 from pathlib import Path
 
+from tests.harness.checker.groups import Disturbance, Run, judge
+from tests.harness.group_system import UNWRITTEN_S, System, assert_rising
+from tests.harness.workloads.message_groups import Flow, GroupMessage, Shape, accept, generate, sizes
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess, consumers, wait_shared
-from tests.support.group_checker import Disturbance, Run, judge
-from tests.support.group_system import UNWRITTEN_S, System, assert_rising
-from tests.support.group_traffic import Flow, GroupMessage, Shape, accept, generate, sizes
+from tests.support.consumers.processes import ConsumerProcess, consumers, wait_shared
 from tests.support.handlers import open_books
 
 SEED = 6_151

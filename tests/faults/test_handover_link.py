@@ -10,11 +10,11 @@ import pytest
 from app.embedded.link import TcpProxy
 from ringfence_client import Message
 from ringfence_kafka.process import failpoints
-from tests.support.consuming import Bench, Running, consuming
-from tests.support.group_checker import Disturbance, judge
+from tests.harness.checker.groups import Disturbance, judge
+from tests.support.brokers.linked import LinkedBroker
+from tests.support.consumers.in_process import Bench, Running, consuming
+from tests.support.consumers.leases import Journal, values
 from tests.support.lanes import until
-from tests.support.leases import Journal, values
-from tests.support.linked import LinkedBroker
 
 CUT_S = 1.5
 LEASE_S = 3.0

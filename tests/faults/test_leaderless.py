@@ -16,9 +16,10 @@ from agents.bridge import source
 from agents.bridge.bridge import Bridge
 from app.embedded.broker import EmbeddedBroker
 from ringfence_client.consumer import consumer
-from tests.support import bridges, kafka
-from tests.support.bridges import Two
-from tests.support.consuming import Recorder, consuming
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import Two
+from tests.support.consumers.in_process import Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, wait_for
 
@@ -130,29 +131,31 @@ def test_bridge_goes_on_with_the_others(
 ) -> None:
     """All of the others is forwarded; what is told of them is what is so, and of those without a leader that nobody knows."""
     doubts = Doubts(Bridge, source, monkeypatch)
-    given = bridges.prepare(Two(disks.bootstrap, disks.bootstrap), tmp_path, source_partitions=len(THERE))
-    with bridges.quick(given.config):
+    given = processes.prepare(Two(disks.bootstrap, disks.bootstrap), tmp_path, source_partitions=len(THERE))
+    with processes.quick(given.config):
         pass
     disks.second()
     kafka.grow_topic(disks.bootstrap, given.topic, len(THERE) + len(GONE))
-    with bridges.quick(given.config) as running:
+    with processes.quick(given.config) as running:
         (found,) = running
         wait_for(lambda: len(found.window.places) == len(THERE) + len(GONE), lambda: str(found.window.places))
         before = doubts.count
         disks.fail(given.topic)
         for number in range(3):
             for partition in THERE:
-                given.send(bridges.messages(10, first=(2 * number + partition) * 10), partition)
-            bridges.confirmed_at(disks.bootstrap, given.group, given.topic, [10 * (number + 1)] * len(THERE))
+                given.send(processes.messages(10, first=(2 * number + partition) * 10), partition)
+            processes.confirmed_at(
+                disks.bootstrap, given.group, given.topic, [10 * (number + 1)] * len(THERE)
+            )
         wait_for(
             lambda: {number for number, lag in found.state.lags.items() if lag == 0} == set(THERE),
             lambda: str(found.state.lags),
         )
         assert doubts.count - before < DOUBTS_MAX
-        shown = bridges.status(given.config, 1)
+        shown = processes.status(given.config, 1)
 
     rows = shown["bridges"][given.name]["partitions"]
-    assert sorted(bridges.numbers(given.got())) == list(range(60))
+    assert sorted(processes.numbers(given.got())) == list(range(60))
     assert [row["lag"] for row in rows] == [0, 0, None, None]
     assert ["is its leader away?" in (row["error"] or "") for row in rows] == [False, False, True, True], (
         json.dumps(rows)

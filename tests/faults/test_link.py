@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.support import kafka
+from tests.support.brokers.linked import LinkedBroker
 from tests.support.kafka import Sent
-from tests.support.linked import LinkedBroker
 from tests.support.running import Running
 from tests.support.worker import WorkerProcess, configure, wait_for
 

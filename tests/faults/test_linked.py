@@ -1,8 +1,8 @@
 """Clients of a link stay on it, also over a restart of the broker."""
 
 from tests.support import kafka
+from tests.support.brokers.linked import LinkedBroker
 from tests.support.kafka import Sent
-from tests.support.linked import LinkedBroker
 
 SENT = Sent(None, b"key", b"x" * 10_000)
 

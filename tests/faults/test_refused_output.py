@@ -6,13 +6,13 @@ from typing import Any, Final
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
-from tests.faults.flow import EXACT, Flow, wait_reason, wrong
-from tests.faults.nemeses import Nemesis, striking
-from tests.faults.nemeses.outputs import AlteredTopic, DeletedTopic, RevokedRight
+from tests.harness.nemeses import Nemesis, striking
+from tests.harness.nemeses.outputs import AlteredTopic, DeletedTopic, RevokedRight
+from tests.harness.workloads.numbered import EXACT, Flow, wait_reason, wrong
 from tests.support import kafka
-from tests.support.envelopes import envelope, part
+from tests.support.brokers.secured import Right, SecuredBroker
 from tests.support.kafka import Sent
-from tests.support.secured import Right, SecuredBroker
+from tests.support.records.envelopes import envelope, part
 from tests.support.worker import WorkerProcess, configure, worker
 
 FEW: Final = 500

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
-from tests.faults.system import AUTHORIZER
+from tests.harness.system import AUTHORIZER
 from tests.support import kafka
 from tests.support.lanes import until
 

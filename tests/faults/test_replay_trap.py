@@ -18,9 +18,9 @@ from app.embedded.link import TcpProxy
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer import transactional
 from tests.support import kafka
+from tests.support.brokers.linked import LinkedBroker
 from tests.support.kafka import Sent
 from tests.support.lanes import Bench, Gate, Group, bench, ids, until
-from tests.support.linked import LinkedBroker
 
 LIMIT_S = 180.0
 SMALL_BYTES = 2_000

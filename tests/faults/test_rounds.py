@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults import rounds
+from tests.harness import rounds
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from app.embedded.several import COUNT, Several, several
-from tests.faults import rounds
+from tests.harness import rounds
+from tests.harness.checker.groups import judge
+from tests.harness.group_system import PARTITIONS, System, assert_rising
+from tests.harness.workloads.message_groups import Flow, Shape, generate
 from tests.support import kafka
-from tests.support.consumers import consumers, wait_shared
-from tests.support.group_checker import judge
-from tests.support.group_system import PARTITIONS, System, assert_rising
-from tests.support.group_traffic import Flow, Shape, generate
+from tests.support.consumers.processes import consumers, wait_shared
 
 pytestmark = [pytest.mark.long, pytest.mark.alone]
 SEED = 7_919

@@ -12,9 +12,8 @@ from typing import Final
 
 import pytest
 
-from tests.faults.flow import EXACT, Flow, wrong
-from tests.faults.nemeses import Nemesis, striking
-from tests.faults.nemeses.state_directory import (
+from tests.harness.nemeses import Nemesis, striking
+from tests.harness.nemeses.state_directory import (
     Damage,
     DamagedFiles,
     DeletedState,
@@ -22,6 +21,7 @@ from tests.faults.nemeses.state_directory import (
     FutureFormat,
     ReadOnlyState,
 )
+from tests.harness.workloads.numbered import EXACT, Flow, wrong
 from tests.support import kafka
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from aiokafka.partitioner import murmur2
 
-from tests.faults.flow import wait_reason
-from tests.faults.nemeses import striking
-from tests.faults.nemeses.outputs import DeletedTopic
-from tests.faults.watcher import Watcher
+from tests.harness.nemeses import striking
+from tests.harness.nemeses.outputs import DeletedTopic
+from tests.harness.watcher import Watcher
+from tests.harness.workloads.numbered import wait_reason
 from tests.support import kafka
-from tests.support.envelopes import Addresses, envelope, part
 from tests.support.kafka import Sent
+from tests.support.records.envelopes import Addresses, envelope, part
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
 
 FROZEN_POINTS = ("before-send", "mid-send", "after-send", "before-commit", "after-commit", "before-store")

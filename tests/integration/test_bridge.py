@@ -23,16 +23,18 @@ from ringfence_kafka.config.load import load
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.groups import committed_offsets
 from ringfence_kafka.groups.committed_offsets import Committed
-from tests.support import bridges, kafka, malformed
-from tests.support.bridges import PARTITIONS, Set, Two, hop_of, messages, numbers, prepare
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import PARTITIONS, Set, Two, hop_of, messages, numbers, prepare
 from tests.support.kafka import Sent
+from tests.support.records import malformed
 from tests.support.worker import run_verb, wait_for
 
 
 @pytest.fixture(scope="module")
 def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     """The run's broker is the source."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=bridges.FOREVER) as target:
+    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
         yield Two(broker.bootstrap_servers, target.bootstrap_servers)
 
 
@@ -42,7 +44,7 @@ def test_forwards_as_it_is(two: Two, tmp_path: Path) -> None:
     sent = messages(500)
     given.send(sent[:250], 0)
     given.send(sent[250:], 1)
-    with bridges.bridge(given.config, given.name) as process:
+    with processes.bridge(given.config, given.name) as process:
         got = given.settled([250, 250])
         assert process.stop() == 0
 
@@ -64,15 +66,15 @@ def test_offset_set_back(two: Two, tmp_path: Path) -> None:
     given = prepare(two, tmp_path)
     sent = messages(1_000)
     given.send(sent[:100])
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         given.settled([100])
     kafka.commit(two.source, given.group, given.topic, 0)
     given.send(sent[100:])
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         got = given.settled([1_000])
 
     assert len(got) == 1_100
-    passed = bridges.passed(got)
+    passed = processes.passed(got)
     assert sorted(int(item.value or b"") for item in passed) == list(range(1_000))
     for partition in range(PARTITIONS):
         numbers = [int(item.value or b"") for item in passed if item.partition == partition]
@@ -92,7 +94,7 @@ def test_killed(two: Two, tmp_path: Path, point: str) -> None:
     """B3: killed at each point; the next process goes on, nothing is lost, nothing passes twice."""
     given = prepare(two, tmp_path, window=100)
     given.send(messages(400))
-    process = bridges.BridgeProcess(given.config, given.name)
+    process = processes.BridgeProcess(given.config, given.name)
     try:
         process.start(RINGFENCE_FAILPOINTS=f"{point}:{given.name}=kill@2")
         assert process.wait_end() == -signal.SIGKILL
@@ -101,7 +103,7 @@ def test_killed(two: Two, tmp_path: Path, point: str) -> None:
     finally:
         process.destroy()
 
-    passed = bridges.passed(got)
+    passed = processes.passed(got)
     assert sorted(int(item.value or b"") for item in passed) == list(range(400))
 
 
@@ -110,7 +112,7 @@ def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
     given = prepare(two, tmp_path)
     kafka.send_in_transaction(two.source, given.topic, messages(5), commit=True)
     kafka.send_in_transaction(two.source, given.topic, messages(5, first=5), commit=False)
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         got = given.settled(kafka.end_offsets(two.source, given.topic))
 
     assert [item.value for item in sorted(got, key=lambda each: int(each.value or b""))] == [
@@ -122,7 +124,7 @@ def test_too_large(two: Two, tmp_path: Path) -> None:
     """B12: what the target does not take goes to quarantine there, by size and digest where it must; the rest flows."""
     given = prepare(two, tmp_path, settings={"max.message.bytes": "20000"})
     given.send([*messages(5), Sent(b"large", b"g1", b"x" * 50_000), *messages(5, first=5)])
-    with bridges.bridge(given.config, given.name) as process:
+    with processes.bridge(given.config, given.name) as process:
         got = given.settled([11])
         assert (
             f'ringfence_bridge_quarantined_total{{bridge="{given.name}",partition="0"}} 1.0'
@@ -130,7 +132,7 @@ def test_too_large(two: Two, tmp_path: Path) -> None:
         )
     (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
 
-    assert sorted(numbers(bridges.passed(got))) == list(range(10))
+    assert sorted(numbers(processes.passed(got))) == list(range(10))
     assert (kept.key, kept.value, kept.source) == (b"g1", b"x" * 50_000, f"{given.topic}/0/5")
     assert b"takes max.message.bytes = 20000" in (dict(kept.headers)["_RF_REASON"] or b"")
 
@@ -139,13 +141,13 @@ def test_a_limit_that_was_raised(two: Two, tmp_path: Path) -> None:
     """The target is asked again before a message is refused for its size: the bridge looked before the limit was raised."""
     given = prepare(two, tmp_path, settings={"max.message.bytes": "20000"})
     given.send(messages(5))
-    with bridges.bridge(given.config, given.name):
-        bridges.confirmed_at(two.source, given.group, given.topic, [5])
+    with processes.bridge(given.config, given.name):
+        processes.confirmed_at(two.source, given.group, given.topic, [5])
         kafka.alter_topic(two.target, given.address, "max.message.bytes", "100000")
         given.send([Sent(b"large", b"g1", b"7" * 50_000), *messages(5, first=5)])
         got = given.settled([11])
 
-    assert len(bridges.passed(got)) == 11
+    assert len(processes.passed(got)) == 11
     assert kafka.end_offsets(two.target, f"{given.name}.quarantine") == [0]
 
 
@@ -155,14 +157,14 @@ def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
     kafka.create_topics(two.target, {f"{given.name}.quarantine": (1, {"max.message.bytes": "100"})})
     large = Sent(b"large", b"g1", b"7" * 50_000)
     given.send(messages(5))
-    with bridges.bridge(given.config, given.name) as process:
+    with processes.bridge(given.config, given.name) as process:
         given.send([large, *messages(5, first=5)])
-        bridges.confirmed_at(two.source, given.group, given.topic, [5, 0])
+        processes.confirmed_at(two.source, given.group, given.topic, [5, 0])
         wait_for(lambda: process.health()[0] == 503, process.log)
         for first in range(100, 600, 100):
             given.send(messages(100, first=first), 1)
-            bridges.confirmed_at(two.source, given.group, given.topic, [5, first])
-        stopped, well = bridges.status(given.config, code=1)["bridges"][given.name]["partitions"]
+            processes.confirmed_at(two.source, given.group, given.topic, [5, first])
+        stopped, well = processes.status(given.config, code=1)["bridges"][given.name]["partitions"]
         assert (
             "raise its max.message.bytes = 100" in process.health()[1]["bridges"][given.name]["reasons"]["0"]
         )
@@ -175,7 +177,7 @@ def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
     assert stopped["since"] is not None
     assert (stopped["lag"], well["error"]) == (6, None)
     assert len(got) == 511
-    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["error"] is None
+    assert processes.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["error"] is None
 
 
 def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
@@ -185,12 +187,12 @@ def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
     records = [Sent(b"%d" % index, b"g", b"%d" % index, timestamp=now) for index in range(300)]
     records[137] = records[137]._replace(timestamp=1_600_000_000_000)
     given.send(records)
-    with bridges.quick(given.config) as (bridge,):
+    with processes.quick(given.config) as (bridge,):
         got = given.settled([300])
         wait_for(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
     (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
 
-    assert numbers(bridges.passed(got)) == [index for index in range(300) if index != 137]
+    assert numbers(processes.passed(got)) == [index for index in range(300) if index != 137]
     assert kept.source == f"{given.topic}/0/137"
 
 
@@ -200,11 +202,11 @@ def test_header_name_that_is_not_utf_8(two: Two, tmp_path: Path) -> None:
     given.send(messages(3))
     asyncio.run(malformed.send(two.source, given.topic, [malformed.MALFORMED]))
     given.send(messages(3, first=3))
-    with bridges.bridge(given.config, given.name):
+    with processes.bridge(given.config, given.name):
         got = given.settled([7])
     (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
 
-    assert sorted(numbers(bridges.passed(got))) == list(range(6))
+    assert sorted(numbers(processes.passed(got))) == list(range(6))
     assert b"is not UTF-8" in (dict(kept.headers)["_RF_REASON"] or b"")
 
 
@@ -217,9 +219,9 @@ def test_filter_and_headers(two: Two, tmp_path: Path) -> None:
     given.send(
         [Sent(None, b"g", b"%d" % index, (("land", lands[index % 4]), ("by", b"me"))) for index in range(40)]
     )
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         got = given.settled([40])
-    (row,) = bridges.status(given.config, code=0)["bridges"][given.name]["partitions"]
+    (row,) = processes.status(given.config, code=0)["bridges"][given.name]["partitions"]
 
     assert numbers(got) == [index for index in range(40) if index % 2 == 0]
     assert {tuple(value for name, value in item.headers if name == "by") for item in got} == {(b"bridge",)}
@@ -292,29 +294,29 @@ async def test_drain_of_others(two: Two, tmp_path: Path) -> None:
 def test_killed_is_seen(two: Two, tmp_path: Path) -> None:
     """Messages wait and nobody forwards them: status says so, for people too, and its exit code is 1."""
     given = prepare(two, tmp_path)
-    with bridges.bridge(given.config, given.name) as process:
+    with processes.bridge(given.config, given.name) as process:
         given.send(messages(10))
         given.settled([10])
         assert process.stop() == 0
-    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["member"] is None
+    assert processes.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["member"] is None
     given.send(messages(7, first=10))
     done = run_verb("bridge", "status", "--config", str(given.config), check=False)
 
     assert done.returncode == 1
     assert "NOBODY forwards it, and messages wait: run 'ringfence bridge'" in done.stdout
-    assert bridges.status(given.config)["bridges"][given.name]["partitions"][0]["lag"] == 7
+    assert processes.status(given.config)["bridges"][given.name]["partitions"][0]["lag"] == 7
 
 
 def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
     """With messages that it had not handed on: ``bridge status`` and ``status`` find it, and one that somebody has put back they do not."""
     given = prepare(two, tmp_path)
-    with bridges.bridge(given.config, given.name) as process:
+    with processes.bridge(given.config, given.name) as process:
         given.send(messages(10))
         given.settled([10])
 
         def configured(name: str, topic: str) -> Path:
             """The same application with another bridge."""
-            return bridges.configure(
+            return processes.configure(
                 tmp_path, two.source, two.target,
                 app_id=f"{given.name}-app", name=name, source_topic=topic, address=given.address,
             )  # fmt: skip
@@ -322,13 +324,13 @@ def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
         kafka.create_topics(two.source, {f"{given.topic}-else": (1, {})})
         renamed = configured(f"{given.name}-new", given.topic)
         config = configured(f"{given.name}-other", f"{given.topic}-else")
-        assert bridges.status(config, code=0)["left"] == []
+        assert processes.status(config, code=0)["left"] == []
         given.send(messages(3, first=10))
         given.settled([13])
-        assert bridges.status(config, code=0)["left"] == []
+        assert processes.status(config, code=0)["left"] == []
         assert process.stop() == 0
     given.send(messages(7, first=13))
-    (left,) = bridges.status(config, code=1)["left"]
+    (left,) = processes.status(config, code=1)["left"]
     shown = run_verb("bridge", "status", "--config", str(config), check=False).stdout
     whole = run_verb("status", "--json", "--config", str(config), check=False)
     told = json.loads(whole.stdout)["findings"]
@@ -336,7 +338,7 @@ def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
         f"bridge {given.name}"
     ], told
     (finding,) = [item for item in told if item["where"].startswith("bridge")]
-    (taken_over,) = bridges.status(renamed)["left"]
+    (taken_over,) = processes.status(renamed)["left"]
 
     assert (left["bridge"], left["lag"], left["read_by"]) == (given.name, 7, None)
     assert (
@@ -347,7 +349,7 @@ def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
     assert (whole.returncode, finding["where"], finding["stands"]) == (1, f"bridge {given.name}", True)
     assert "up to 7 messages wait" in finding["what"]
     assert taken_over["read_by"] == f"{given.name}-new"
-    assert bridges.status(given.config)["left"] == []
+    assert processes.status(given.config)["left"] == []
 
 
 def test_target_topic_missing_and_made(two: Two, tmp_path: Path) -> None:
@@ -394,10 +396,10 @@ def test_processes_with_another_filter(
         Sent(b"%d" % index, None, b"%d" % index, (("land", (b"fr", b"be")[index % 2]),))
         for index in range(40)
     ]
-    with bridges.quick(given.config) as (first,):
+    with processes.quick(given.config) as (first,):
         if at_once:
             monkeypatch.setattr(group_terms, "unlike", _alike_at_first(group_terms.unlike))
-        second = bridges.BridgeProcess(newer, f"{given.name}-newer") if not at_once else None
+        second = processes.BridgeProcess(newer, f"{given.name}-newer") if not at_once else None
         with ThreadPoolExecutor(1) as pool:
             stop = threading.Event()
             told: list[str] = []
@@ -451,7 +453,7 @@ def _alike_at_first(unlike: Callable[..., Awaitable[str]]) -> Callable[..., Awai
 
 def _run_until(stop: threading.Event, config: Path, told: list[str]) -> None:
     async def run() -> None:
-        async with bridges.in_this_process(config, first=1) as (own,):
+        async with processes.in_this_process(config, first=1) as (own,):
             while not stop.is_set():
                 told.append(str(own.state.reasons))
                 await asyncio.sleep(0.05)

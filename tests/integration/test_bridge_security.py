@@ -7,9 +7,10 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
-from tests.support import bridges, kafka
-from tests.support.bridges import BridgeProcess, messages, numbers, table
-from tests.support.secured import PASSWORD, PASSWORD_VARIABLE, Access, Right, SecuredBroker
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import BridgeProcess, messages, numbers, table
+from tests.support.brokers.secured import PASSWORD, PASSWORD_VARIABLE, Access, Right, SecuredBroker
 from tests.support.worker import run_verb
 
 LITERAL: Final = ResourcePatternType.LITERAL
@@ -62,7 +63,7 @@ def _forwards(secured: SecuredBroker, config: Path, name: str, environment: dict
     try:
         process.start()
         process.wait_ready()
-        bridges.confirmed_at(secured.plaintext, f"{name}-app-bridge-{name}", f"{name}-source", [51])
+        processes.confirmed_at(secured.plaintext, f"{name}-app-bridge-{name}", f"{name}-source", [51])
         assert process.stop() == 0
     finally:
         process.destroy()
@@ -89,7 +90,7 @@ def test_least_rights(secured: SecuredBroker, tmp_path: Path, monkeypatch: pytes
     _forwards(secured, config, name, dict(access.environment))
 
     assert len(kafka.read_all(secured.plaintext, f"{name}-target", 1)) == 51
-    assert bridges.status(config, code=0)["bridges"][name]["partitions"][0]["lag"] == 0
+    assert processes.status(config, code=0)["bridges"][name]["partitions"][0]["lag"] == 0
 
 
 @pytest.mark.parametrize(

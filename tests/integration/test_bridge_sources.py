@@ -9,15 +9,16 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from app.embedded.broker import EmbeddedBroker
-from tests.support import bridges, kafka
-from tests.support.bridges import PARTITIONS, Set, Two, messages, numbers, prepare
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import PARTITIONS, Set, Two, messages, numbers, prepare
 from tests.support.worker import wait_for
 
 
 @pytest.fixture(scope="module")
 def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     """The run's broker is the source."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=bridges.FOREVER) as target:
+    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
         yield Two(broker.bootstrap_servers, target.bootstrap_servers)
 
 
@@ -25,26 +26,26 @@ def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_source_recreated_under_it(two: Two, tmp_path: Path) -> None:
     """B11: the source is deleted and created again: its messages are others, and all are forwarded, also where it began at the latest."""
     given = prepare(two, tmp_path, start="latest")
-    with bridges.bridge(given.config, given.name):
+    with processes.bridge(given.config, given.name):
         given.send(messages(100))
         given.settled([100])
         kafka.recreate_topic(two.source, given.topic)
         given.send(messages(40, first=100))
-        bridges.wait_values(two.target, given.address, 140, PARTITIONS)
+        processes.wait_values(two.target, given.address, 140, PARTITIONS)
         got = given.settled([40])
 
-    assert sorted(numbers(bridges.passed(got))) == list(range(140))
-    assert len({bridges.hop_of(item).source.topic_id for item in got}) == 2
+    assert sorted(numbers(processes.passed(got))) == list(range(140))
+    assert len({processes.hop_of(item).source.topic_id for item in got}) == 2
 
 
 def test_latest(two: Two, tmp_path: Path) -> None:
     """It begins with what comes from then on, and that is written down at once."""
     given = prepare(two, tmp_path, start="latest")
     given.send(messages(30))
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         given.settled([30])
     given.send(messages(5, first=30))
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         got = given.settled([35])
 
     assert sorted(numbers(got)) == list(range(30, 35))
@@ -54,7 +55,7 @@ def test_latest_says_what_it_skips(two: Two, tmp_path: Path, caplog: pytest.LogC
     """Without a committed offset nobody knows whether it ran before: what it leaves out stands in its log, and how to get it."""
     given = prepare(two, tmp_path, start="latest")
     given.send(messages(30))
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         given.settled([30])
     assert "begins at 30: 30 messages before it are not forwarded" in caplog.text
 
@@ -63,13 +64,13 @@ def test_latest_says_what_it_skips(two: Two, tmp_path: Path, caplog: pytest.LogC
 def test_offsets_outlive_the_brokers_retention(tmp_path: Path) -> None:
     """A bridge with 'latest' is away for longer than brokers keep offsets of a group without members: nothing is skipped."""
     forgetful = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
-    with EmbeddedBroker(tmp_path / "broker", properties=bridges.FOREVER | forgetful) as broker:
+    with EmbeddedBroker(tmp_path / "broker", properties=processes.FOREVER | forgetful) as broker:
         here = Two(broker.bootstrap_servers, broker.bootstrap_servers)
         given = prepare(here, tmp_path, start="latest")
         kafka.settle(here.source)
         kafka.commit(here.source, "another", given.topic, 0)
         assert kafka.committed(here.source, "another", given.topic, 1) == [0]
-        with bridges.quick(given.config):
+        with processes.quick(given.config):
             given.settled([0])
         given.send(messages(20))
         wait_for(
@@ -78,7 +79,7 @@ def test_offsets_outlive_the_brokers_retention(tmp_path: Path) -> None:
             180,
         )
         assert kafka.committed(here.source, given.group, given.topic, 1) == [0]
-        with bridges.quick(given.config):
+        with processes.quick(given.config):
             got = given.settled([20])
     assert sorted(numbers(got)) == list(range(20))
 
@@ -86,11 +87,11 @@ def test_offsets_outlive_the_brokers_retention(tmp_path: Path) -> None:
 def test_partition_added(two: Two, tmp_path: Path) -> None:
     """Under 'latest' too a partition that is added is forwarded from its beginning."""
     given = prepare(two, tmp_path, start="latest")
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         given.settled([0])
     kafka.grow_topic(two.source, given.topic, 2)
     given.send(messages(20), 1)
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         got = given.settled([0, 20])
 
     assert sorted(numbers(got)) == list(range(20))
@@ -100,11 +101,11 @@ def test_gap(two: Two, tmp_path: Path) -> None:
     """B11: retention took what was not forwarded yet: it says so, counts it, and goes on."""
     given = prepare(two, tmp_path)
     given.send(messages(50))
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         given.settled([50])
     given.send(messages(50, first=50))
     _delete_records(two.source, given.topic, 80)
-    with bridges.bridge(given.config, given.name) as process:
+    with processes.bridge(given.config, given.name) as process:
         got = given.settled([100])
         assert "GAP: retention deleted 30 offsets" in process.log()
         assert (
@@ -113,7 +114,7 @@ def test_gap(two: Two, tmp_path: Path) -> None:
         )
 
     assert sorted(numbers(got)) == [*range(50), *range(80, 100)]
-    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["gap_records"] == 30
+    assert processes.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["gap_records"] == 30
 
 
 def _delete_records(bootstrap: str, topic: str, before: int) -> None:
@@ -126,17 +127,17 @@ def test_offsets_deleted(two: Two, tmp_path: Path) -> None:
     """B11: without its offsets it begins at the start, and what comes again is known."""
     given = prepare(two, tmp_path)
     given.send(messages(60))
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         given.settled([60])
     admin = AdminClient({"bootstrap.servers": two.source})
     for future in admin.delete_consumer_groups([given.group]).values():
         future.result(kafka.WAIT_S)
     given.send(messages(10, first=60))
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         got = given.settled([70])
 
     assert len(got) == 130
-    passed = numbers(bridges.passed(got))
+    passed = numbers(processes.passed(got))
     assert sorted(passed) == list(range(70))
 
 
@@ -146,7 +147,7 @@ def test_offset_beyond_the_end(two: Two, tmp_path: Path) -> None:
     given.send(messages(10), 0)
     kafka.commit(two.source, given.group, given.topic, 50)
     assert "which ends at 10" in _row(given)["error"]
-    process = bridges.BridgeProcess(given.config, given.name)
+    process = processes.BridgeProcess(given.config, given.name)
     try:
         process.start()
         wait_for(lambda: "which ends at 10" in str(process.health()[1]), process.log)
@@ -168,9 +169,9 @@ def test_offset_beyond_the_end(two: Two, tmp_path: Path) -> None:
     finally:
         process.destroy()
     assert sorted(numbers(got)) == [*range(10, 20), *range(150, 190)]
-    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["error"] is None
+    assert processes.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["error"] is None
 
 
 def _row(given: Set) -> dict[str, Any]:
-    found: dict[str, Any] = bridges.status(given.config, code=1)["bridges"][given.name]["partitions"][0]
+    found: dict[str, Any] = processes.status(given.config, code=1)["bridges"][given.name]["partitions"][0]
     return found

@@ -11,10 +11,11 @@ import pytest
 
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.process import failpoints
-from tests.support import bridges, kafka
-from tests.support.bridges import BridgeProcess, Two, messages, numbers
-from tests.support.envelopes import envelope, part
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import BridgeProcess, Two, messages, numbers
 from tests.support.kafka import Got, Sent
+from tests.support.records.envelopes import envelope, part
 from tests.support.worker import configure, run_verb, wait_for, worker
 
 PARTITIONS = 2
@@ -27,7 +28,7 @@ SIZES = {"plain": 2_000, "off": 0}
 @pytest.fixture(scope="module")
 def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     """Workers at both; the source is the run's broker. The addresses ``there`` and ``back`` make a circle."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=bridges.FOREVER) as target:
+    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
         found = Two(broker.bootstrap_servers, target.bootstrap_servers)
         extras: dict[str, dict[str, Any]] = {
             "plain": {}, "off": {"id_cache_size": 0}, "check": {}, "ignore": {}, "drop": {}, "forward": {}, "parts": {"group_header": "G"},
@@ -44,7 +45,7 @@ def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 def _bridge(folder: Path, source: str, target: str, name: str, topic: str, address: str, **keys: Any) -> Path:
     folder.mkdir(exist_ok=True)
-    return bridges.configure(
+    return processes.configure(
         folder, source, target, app_id="to-worker", name=name, source_topic=topic, address=address, **keys
     )
 
@@ -84,12 +85,12 @@ def test_offset_set_back(two: Two, tmp_path: Path, address: str) -> None:
     sent = [message._replace(id=None) for message in messages(1_000)]
     kafka.send(two.source, topic, sent[:100])
     config = _bridge(tmp_path, two.source, two.target, name, topic, target)
-    with bridges.quick(config):
-        bridges.confirmed_at(two.source, _group(name), topic, [100])
+    with processes.quick(config):
+        processes.confirmed_at(two.source, _group(name), topic, [100])
     kafka.commit(two.source, _group(name), topic, 0)
     kafka.send(two.source, topic, sent[100:])
-    with bridges.quick(config):
-        bridges.confirmed_at(two.source, _group(name), topic, [1_000])
+    with processes.quick(config):
+        processes.confirmed_at(two.source, _group(name), topic, [1_000])
     got = _accepted(two.target, target, 1_000 if SIZES[address] else 1_100)
 
     again = [] if SIZES[address] else range(100)
@@ -124,7 +125,7 @@ def test_there_and_back(two: Two, tmp_path: Path, keys: dict[str, str], told: li
         tmp_path / "back", two.target, two.source, f"back-{name}", f"{address}.accepted", address,
         target_topic=address, filter_header="turn", filter_values=["1"], **keys,
     )  # fmt: skip
-    with bridges.quick(out):
+    with processes.quick(out):
         kafka.send(
             two.source,
             address,
@@ -134,7 +135,7 @@ def test_there_and_back(two: Two, tmp_path: Path, keys: dict[str, str], told: li
             ],
         )
         assert sorted(numbers(_accepted(two.target, address, 20))) == list(range(20))
-    with bridges.quick(back):
+    with processes.quick(back):
         ends = kafka.data_ends(two.target, f"{address}.accepted", PARTITIONS)
         wait_for(
             lambda: all(
@@ -152,7 +153,7 @@ def test_there_and_back(two: Two, tmp_path: Path, keys: dict[str, str], told: li
 
     assert len(got) == expected
     assert {item.id for item in got} == {b"id-%d" % index for index in range(20)}
-    rows = bridges.status(back)["bridges"][f"back-{name}"]["partitions"]
+    rows = processes.status(back)["bridges"][f"back-{name}"]["partitions"]
     assert [sum(row[key] for row in rows) for key in ("returned", "filtered", "forwarded")] == told
     shown = run_verb("bridge", "status", "--config", str(back), check=False).stdout
     assert ("bridges lead in a circle" in shown) == ("returns" in keys)
@@ -168,12 +169,12 @@ def test_envelopes(two: Two, tmp_path: Path) -> None:
     ]
     kafka.send(two.source, topic, sent[:20])
     config = _bridge(tmp_path, two.source, two.target, name, topic, address)
-    with bridges.quick(config):
-        bridges.confirmed_at(two.source, _group(name), topic, [20])
+    with processes.quick(config):
+        processes.confirmed_at(two.source, _group(name), topic, [20])
     kafka.commit(two.source, _group(name), topic, 5)
     kafka.send(two.source, topic, sent[20:])
-    with bridges.quick(config):
-        bridges.confirmed_at(two.source, _group(name), topic, [30])
+    with processes.quick(config):
+        processes.confirmed_at(two.source, _group(name), topic, [30])
     got = _accepted(two.target, address, 60)
 
     assert sorted(item.value or b"" for item in got) == sorted(
@@ -204,7 +205,7 @@ async def test_two_at_one_instant(two: Two, tmp_path: Path) -> None:
     for app in ("one", "other"):  # two groups, so that both are given the partition
         (tmp_path / app).mkdir()
         configs.append(
-            bridges.configure(
+            processes.configure(
                 tmp_path / app, two.source, two.target, app_id=app, name=name, source_topic=topic, address=address,
                 window=2,
             )
@@ -212,10 +213,10 @@ async def test_two_at_one_instant(two: Two, tmp_path: Path) -> None:
     points = {point: Both() for point in ("before-send", "mid-send")}
     remove = [failpoints.install(point, name, both) for point, both in points.items()]
     try:
-        async with bridges.in_this_process(*configs):
+        async with processes.in_this_process(*configs):
             for app in ("one", "other"):
                 await asyncio.to_thread(
-                    bridges.confirmed_at, two.source, f"{app}-bridge-{name}", topic, [count]
+                    processes.confirmed_at, two.source, f"{app}-bridge-{name}", topic, [count]
                 )
     finally:
         for item in remove:
@@ -237,19 +238,19 @@ def test_wrong_partitioner(two: Two, tmp_path: Path, how: str) -> None:
     sent = [message._replace(id=None) for message in messages(count, groups=40)]
     config = _bridge(tmp_path, two.source, two.target, name, topic, address, window=200)
     config.write_text(
-        config.read_text() + bridges.table("[[addresses]]", {"name": address, "partitioner": "crc32"})
+        config.read_text() + processes.table("[[addresses]]", {"name": address, "partitioner": "crc32"})
     )
     for partition in range(2):
         kafka.send(two.source, topic, sent[partition::2], partition)
     if how == "killed":
         _kill_on_the_way(config, name)
     else:
-        with bridges.quick(config):
-            bridges.confirmed_at(two.source, _group(name), topic, [count // 2] * 2)
+        with processes.quick(config):
+            processes.confirmed_at(two.source, _group(name), topic, [count // 2] * 2)
         for partition in range(2):
             kafka.commit(two.source, _group(name), topic, 700, partition)
-    with bridges.quick(config):
-        bridges.confirmed_at(two.source, _group(name), topic, [count // 2] * 2)
+    with processes.quick(config):
+        processes.confirmed_at(two.source, _group(name), topic, [count // 2] * 2)
     got = _accepted(two.target, address, count, MORE)
     arrived = kafka.read_all(two.target, address, MORE)
     forwarded = kafka.read_all(two.target, f"to-worker-{address}-forward", MORE)

@@ -13,10 +13,10 @@ from aiokafka.errors import GroupAuthorizationFailedError
 from agents.bridge.bridge import Bridge
 from agents.bridge.state import BridgeState
 from ringfence_kafka.errors import InvariantError
-from tests.support import bridges
-from tests.support.bridges import PARTITIONS, Set, Two, messages, numbers, prepare
+from tests.support.bridges import processes
+from tests.support.bridges.processes import PARTITIONS, Set, Two, messages, numbers, prepare
+from tests.support.brokers.linked import LinkedBroker, linked_broker
 from tests.support.lanes import until
-from tests.support.linked import LinkedBroker, linked_broker
 from tests.support.worker import wait_for
 
 SHORT_SESSION_S = 6
@@ -25,7 +25,7 @@ SHORT_SESSION_S = 6
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedBroker]:
     """The target, which the tests' bridges reach over a link."""
-    with linked_broker(tmp_path_factory.mktemp("target"), links=1, properties=bridges.FOREVER) as target:
+    with linked_broker(tmp_path_factory.mktemp("target"), links=1, properties=processes.FOREVER) as target:
         yield target
 
 
@@ -38,7 +38,7 @@ def two(broker: object, bootstrap: str, linked: LinkedBroker) -> Iterator[Two]:
 
 
 def _passed(given: Set, count: int) -> None:
-    passed = bridges.passed(given.got())
+    passed = processes.passed(given.got())
     assert sorted(numbers(passed)) == list(range(count))
     for partition in range(PARTITIONS):
         found = numbers(item for item in passed if item.partition == partition)
@@ -52,7 +52,7 @@ async def test_order_of_groups_under_retries(
     monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     given = prepare(two, tmp_path, source_partitions=2, target=linked.links[0].bootstrap, window=200)
     link = linked.links[0]
-    async with bridges.in_this_process(given.config) as (bridge,):
+    async with processes.in_this_process(given.config) as (bridge,):
         for turn in range(2):
             await until(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
             (link.lose_answers if turn % 2 else link.hold)()
@@ -63,7 +63,7 @@ async def test_order_of_groups_under_retries(
             got = await asyncio.to_thread(given.settled, [250 * (turn + 1)] * 2)
 
     assert len(got) > 1_000
-    passed = bridges.passed(got)
+    passed = processes.passed(got)
     assert sorted(numbers(passed)) == list(range(1_000))
     for group in range(50):
         found = numbers(item for item in passed if item.key == b"g%d" % group)
@@ -90,7 +90,7 @@ async def test_target_silent_past_time_outs(
     caplog.set_level("INFO", "ringfence.bridge")
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap, window=200)
     given.send(messages(100))
-    async with bridges.in_this_process(given.config) as (bridge,):
+    async with processes.in_this_process(given.config) as (bridge,):
         await asyncio.to_thread(given.settled, [100])
         given.send(messages(300, first=100))
         linked.links[0].lose_answers()
@@ -99,7 +99,7 @@ async def test_target_silent_past_time_outs(
         assert not bridge.state.ready
         linked.links[0].open()
         await asyncio.to_thread(given.settled, [400])
-        row = bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]
+        row = processes.status(given.config, code=0)["bridges"][given.name]["partitions"][0]
 
     assert "not acknowledged within 1 s" in caplog.text
     assert caplog.text.count(f"partitions of {given.topic}") == 1  # given out once: it stayed a member
@@ -115,7 +115,7 @@ async def test_standby_meets_an_error(
     monkeypatch.setattr("agents.bridge.source.POLL_INTERVAL_MAX_MS", 1_500)
     given = prepare(two, tmp_path)
     given.send(messages(10))
-    async with bridges.in_this_process(given.config, given.config) as found:
+    async with processes.in_this_process(given.config, given.config) as found:
         await asyncio.to_thread(given.settled, [10])
         await until(
             lambda: _shared_out(found) == [0, 1], lambda: str([bridge.state.reasons for bridge in found])
@@ -162,7 +162,7 @@ async def test_unforeseen(
     well = BridgeState.joined
     monkeypatch.setattr("agents.bridge.flow.reach", fail)
     monkeypatch.setattr(BridgeState, "joined", joined)
-    async with bridges.in_this_process(given.config) as (bridge,):
+    async with processes.in_this_process(given.config) as (bridge,):
         got = await asyncio.to_thread(given.settled, [10])
         await until(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
 
@@ -183,13 +183,13 @@ def _shared_out(found: Sequence[Bridge]) -> list[int]:
 def test_target_away_past_every_time_out(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
     """B5: the target's broker is frozen, then down, for longer than a request, a producer and a session may take. Nothing but lag."""
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap, window=200)
-    with bridges.bridge(given.config, given.name) as process:
+    with processes.bridge(given.config, given.name) as process:
         given.send(messages(100))
         given.settled([100])
         linked.broker.pause()
         given.send(messages(300, first=100))
         wait_for(lambda: "not acknowledged within 20 s" in _shown_fault(process, given.name), process.log)
-        shown = bridges.status(given.config, code=1)["bridges"][given.name]["partitions"][0]
+        shown = processes.status(given.config, code=1)["bridges"][given.name]["partitions"][0]
         assert "not acknowledged" in shown["error"]
         assert shown["lag"] == 300
         member = shown["member"]
@@ -200,14 +200,14 @@ def test_target_away_past_every_time_out(two: Two, linked: LinkedBroker, tmp_pat
         linked.broker.start()
         given.settled([700])
         process.wait_ready()
-        shown = bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]
+        shown = processes.status(given.config, code=0)["bridges"][given.name]["partitions"][0]
         assert (shown["error"], shown["lag"], shown["member"]) == (None, 0, member)
         assert process.log().count(f"partitions of {given.topic}") == 1  # given out once: it stayed a member
 
     _passed(given, 700)
 
 
-def _shown_fault(process: bridges.BridgeProcess, name: str) -> str:
+def _shown_fault(process: processes.BridgeProcess, name: str) -> str:
     code, report = process.health()
     return str(report["bridges"][name]["reasons"].get("all", "")) if code == 503 else ""
 
@@ -217,11 +217,11 @@ def test_stopped_with_messages_in_hand(two: Two, linked: LinkedBroker, tmp_path:
     """B4: stopped before a cycle goes out; another takes over and forwards all; woken, what it had in hand is known."""
     given = prepare(two, tmp_path, window=100)
     given.send(messages(2_000))
-    first = bridges.BridgeProcess(given.config, "first")
+    first = processes.BridgeProcess(given.config, "first")
     try:
         first.start(RINGFENCE_FAILPOINTS=f"before-send:{given.name}=stop@5")
         wait_for(lambda: first.frozen, first.log)
-        with bridges.bridge(given.config, "second"):
+        with processes.bridge(given.config, "second"):
             given.settled([2_000])
             before = len(given.got())
             first.signal(signal.SIGCONT)
@@ -237,13 +237,13 @@ def test_stopped_with_messages_in_hand(two: Two, linked: LinkedBroker, tmp_path:
 async def test_partitions_change_hands(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
     """Who gives partitions away waits for what is under way: nothing is sent twice when a second one comes and goes."""
     given = prepare(two, tmp_path, source_partitions=4, target=linked.links[0].bootstrap, window=20)
-    async with bridges.in_this_process(given.config) as (first,):
+    async with processes.in_this_process(given.config) as (first,):
         await until(lambda: first.state.ready, lambda: str(first.state.reasons))
         linked.links[0].delay(0.1)  # so that something is always under way
         for partition in range(4):
             given.send(messages(400, first=partition * 400), partition)
         await until(lambda: first.window.busy, lambda: str(first.state.reasons))
-        async with bridges.in_this_process(given.config) as (second,):
+        async with processes.in_this_process(given.config) as (second,):
             await until(lambda: _counted(second, "forwarded") > 0, lambda: str(second.state.reasons))
         linked.links[0].open()
         got = await asyncio.to_thread(given.settled, [400] * 4)
@@ -267,9 +267,9 @@ async def test_who_comes_and_goes_moves_no_more_than_must(two: Two, tmp_path: Pa
         )
         return had(those)
 
-    async with bridges.in_this_process(given.config, given.config) as pair:
+    async with processes.in_this_process(given.config, given.config) as pair:
         before = await even(pair)
-        async with bridges.in_this_process(given.config, first=2) as third:
+        async with processes.in_this_process(given.config, first=2) as third:
             between = await even([*pair, *third])
         after = await even(pair)
 
@@ -286,7 +286,7 @@ def test_target_away_at_start(two: Two, linked: LinkedBroker, tmp_path: Path) ->
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap)
     given.send(messages(50))
     linked.links[0].cut()
-    process = bridges.BridgeProcess(given.config, given.name)
+    process = processes.BridgeProcess(given.config, given.name)
     try:
         process.start()
         wait_for(lambda: "all" in str(process.health()[1]), process.log)
@@ -304,7 +304,7 @@ def test_stopped_while_it_looks_around(two: Two, linked: LinkedBroker, tmp_path:
     """A target that takes connections and says nothing: its pages answer, and it can be asked to stop."""
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap)
     linked.links[0].hold()
-    process = bridges.BridgeProcess(given.config, given.name)
+    process = processes.BridgeProcess(given.config, given.name)
     try:
         process.start()
         wait_for(lambda: "looking around" in str(process.health()[1]), process.log)
@@ -323,7 +323,7 @@ async def test_without_detection(
     monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     link = linked.links[0]
     given = prepare(two, tmp_path, target=link.bootstrap, use_duplicate_detection=False, window=100)
-    async with bridges.in_this_process(given.config) as (bridge,):
+    async with processes.in_this_process(given.config) as (bridge,):
         for turn, strike in enumerate((link.cut, link.lose_answers)):
             first = 300 * turn
             given.send(messages(100, first=first))
@@ -339,4 +339,4 @@ async def test_without_detection(
 
     assert set(numbers(got)) == set(range(600))
     assert len(got) > 600
-    assert not [item for item in got if bridges.HOP in dict(item.headers)]
+    assert not [item for item in got if processes.HOP in dict(item.headers)]

@@ -21,8 +21,9 @@ from agents.bridge.plan import plans
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import wire_names
-from tests.support import bridges, kafka
-from tests.support.bridges import BridgeProcess, messages, numbers, table
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import BridgeProcess, messages, numbers, table
 from tests.support.lanes import until
 from tests.support.worker import LIMIT_S, WorkerProcess, run_verb, wait_for
 
@@ -37,7 +38,7 @@ def clusters(
     """The run's broker is berlin; the others start at the same time."""
     with contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
         others = {
-            name: EmbeddedBroker(tmp_path_factory.mktemp(name), properties=bridges.FOREVER)
+            name: EmbeddedBroker(tmp_path_factory.mktemp(name), properties=processes.FOREVER)
             for name in MEMBERS[1:]
         }
         for other in others.values():
@@ -115,7 +116,7 @@ class Connected:
 
     def arrived(self, member: str, address: str) -> list[int]:
         """Values that bridges have brought into an address, without what its lanes would drop."""
-        return numbers(bridges.passed(kafka.read_all(self.servers[member], address, PARTITIONS)))
+        return numbers(processes.passed(kafka.read_all(self.servers[member], address, PARTITIONS)))
 
     def accepted(self, member: str, address: str = "") -> list[int]:
         """Values, in order of their partitions."""
@@ -190,7 +191,7 @@ class Connected:
 
 
 def _idle(config: Path) -> bool:
-    shown = bridges.status(config)["bridges"].values()
+    shown = processes.status(config)["bridges"].values()
     return all(row["lag"] == 0 for item in shown for row in item["partitions"])
 
 

@@ -13,10 +13,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from app.embedded import ports
-from tests.support import kafka
-from tests.support.consumers import ConsumerProcess, consumers, noted, progress_written, wait_shared
-from tests.support.group_checker import Run, judge, parse
-from tests.support.group_traffic import (
+from tests.harness.checker.groups import Run, judge, parse
+from tests.harness.workloads.message_groups import (
     Flow,
     GroupMessage,
     Shape,
@@ -25,6 +23,8 @@ from tests.support.group_traffic import (
     generate,
     sizes,
 )
+from tests.support import kafka
+from tests.support.consumers.processes import ConsumerProcess, consumers, noted, progress_written, wait_shared
 from tests.support.kafka import Sent
 from tests.support.worker import configure, run_verb, wait_for, worker
 
@@ -343,7 +343,10 @@ def test_sigterm_beside_a_handler_that_nobody_can_end(bootstrap: str, tmp_path: 
         ("tests.nowhere:record", r"there is no module tests\.nowhere"),
         ("tests.support.handlers:nothing", r"tests\.support\.handlers has no nothing"),
         ("tests.support.handlers:SECONDS", r"SECONDS is no function"),
-        ("tests.support.broken_handlers:record", r"needs something_that_nobody_has, which is missing"),
+        (
+            "tests.support.consumers.broken_handlers:record",
+            r"needs something_that_nobody_has, which is missing",
+        ),
     ],
 )
 def test_handler_that_cannot_be_loaded(tmp_path: Path, handler: str, complaint: str) -> None:

@@ -11,8 +11,8 @@ from ringfence_client import GroupConsumer, Message, Retry
 from ringfence_client.web import web
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.process import failpoints
-from tests.support.browser import Pages, pages_of
-from tests.support.consuming import Recorder, consuming, numbered
+from tests.support.consumers.browser import Pages, pages_of
+from tests.support.consumers.in_process import Recorder, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import Gate, until
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess
+from tests.support.consumers.processes import ConsumerProcess
 from tests.support.kafka import Sent
 from tests.support.worker import configure, run_verb, wait_for
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app.commands.topics import topics
 from tests.support import kafka
-from tests.support.consuming import Recorder, consuming
+from tests.support.consumers.in_process import Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 from tests.support.running import Running

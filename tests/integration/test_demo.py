@@ -12,7 +12,8 @@ from typing import Final
 import pytest
 
 from tests.support import kafka
-from tests.support.demo import LIMIT_S, ROOT, RunningDemo
+from tests.support.checkout import ROOT
+from tests.support.demo import LIMIT_S, RunningDemo
 from tests.support.kafka import Sent
 
 DEMO: Final = "import sys; from app.demo import run; sys.exit(run(20_000))"

@@ -16,7 +16,7 @@ from app.commands.repair.selection import Selection
 from ringfence_kafka.config.load import load
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess, consumers, latest_written, noted
+from tests.support.consumers.processes import ConsumerProcess, consumers, latest_written, noted
 from tests.support.kafka import Got, Sent
 from tests.support.progress import steps
 from tests.support.worker import configure, run_verb, wait_for

@@ -21,8 +21,9 @@ from ringfence_kafka.producer import transaction_v2_requests
 from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
 from ringfence_kafka.readers import log_reader
 from tables import native_changelog
-from tests.support import features, kafka
-from tests.support.raw import CONTROL, HEADER_BYTES
+from tests.support import kafka
+from tests.support.brokers import features
+from tests.support.records.stored_batches import CONTROL, HEADER_BYTES
 
 BUSY_CLEANER = {"log.cleaner.backoff.ms": "100"}
 COMPACTED = {

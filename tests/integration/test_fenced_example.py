@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess, noted
+from tests.support.consumers.processes import ConsumerProcess, noted
 from tests.support.kafka import Sent
 from tests.support.worker import configure, wait_for
 
@@ -22,7 +22,7 @@ def test_late_effect_is_refused(bootstrap: str, tmp_path: Path) -> None:
 
     def consumer(label: str, gate: Path) -> ConsumerProcess:
         return ConsumerProcess(
-            config, label, name, f"{name}-group", *OPTIONS, handler="tests.support.late_handler:handle",
+            config, label, name, f"{name}-group", *OPTIONS, handler="tests.support.consumers.late_handler:handle",
             environment={"FENCED_DATABASE": str(database), "GATE": str(gate)},
         )  # fmt: skip
 

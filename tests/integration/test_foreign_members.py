@@ -11,10 +11,11 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from app.embedded.broker import EmbeddedBroker
 from ringfence_client.consumer.assignor import KeepingAssignor
 from ringfence_kafka.errors import ConfigurationError
-from tests.support import bridges, kafka
-from tests.support.bridges import PARTITIONS, Two, messages, numbers, prepare
-from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
-from tests.support.foreigners import CLIENT_ID, foreigner, wait_until
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import PARTITIONS, Two, messages, numbers, prepare
+from tests.support.consumers.foreign_member import CLIENT_ID, foreigner, wait_until
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 from tests.support.worker import WorkerProcess, configure, run_verb, worker
@@ -224,7 +225,7 @@ def test_an_operator_moves_a_worker_forward(bootstrap: str, tmp_path: Path) -> N
 @pytest.fixture(scope="module")
 def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     """The run's broker is the source."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=bridges.FOREVER) as target:
+    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
         yield Two(broker.bootstrap_servers, target.bootstrap_servers)
 
 
@@ -232,7 +233,7 @@ def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_a_member_in_the_group_of_a_bridge(two: Two, tmp_path: Path, *, epochs: bool) -> None:
     """It gets half of the source's partitions, reads and commits: the target gets everything, and nothing passes twice."""
     given = prepare(two, tmp_path, source_partitions=2)
-    with bridges.bridge(given.config, given.name) as process:
+    with processes.bridge(given.config, given.name) as process:
         for partition in range(2):
             given.send(messages(20, first=100 * partition), partition)
         given.settled([20, 20])
@@ -242,14 +243,14 @@ def test_a_member_in_the_group_of_a_bridge(two: Two, tmp_path: Path, *, epochs: 
                 given.send(messages(20, first=100 * partition + 20), partition)
             wait_until(lambda: len(other.read) >= 20, lambda: other.read)
             wait_until(lambda: _named(str(process.health()[1])), process.health)
-            shown = bridges.status(given.config, 1)
-        got = bridges.wait_values(
+            shown = processes.status(given.config, 1)
+        got = processes.wait_values(
             two.target, given.address, 80, PARTITIONS
         )  # the group's offsets were the other's
         process.wait_ready()
 
     assert _named(shown["bridges"][given.name]["foreign"][0])
-    passed = bridges.passed(got)
+    passed = processes.passed(got)
     assert sorted(numbers(passed)) == [*range(40), *range(100, 140)]
 
 
@@ -257,32 +258,32 @@ def test_a_foreign_consumer_while_no_bridge_ran(two: Two, tmp_path: Path) -> Non
     """Nobody remembers how far the bridge was: it begins at the start of the log, and the target drops what it has."""
     given = prepare(two, tmp_path)
     given.send(messages(20))
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         given.settled([20])
     given.send(messages(20, first=20))
     with foreigner(two.source, given.group, given.topic, "range") as other:
         wait_until(lambda: len(other.read) >= 20, lambda: other.read)
-    shown = bridges.status(given.config, 1)
-    with bridges.bridge(given.config, given.name):
-        got = bridges.wait_values(two.target, given.address, 40, PARTITIONS)
-        bridges.confirmed_at(two.source, given.group, given.topic, [40])
+    shown = processes.status(given.config, 1)
+    with processes.bridge(given.config, given.name):
+        got = processes.wait_values(two.target, given.address, 40, PARTITIONS)
+        processes.confirmed_at(two.source, given.group, given.topic, [40])
 
     (row,) = shown["bridges"][given.name]["partitions"]
     assert (row["lag"], row["confirmed"]) == (40, None)
     assert "a foreign consumer committed the offset 40" in row["error"]
-    assert sorted(numbers(bridges.passed(got))) == list(range(40))
+    assert sorted(numbers(processes.passed(got))) == list(range(40))
 
 
 def test_a_bridge_that_cannot_know_where_it_was(two: Two, tmp_path: Path) -> None:
     """Without duplicate detection a second copy would arrive: it waits, names the command, and goes on when that was given."""
     given = prepare(two, tmp_path, use_duplicate_detection=False)
     given.send(messages(20))
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         given.settled([20])
     given.send(messages(20, first=20))
     with foreigner(two.source, given.group, given.topic, "range") as other:
         wait_until(lambda: len(other.read) >= 20, lambda: other.read)
-    process = bridges.BridgeProcess(given.config, given.name)
+    process = processes.BridgeProcess(given.config, given.name)
     try:
         process.start()
         wait_until(lambda: "--reset-offsets" in str(process.health()[1]), process.health)
@@ -291,7 +292,7 @@ def test_a_bridge_that_cannot_know_where_it_was(two: Two, tmp_path: Path) -> Non
     finally:
         process.destroy()
     kafka.commit(two.source, given.group, given.topic, 20)
-    with bridges.quick(given.config):
+    with processes.quick(given.config):
         got = given.settled([40])
 
     assert sorted(numbers(before)) == list(range(20))

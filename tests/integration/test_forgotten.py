@@ -13,7 +13,7 @@ from app.commands.topics.removed_addresses import removed_addresses
 from ringfence_kafka.config.load import load
 from ringfence_kafka.errors import ConfigurationError
 from tests.support import kafka
-from tests.support.consuming import Recorder, consuming, numbered
+from tests.support.consumers.in_process import Recorder, consuming, numbered
 from tests.support.kafka import Sent, at_home
 from tests.support.worker import configure, wait_for, worker
 

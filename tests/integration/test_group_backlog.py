@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from ringfence_client import Message
 from ringfence_client.partition import parked_reader
 from ringfence_client.partition.parked_reader import ParkedReader
-from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
 

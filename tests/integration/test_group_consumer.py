@@ -10,7 +10,7 @@ from aiokafka.errors import GroupAuthorizationFailedError
 
 from ringfence_client import Message, Reject, Release, Retry
 from tests.support import kafka
-from tests.support.consuming import Recorder, consuming, interleaved, numbered
+from tests.support.consumers.in_process import Recorder, consuming, interleaved, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 

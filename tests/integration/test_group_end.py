@@ -9,10 +9,10 @@ from aiokafka import TopicPartition
 
 from ringfence_client import Message, Retry
 from ringfence_kafka.process import failpoints
-from tests.support.consuming import Recorder, consuming, interleaved, numbered
-from tests.support.held import Held
+from tests.support.consumers.held_handler import Held
+from tests.support.consumers.in_process import Recorder, consuming, interleaved, numbered
+from tests.support.consumers.leases import take
 from tests.support.lanes import until
-from tests.support.leases import take
 
 
 async def test_drained(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:

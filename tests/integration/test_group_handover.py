@@ -10,10 +10,10 @@ from aiokafka.errors import NotCoordinatorForGroupError
 from aiokafka.protocol.group import HeartbeatRequest
 
 from ringfence_kafka.process import failpoints
-from tests.support.consuming import Recorder, consuming, interleaved, numbered
-from tests.support.held import Held
+from tests.support.consumers.held_handler import Held
+from tests.support.consumers.in_process import Recorder, consuming, interleaved, numbered
+from tests.support.consumers.leases import take
 from tests.support.lanes import until
-from tests.support.leases import take
 
 TIMEOUT_S = 3.0
 

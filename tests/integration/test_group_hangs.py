@@ -13,11 +13,11 @@ from ringfence_client import ConsumerOptions, GroupConsumer, Message
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
 from ringfence_client.handlers.handler import HandlerError
 from ringfence_kafka.process.log_setup import TRACE
-from tests.support.browser import pages_of
-from tests.support.consuming import Recorder, consuming, numbered
+from tests.support.consumers.browser import pages_of
+from tests.support.consumers.in_process import Recorder, consuming, numbered
+from tests.support.consumers.leases import Outsider
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
-from tests.support.leases import Outsider
 
 RUN = CircuitBreaker(1).run_needed
 """First attempts that open a breaker which has seen nothing yet."""

@@ -9,10 +9,10 @@ import pytest
 from ringfence_client import Message
 from ringfence_kafka import clock
 from ringfence_kafka.process import failpoints
-from tests.support.consuming import Recorder, consuming, numbered
+from tests.support.consumers.in_process import Recorder, consuming, numbered
+from tests.support.consumers.leases import JumpingClock, Outsider, SleepingClock, take
 from tests.support.kafka import Sent
 from tests.support.lanes import until
-from tests.support.leases import JumpingClock, Outsider, SleepingClock, take
 
 
 @pytest.fixture

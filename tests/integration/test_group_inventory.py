@@ -9,7 +9,7 @@ from app.commands import confirmation
 from app.commands.confirmation import DeclinedError
 from app.commands.consumers.forget import forget
 from tests.integration.test_dlq import Scene
-from tests.support.consumers import consumers
+from tests.support.consumers.processes import consumers
 from tests.support.worker import run_verb, wait_for
 
 UNFINISHED = "a lag of 6 offsets, 1 open dead letter, 1 parked group (bad)"

@@ -16,10 +16,10 @@ from ringfence_client.progress.progress_record import DRAINING, RELEASED
 from ringfence_kafka import clock
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer.transactional import FencedError
-from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
+from tests.support.consumers.leases import JumpingClock, Outsider
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
-from tests.support.leases import JumpingClock, Outsider
 
 UNGROUPED = [Sent(None, None, b"%d" % index) for index in range(5)]
 

@@ -11,7 +11,7 @@ from ringfence_client import Message
 from ringfence_client.consumer.fetch_loop import FetchLoop
 from ringfence_client.window.memory_budget import MemoryBudget
 from tests.support import kafka
-from tests.support.consuming import Bench, Recorder, consuming
+from tests.support.consumers.in_process import Bench, Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from ringfence_client import Message, Reject, Release, Retry
-from tests.support.consuming import Recorder, consuming
+from tests.support.consumers.in_process import Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 

@@ -14,7 +14,7 @@ from ringfence_client import Message
 from ringfence_client.progress.progress_record import encode_key
 from ringfence_client.progress.progress_topic import PARTITIONS
 from tests.support import kafka
-from tests.support.consuming import Bench, Recorder, consuming, numbered
+from tests.support.consumers.in_process import Bench, Recorder, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 from tests.support.worker import run_verb

@@ -8,7 +8,7 @@ from aiokafka.errors import InconsistentGroupProtocolError
 
 from ringfence_client.consumer import app_id_check, group_terms
 from ringfence_kafka.errors import ConfigurationError
-from tests.support.consuming import Bench, Recorder, Running, consuming
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming
 from tests.support.lanes import until
 
 PARTITIONS = 12

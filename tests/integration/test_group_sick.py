@@ -16,8 +16,8 @@ from ringfence_client import Message, Reject
 from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
-from tests.support.browser import pages_of
-from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
+from tests.support.consumers.browser import pages_of
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
 

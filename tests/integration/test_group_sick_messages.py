@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ringfence_client import Message, Reject, Retry
-from tests.support.consuming import Recorder, Running, consuming
+from tests.support.consumers.in_process import Recorder, Running, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 

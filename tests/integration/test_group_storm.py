@@ -16,12 +16,12 @@ from ringfence_client.consumer import consumer as client
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_record import DRAINING, HELD, Progress
 from ringfence_client.progress.progress_topic import PARTITIONS
+from tests.harness.checker.groups import judge
 from tests.support import kafka
-from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
-from tests.support.group_checker import judge
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
+from tests.support.consumers.leases import Journal, Outsider, take, values
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
-from tests.support.leases import Journal, Outsider, take, values
 
 SEED = 3_571
 HOT = 10_000

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import bridges, kafka, kafka_tools
-from tests.support.bridges import BridgeProcess
-from tests.support.consumers import ConsumerProcess
+from tests.support import kafka
+from tests.support.bridges.processes import BridgeProcess
+from tests.support.bridges.processes import configure as configure_bridge
+from tests.support.brokers import kafka_tools
+from tests.support.brokers.kafka_tools import Standing
+from tests.support.consumers.processes import ConsumerProcess
 from tests.support.kafka import Sent
-from tests.support.kafka_tools import Standing
 from tests.support.worker import WorkerProcess, configure, wait_for
 
 PARTITIONS = 2
@@ -20,7 +22,7 @@ def test_nothing_is_left_at_rest(bootstrap: str, tmp_path: Path) -> None:
     name = kafka.unique("lag")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
     kafka.create_topics(bootstrap, {f"{name}-target": (PARTITIONS, {})})
-    crossing = bridges.configure(
+    crossing = configure_bridge(
         tmp_path, bootstrap, bootstrap,
         app_id=name, name="out", source_topic=f"{name}.accepted", address=f"{name}-target",
     )  # fmt: skip

@@ -19,7 +19,7 @@ from tables.store import Store
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
-from tests.support.raw import as_stored
+from tests.support.records.stored_batches import as_stored
 
 SEED = 3
 LARGEST_VALUE = 1_048_400

@@ -6,8 +6,8 @@ import pytest
 
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
-from tests.support.envelopes import envelope, part
 from tests.support.lanes import Bench, Gate, Group, bench, until
+from tests.support.records.envelopes import envelope, part
 
 PARTS_MAX = 12
 ENVELOPES, PARTS = 10, 5

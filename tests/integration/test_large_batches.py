@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 from tests.support import kafka
-from tests.support.bridges import BridgeProcess, table
-from tests.support.consumers import ConsumerProcess
-from tests.support.large_batches import large_batch, send_batch
+from tests.support.bridges.processes import BridgeProcess, table
+from tests.support.consumers.processes import ConsumerProcess
+from tests.support.records.large_batches import large_batch, send_batch
 from tests.support.worker import RingfenceProcess, configure, wait_for, worker
 
 MIB = 2**20

@@ -11,7 +11,7 @@ from ringfence_client import Message, Reject, Retry
 from ringfence_client.progress.record_parts import WHOLE_MAX
 from ringfence_client.window import window
 from tests.support import kafka
-from tests.support.consuming import Bench, Recorder, consuming
+from tests.support.consumers.in_process import Bench, Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 

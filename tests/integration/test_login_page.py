@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ringfence_kafka.http import login
-from tests.support import chromium
+from tests.support.pages import chromium
 from tests.support.worker import WorkerProcess, configure, wait_for
 
 TOKEN = "let-me-see"

@@ -14,7 +14,8 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import transaction_version
 from ringfence_kafka.producer.transaction_v2_requests import FEATURE, IMPLICIT
 from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer, TransactionVersionError
-from tests.support import features, kafka
+from tests.support import kafka
+from tests.support.brokers import features
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
 

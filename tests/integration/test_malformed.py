@@ -5,11 +5,12 @@ from pathlib import Path
 
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.server_files import DATA
-from tests.support import kafka, malformed
+from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.malformed import GZIP, MALFORMED, Raw
-from tests.support.old_formats import Old, old
-from tests.support.raw import Stored, stored
+from tests.support.records import malformed
+from tests.support.records.malformed import GZIP, MALFORMED, Raw
+from tests.support.records.old_formats import Old, old
+from tests.support.records.stored_batches import Stored, stored
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 

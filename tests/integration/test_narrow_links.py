@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from agents.bridge.source import RESPONSE_BYTES_MAX
-from tests.support import bridges, kafka
-from tests.support.bridges import Two, prepare
-from tests.support.consumers import ConsumerProcess, consumers, noted
-from tests.support.group_checker import judge, parse
-from tests.support.group_traffic import Shape, accept, generate, sizes
+from tests.harness.checker.groups import judge, parse
+from tests.harness.workloads.message_groups import Shape, accept, generate, sizes
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import Two, prepare
+from tests.support.brokers.linked import LinkedBroker, linked_broker
+from tests.support.consumers.processes import ConsumerProcess, consumers, noted
 from tests.support.kafka import Sent
-from tests.support.linked import LinkedBroker, linked_broker
 from tests.support.worker import configure, wait_for
 
 SEED = 71
@@ -31,7 +32,7 @@ NARROW = 300_000
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedBroker]:
     """The other broker, at the far end of the link."""
-    with linked_broker(tmp_path_factory.mktemp("far"), links=1, properties=bridges.FOREVER) as far:
+    with linked_broker(tmp_path_factory.mktemp("far"), links=1, properties=processes.FOREVER) as far:
         yield far
 
 
@@ -59,11 +60,11 @@ async def test_flows_over_a_narrow_link(
             for index in range(first, first + BATCH)
         ])  # fmt: skip
     link.narrow(NARROW)
-    async with bridges.in_this_process(given.config) as (bridge,):
+    async with processes.in_this_process(given.config) as (bridge,):
         await asyncio.to_thread(given.settled, [COUNT])
         portion = bridge._flow.portion if to_target else bridge._partitions.consumer.portion.portion
         narrowed = portion.bytes
-    got = bridges.passed(given.got())
+    got = processes.passed(given.got())
 
     assert sorted(int((item.value or b"")[:6]) for item in got) == list(range(COUNT))
     assert narrowed < RESPONSE_BYTES_MAX / 8

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess
+from tests.support.consumers.processes import ConsumerProcess
 from tests.support.kafka import Sent
 from tests.support.worker import configure, wait_for
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from app.commands.topics import access_rights as rights_verb
 from ringfence_kafka.config.load import load
 from tests.support import kafka
-from tests.support.secured import (
+from tests.support.brokers.secured import (
     LONG_AGO,
     PASSWORD,
     PASSWORD_VARIABLE,
@@ -31,7 +31,8 @@ from tests.support.secured import (
     Right,
     SecuredBroker,
 )
-from tests.support.worker import ROOT, WorkerProcess, wait_for
+from tests.support.checkout import ROOT
+from tests.support.worker import WorkerProcess, wait_for
 
 PARTITIONS: Final = 2
 LIMIT_S: Final = 120.0

@@ -19,7 +19,7 @@ from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.producer.transaction_v1 import Explicit
 from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
 from tests.support import kafka
-from tests.support.consuming import Recorder, consuming
+from tests.support.consumers.in_process import Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 

@@ -21,10 +21,11 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import transaction_v2_requests
 from ringfence_kafka.protocol.flexible_requests import Question
-from tests.simulator import late_scripts, topic_scripts
-from tests.simulator.late_scripts import FENCED, NOT_IN_ONE, OUT_OF_ORDER, WELL
-from tests.simulator.scripts import SCRIPTS
-from tests.support import features, kafka
+from tests.simulator.conformance import late_requests, topics
+from tests.simulator.conformance.late_requests import FENCED, NOT_IN_ONE, OUT_OF_ORDER, WELL
+from tests.simulator.conformance.transactions import SCRIPTS
+from tests.support import kafka
+from tests.support.brokers import features
 
 MOMENTARY = {3, 5, 6, 14, 15, 16, 19, 51}
 """Of a topic that is new, a coordinator that is loading or elsewhere, NOT_ENOUGH_REPLICAS (of a partition, while markers are to come),
@@ -76,7 +77,7 @@ class _RealTopics:
         self.topic, self.group = kafka.unique("scripted"), cluster.group_id
         self.bootstrap = bootstrap
         self._cluster = cluster
-        kafka.create_topics(bootstrap, {self.topic: (topic_scripts.PARTITIONS, config)})
+        kafka.create_topics(bootstrap, {self.topic: (topics.PARTITIONS, config)})
 
     def member(self, listener: Any) -> AIOKafkaConsumer:
         member = AIOKafkaConsumer(
@@ -131,12 +132,12 @@ class _RealTopics:
 
 
 async def _told(bootstrap: str, name: str, **config: str) -> tuple[list[Any], list[Any]]:
-    script, expected = (dict(topic_scripts.SCRIPTS) | dict(topic_scripts.SLOW))[name]
+    script, expected = (dict(topics.SCRIPTS) | dict(topics.SLOW))[name]
     async with Cluster(KafkaSettings(bootstrap_servers=bootstrap), kafka.unique("scripted-group")) as cluster:
         return await script(_RealTopics(bootstrap, cluster, **config)), expected
 
 
-@pytest.mark.parametrize("name", topic_scripts.SCRIPTS)
+@pytest.mark.parametrize("name", topics.SCRIPTS)
 async def test_script_of_topics(bootstrap: str, name: str) -> None:
     told, expected = await _told(bootstrap, name)
 
@@ -144,7 +145,7 @@ async def test_script_of_topics(bootstrap: str, name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", topic_scripts.SLOW)
+@pytest.mark.parametrize("name", topics.SLOW)
 async def test_slow_script_of_topics(bootstrap: str, name: str) -> None:
     told, expected = await _told(
         bootstrap,
@@ -256,9 +257,9 @@ def _codes(answer: Any) -> set[int]:
     return {code for _, partitions in answer.errors for _, code in partitions}
 
 
-@pytest.mark.parametrize("name", late_scripts.SCRIPTS)
+@pytest.mark.parametrize("name", late_requests.SCRIPTS)
 async def test_script_of_what_comes_late(bootstrap: str, name: str) -> None:
-    script, expected = late_scripts.SCRIPTS[name]
+    script, expected = late_requests.SCRIPTS[name]
     async with Cluster(KafkaSettings(bootstrap_servers=bootstrap), kafka.unique("scripted-group")) as cluster:
         real = _Real(bootstrap, cluster)
         transport = real.producer("transport")

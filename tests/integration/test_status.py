@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.bridge.metrics import BridgeMetrics
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess
+from tests.support.consumers.processes import ConsumerProcess
 from tests.support.exposed import exposed, named
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for

@@ -5,7 +5,7 @@ from app.commands.status.model import Consumers, Finding, Status
 from app.commands.status.read import read
 from ringfence_client import Message
 from tests.support import kafka
-from tests.support.consuming import Bench, Recorder, consuming, numbered
+from tests.support.consumers.in_process import Bench, Recorder, consuming, numbered
 from tests.support.lanes import until
 
 

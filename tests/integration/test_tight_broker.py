@@ -8,9 +8,10 @@ import pytest
 
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.broker_limits import METADATA_LIMIT, SESSION_MIN, TRANSACTION_LIMIT
-from tests.support import bridges, kafka
-from tests.support.bridges import BridgeProcess, Two
-from tests.support.consumers import ConsumerProcess
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import BridgeProcess, Two
+from tests.support.consumers.processes import ConsumerProcess
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
 
@@ -45,7 +46,7 @@ def test_lanes_and_consumers_name_the_setting(tight: str, tmp_path: Path) -> Non
 
 def test_a_bridge_that_cannot_commit_is_not_ok(tight: str, tmp_path: Path) -> None:
     """Its errors travel in what it commits; ``bridge status`` says by itself that it has begun nothing."""
-    bridge = bridges.prepare(Two(tight, tight), tmp_path)
+    bridge = processes.prepare(Two(tight, tight), tmp_path)
     bridge.send([Sent(b"1", b"g")])
     process = BridgeProcess(bridge.config, "b")
     try:

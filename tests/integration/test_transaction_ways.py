@@ -13,7 +13,8 @@ from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer import transaction_v2_requests
 from ringfence_kafka.producer.transaction_v2 import Implicit
 from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
-from tests.support import features, kafka
+from tests.support import kafka
+from tests.support.brokers import features
 
 GROUP = "ways"
 EPOCHS = 2**15

@@ -11,10 +11,10 @@ import pytest
 from aiokafka.partitioner import murmur2
 
 from app.embedded.broker import EmbeddedBroker
-from tests.faults.history import Record, Target
+from tests.harness.history import Record, Target
 from tests.support import kafka
-from tests.support.envelopes import Addresses, envelope, enveloped, part, scatter
 from tests.support.kafka import Got, Sent
+from tests.support.records.envelopes import Addresses, envelope, enveloped, part, scatter
 from tests.support.worker import WorkerProcess, configure, worker
 
 APP = "transactions"

@@ -14,15 +14,16 @@ import pytest
 from app.embedded import jars
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.process import java
-from tests.support import kafka, page
+from tests.support import kafka
 from tests.support.kafka import Got
+from tests.support.pages import transactions
 from tests.support.worker import configure, run_verb, wait_for, worker
 
 # Topics are shared with other tests, so its addresses get names of this module's; nothing else is changed.
-TEXT = page.TEXT.replace("payments", "page-payments").replace("transfers", "page-transfers")
+TEXT = transactions.TEXT.replace("payments", "page-payments").replace("transfers", "page-transfers")
 TRANSFERS, PAYMENTS = "page-transfers", "page-payments"
 PARTITIONS = 4
-HEADERS = [(name, value.encode()) for name, value in page.HEADERS]
+HEADERS = [(name, value.encode()) for name, value in transactions.HEADERS]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Followed:
 @pytest.fixture(scope="module")
 def followed(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Followed]:
     """The addresses of the page, and a worker."""
-    addresses = tomllib.loads(page.block("toml", TEXT))["addresses"]
+    addresses = tomllib.loads(transactions.block("toml", TEXT))["addresses"]
     config = configure(tmp_path_factory.mktemp("page"), broker.bootstrap_servers, "page", addresses)
     with worker(config, "page"):
         yield Followed(broker.bootstrap_servers, config)
@@ -58,7 +59,7 @@ def followed(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -
 
 def program(language: str, file: Path, bootstrap: str) -> Path:
     """A program of the page, in a file."""
-    text = page.block(language, TEXT)
+    text = transactions.block(language, TEXT)
     assert text.count('"127.0.0.1:9092"') == 1
     file.write_text(text.replace("127.0.0.1:9092", bootstrap), "utf-8")
     return file
@@ -73,7 +74,7 @@ def settle(followed: Followed) -> None:
     """Until a transaction that was sent last, for the same lane, is through."""
     mark = kafka.unique("mark")
     part = {"address": PAYMENTS, "group": "mark", "value": mark}
-    followed.send(json.dumps({"id": mark, "group": page.KEY, "parts": [part]}))
+    followed.send(json.dumps({"id": mark, "group": transactions.KEY, "parts": [part]}))
 
     def values() -> list[bytes | None]:
         return [item.value for item in kafka.read_all(followed.bootstrap, f"{PAYMENTS}.accepted", PARTITIONS)]
@@ -95,7 +96,9 @@ def test_python_and_java_programs(followed: Followed, tmp_path: Path) -> None:
     own, other = (followed.accepted(name, sources) for name in (TRANSFERS, PAYMENTS))
 
     assert len(sent) == len(commands) + 1
-    assert {(item.key, item.value) for item in sent} == {(page.KEY.encode(), page.vector(TEXT).encode())}
+    assert {(item.key, item.value) for item in sent} == {
+        (transactions.KEY.encode(), transactions.vector(TEXT).encode())
+    }
     assert all(item.headers == HEADERS for item in sent)
     assert len({item.partition for item in sent}) == 1
     assert [(item.key, item.value, item.headers) for item in own] == [
@@ -110,7 +113,7 @@ def test_python_and_java_programs(followed: Followed, tmp_path: Path) -> None:
 
 def test_lines_of_send_and_the_remedy(followed: Followed) -> None:
     """The line of "Set up", twice, is accepted once; "close" as a transaction under its key comes after the credit."""
-    close, transfer = page.blocks("json", TEXT.split("## The format")[0])
+    close, transfer = transactions.blocks("json", TEXT.split("## The format")[0])
     for line in (transfer, close, transfer):
         followed.send(line)
     settle(followed)

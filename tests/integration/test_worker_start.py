@@ -16,8 +16,9 @@ from aiokafka.errors import KafkaConnectionError
 from ringfence_client.consumer.consumer import GroupConsumer
 from ringfence_kafka.errors import BrokerUnavailableError
 from tests.support import kafka
-from tests.support.consuming import Recorder, consuming
-from tests.support.worker import ROOT, configure, wait_for
+from tests.support.checkout import ROOT
+from tests.support.consumers.in_process import Recorder, consuming
+from tests.support.worker import configure, wait_for
 
 PROGRAM: Final = """
 import sys

@@ -49,7 +49,7 @@ class Fuzz:
         from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress
         from ringfence_kafka.producer.transactional import BatchForm
         from tests.property.test_native_path import World
-        from tests.support import raw as made
+        from tests.support.records import stored_batches as made
 
         self.rng = random.Random(seed)
         self.raw, self.made, self.decompress = native_records, made, decompress

@@ -19,7 +19,7 @@ from agents.decision.partitioner import Partitioner
 from ringfence_kafka.protocol import hop
 from tables.codec import Route
 from tables.hops import Arrival, HopMemory
-from tests.support.simulated_bridge import TOPIC_ID, Instance, Message, System, finish, run, serve
+from tests.support.bridges.simulated import TOPIC_ID, Instance, Message, System, finish, run, serve
 
 RUNS: Final = 400
 CAPACITY: Final = 1_000

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.faults.checker import Anomaly, check, counts
-from tests.faults.history import History, Outcome, Place, Record, Send
+from tests.harness.checker.check import Anomaly, check, counts
+from tests.harness.history import History, Outcome, Place, Record, Send
 from tests.support.model import TOPIC, Model, Plan, plans
 
 rolls = st.randoms(use_true_random=False)

@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from tests.faults.checker import Anomaly, check
-from tests.faults.history import History, Record
-from tests.support.bridged import BridgedRun
+from tests.harness.checker.check import Anomaly, check
+from tests.harness.history import History, Record
+from tests.support.bridges.lane_runs import BridgedRun
 
 RUNS: Final = 600
 _ALLOWED: Final = {Anomaly.CROSS_LANE, Anomaly.OVERRUN}

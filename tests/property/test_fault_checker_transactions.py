@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.faults.checker import Anomaly, check
-from tests.faults.history import Record
+from tests.harness.checker.check import Anomaly, check
+from tests.harness.history import Record
 from tests.property.test_transactions_model import COUNTS, Planned, World, messages
 
 Fault = Callable[[list[Record], Record, random.Random], list[Record]]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import native
 from tables.codec import Chunk, Origin, ring_key, ring_value
 from tables.ring import ResidentIndex
-from tests.support.raw import parsed_changelog
+from tests.support.records.stored_batches import parsed_changelog
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
 

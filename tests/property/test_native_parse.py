@@ -15,7 +15,16 @@ from ringfence_kafka.aiokafka_patches import internals  # noqa: F401 - it has ai
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
-from tests.support.raw import LOG_APPEND_TIME, TRANSACTIONAL, Stored, checked, emptied, marker, noted, stored
+from tests.support.records.stored_batches import (
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Stored,
+    checked,
+    emptied,
+    marker,
+    noted,
+    stored,
+)
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
 

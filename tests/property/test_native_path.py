@@ -28,7 +28,7 @@ from tables.codec import Slot, encode_id
 from tables.native_index import NativeIndex
 from tables.ring import Index, ResidentIndex, Ring, Verdict
 from tables.table import Change, LaneTable, TableOptions
-from tests.support.raw import Stored, stored
+from tests.support.records.stored_batches import Stored, stored
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
 

@@ -38,7 +38,7 @@ from tables.restore import ChangelogBounds, Restore
 from tables.ring import Ring, Verdict
 from tables.store import StaleEpochError
 from tables.table import Change, LaneTable, Restored, TableOptions
-from tests.support.served_log import raw
+from tests.support.records.served_log import raw
 
 ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijkl"]
 DAY_S = 86_400.0

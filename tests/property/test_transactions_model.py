@@ -23,8 +23,8 @@ from agents.decision.decide import Outcome, Path
 from agents.output.build import Emitter, Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
 from tables.table import LaneTable
-from tests.faults.checker import check, counts
-from tests.faults.history import Headers, History, Record, Target
+from tests.harness.checker.check import check, counts
+from tests.harness.history import Headers, History, Record, Target
 from tests.unit.agents.decision.test_decide import Given, Table
 
 LANES: Final = 3

@@ -37,10 +37,10 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
 from tests.support import kafka
+from tests.support.brokers.secured import PASSWORD, PASSWORD_VARIABLE, SecuredBroker
+from tests.support.checkout import ROOT
 from tests.support.kafka import Sent
 from tests.support.progress import steps
-from tests.support.secured import PASSWORD, PASSWORD_VARIABLE, SecuredBroker
-from tests.support.worker import ROOT
 
 START_MS = 1_760_000_000_000
 CONFIDENCE = 0.95

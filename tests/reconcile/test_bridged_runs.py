@@ -23,10 +23,10 @@ from reconcile.spark import topic_reader
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from tests.faults.checker import Anomaly, check
-from tests.faults.history import History, Record
+from tests.harness.checker.check import Anomaly, check
+from tests.harness.history import History, Record
 from tests.property.test_fault_checker_bridges import forget, leave, lose
-from tests.support.bridged import LANES, BridgedRun
+from tests.support.bridges.lane_runs import LANES, BridgedRun
 
 FEW: Final = 3
 """One for each fault."""

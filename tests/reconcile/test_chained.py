@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_nights import Scheduler
-from tests.support.planted import In, World, anomalies
+from tests.support.reconcile.planted import In, World, anomalies
 
 
 def _next(world: World, record: In, offset: int) -> In:

@@ -12,8 +12,8 @@ import pytest
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_planted import PLANTED
 from tests.reconcile.test_stopped import Started
-from tests.support.planted import World, anomalies
-from tests.support.standalone import Standalone, standalone
+from tests.support.reconcile.planted import World, anomalies
+from tests.support.reconcile.spark_cluster import Standalone, standalone
 from tests.support.worker import run_verb, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

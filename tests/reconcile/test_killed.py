@@ -11,8 +11,9 @@ import psutil
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
-from tests.support.planted import World
-from tests.support.worker import ROOT, run_verb, wait_for
+from tests.support.checkout import ROOT
+from tests.support.reconcile.planted import World
+from tests.support.worker import run_verb, wait_for
 
 LIMIT_S = 400.0
 

@@ -19,8 +19,9 @@ from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
-from tests.support.planted import World, anomalies
-from tests.support.worker import ROOT, run_verb
+from tests.support.checkout import ROOT
+from tests.support.reconcile.planted import World, anomalies
+from tests.support.worker import run_verb
 
 VERB_LIMIT_S = 400.0
 """Spark starts, and a night takes its time on a busy machine."""

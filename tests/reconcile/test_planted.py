@@ -13,8 +13,8 @@ from reconcile.anomalies.finders import order
 from reconcile.page.report_data import Figures
 from reconcile.run.verdict import judge
 from reconcile.session.session import FEW
-from tests.support.judged import judged_night
-from tests.support.planted import World, anomalies
+from tests.support.reconcile.judged import judged_night
+from tests.support.reconcile.planted import World, anomalies
 
 Planted = Callable[[World, str], None]
 

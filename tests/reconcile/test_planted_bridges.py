@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_nights import Scheduler
-from tests.support.judged import judged_night
-from tests.support.planted import SOURCE, Part, World, anomalies
+from tests.support.reconcile.judged import judged_night
+from tests.support.reconcile.planted import SOURCE, Part, World, anomalies
 
 Planted = Callable[[World, str], None]
 IGNORE: dict[str, Any] = {"ids": b"ignore"}

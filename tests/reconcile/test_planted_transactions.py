@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_nights import Scheduler
-from tests.support.judged import judged_night
-from tests.support.planted import Part, World, anomalies
+from tests.support.reconcile.judged import judged_night
+from tests.support.reconcile.planted import Part, World, anomalies
 
 Planted = Callable[[World, str], None]
 OURS, THEIRS = Part("g", "ours"), Part("h", "theirs", "payments")

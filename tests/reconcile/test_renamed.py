@@ -12,7 +12,7 @@ from reconcile.run.history.history import RunHistory
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from tests.support import kafka
-from tests.support.planted import World
+from tests.support.reconcile.planted import World
 
 
 class Renaming:

@@ -14,7 +14,7 @@ from reconcile.spark.files import Files, LocalFiles
 from reconcile.spark.schemas import COUNTS
 from reconcile.spark.small_frames import small
 from ringfence_kafka.errors import RingfenceError
-from tests.support.figures import nothing
+from tests.support.reconcile.figures import nothing
 
 
 @pytest.mark.parametrize("damage", ["missing", "no Parquet"])

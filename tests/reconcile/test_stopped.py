@@ -15,8 +15,9 @@ import pytest
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile.run.verdict.judge import STEPS
-from tests.support.planted import World
-from tests.support.worker import ROOT, run_verb, wait_for
+from tests.support.checkout import ROOT
+from tests.support.reconcile.planted import World
+from tests.support.worker import run_verb, wait_for
 
 LIMIT_S = 400.0
 END_LIMIT_S = 8.0

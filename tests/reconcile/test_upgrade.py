@@ -13,11 +13,13 @@ from reconcile import job
 from reconcile.run.history.history import RunHistory
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import load
-from tests.support import kafka, release_cluster, releases
-from tests.support.consumers import noted
+from tests.support import kafka
+from tests.support.brokers import release_cluster, releases
+from tests.support.brokers.release_cluster import FOR_EVER, GROUP, IDS, PARTITIONS, RESENT
+from tests.support.checkout import ROOT
+from tests.support.consumers.processes import noted
 from tests.support.kafka import Got
-from tests.support.release_cluster import FOR_EVER, GROUP, IDS, PARTITIONS, RESENT
-from tests.support.worker import ROOT, RingfenceProcess, WorkerProcess, run_verb, wait_for
+from tests.support.worker import RingfenceProcess, WorkerProcess, run_verb, wait_for
 
 NEW: Final = range(IDS, IDS + 20)
 HALF: Final = len(NEW) // 2

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulator.patches import simulated
-from tests.simulator.run import Runner
+from tests.simulator.runner import Runner
 
 
 @pytest.fixture

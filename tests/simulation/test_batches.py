@@ -7,7 +7,7 @@ import pytest
 
 from agents.lane.open import Opening
 from tests.simulator.batches import BATCH, Tally, tallies
-from tests.simulator.run import Runner
+from tests.simulator.runner import Runner
 from tests.simulator.worlds import WORLDS
 
 SEEDS = BATCH + 5

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.cluster import SimulatedCluster
+from tests.simulator.conformance.transactions import SCRIPTS, Side
+from tests.simulator.doubles.admin import SimulatedQuestions
+from tests.simulator.doubles.producer import SimulatedProducer
+from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.loop import Loops
 from tests.simulator.names import settings_of
 from tests.simulator.patches import simulated
 from tests.simulator.process import Worker
-from tests.simulator.producer import SimulatedProducer
-from tests.simulator.questions import SimulatedQuestions
-from tests.simulator.scripts import SCRIPTS, Side
 
 
 class _Simulated:

@@ -7,10 +7,10 @@ import pytest
 
 from agents.output.build import Emitter
 from ringfence_kafka.protocol import wire_names
-from tests.simulator.envelopes import Bridged, Envelope, envelope_schedule
-from tests.simulator.lane_world import LaneWorld
+from tests.simulator.lanes.envelopes import Bridged, Envelope, envelope_schedule
+from tests.simulator.lanes.world import LaneWorld
 from tests.simulator.names import ACCEPTED, ADDRESS, DUPLICATES, OTHERS_ACCEPTED, QUARANTINE
-from tests.simulator.run import Runner
+from tests.simulator.runner import Runner
 from tests.simulator.schedules import Schedule
 from tests.simulator.shrink import kind_of
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from tests.simulator.cluster import SimulatedCluster
+from tests.simulator.kafka.cluster import SimulatedCluster
+from tests.simulator.kafka.network import Network
 from tests.simulator.loop import Loops
 from tests.simulator.names import settings_of
-from tests.simulator.network import Network
 from tests.simulator.patches import simulated
 from tests.simulator.process import Worker
 

@@ -8,8 +8,8 @@ import pytest
 
 from agents.lane.open import Opening
 from tests.simulator.batches import BATCH, Tally, tallies
-from tests.simulator.lane_schedules import schedule
-from tests.simulator.run import Runner
+from tests.simulator.lanes.schedules import schedule
+from tests.simulator.runner import Runner
 from tests.simulator.schedules import Kind
 from tests.simulator.shrink import kind_of, shrunk
 from tests.simulator.worlds import WORLDS

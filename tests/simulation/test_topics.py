@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from ringfence_client.consumer.assignor import KeepingAssignor
-from tests.simulator.cluster import SimulatedCluster
-from tests.simulator.consuming import group
-from tests.simulator.consuming.group import KeepingGroup
-from tests.simulator.consuming.member import SimulatedMember
-from tests.simulator.consuming.reader import SimulatedReader
-from tests.simulator.consuming.rights import ConsumerRights
+from tests.simulator.conformance.topics import PARTITIONS, SCRIPTS, SLOW, Side
+from tests.simulator.consumers import group
+from tests.simulator.consumers.group import KeepingGroup
+from tests.simulator.consumers.membership import ConsumerRights
+from tests.simulator.doubles.group_member import SimulatedMember
+from tests.simulator.doubles.reader import SimulatedReader
+from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.loop import Loops
 from tests.simulator.patches import simulated
 from tests.simulator.process import Process
-from tests.simulator.topic_scripts import PARTITIONS, SCRIPTS, SLOW, Side
 
 
 class _Host(Process):

@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.simulator.batches import Failure, Tally, tallies
 from tests.simulator.patches import simulated
-from tests.simulator.run import Runner
+from tests.simulator.runner import Runner
 from tests.simulator.schedules import Schedule
 from tests.simulator.shrink import shrunk
 from tests.simulator.worlds import WORLDS

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tests.simulator.run import Runner
+from tests.simulator.runner import Runner
 from tests.simulator.schedules import Kind
 from tests.simulator.worlds import WORLDS
 

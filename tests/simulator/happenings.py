@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from tests.simulator.kafka.network import Network
 from tests.simulator.loop import ProcessLoop
-from tests.simulator.network import Network
 from tests.simulator.process import EPOCH_S, Process
 from tests.simulator.schedules import Happening, Kind
 from tests.simulator.world import World

@@ -36,16 +36,16 @@ from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.concurrency import timeouts
 from ringfence_kafka.producer import transaction_v1, transaction_v2, transaction_version
 from ringfence_kafka.readers import log_reader
-from tests.simulator import questions
-from tests.simulator.asking import Questions
-from tests.simulator.consuming.member import SimulatedMember
-from tests.simulator.consuming.questions import SharedClient, SimulatedClient
-from tests.simulator.consuming.reader import SimulatedReader
+from tests.simulator.doubles import admin
+from tests.simulator.doubles.consumer_admin import SharedClient, SimulatedClient
+from tests.simulator.doubles.group_member import SimulatedMember
+from tests.simulator.doubles.producer import SimulatedProducer
+from tests.simulator.doubles.reader import SimulatedReader
+from tests.simulator.doubles.store import MemoryStore
+from tests.simulator.doubles.transaction_client import Questions
+from tests.simulator.gap_log import Ear
 from tests.simulator.loop import RUNNING, BuriedError
 from tests.simulator.process import BOOT_S
-from tests.simulator.producer import SimulatedProducer
-from tests.simulator.saying import Ear
-from tests.simulator.store import MemoryStore
 
 
 class _Dice:
@@ -159,7 +159,7 @@ class _Insides:
 
     @staticmethod
     async def confirm(membership: Any, generation: int) -> bool:
-        """The product's own; what it found is known to :class:`tests.simulator.rights.Rights`."""
+        """The product's own; what it found is known to :class:`tests.simulator.lanes.membership.Rights`."""
         well = await _confirm(membership, generation)
         if well and (process := _process()) is not None:
             process.rights.confirm()
@@ -202,8 +202,8 @@ def simulated() -> Iterator[None]:
         (agents.lane.cursor, "log", _EAR),
         (ringfence_client.partition.lease_acquisition, "log", _EAR),
         (ringfence_client.partition.parked_reader, "log", _EAR),
-        (log_reader, "read", questions.read),
-        (log_reader, "newest", questions.newest),
+        (log_reader, "read", admin.read),
+        (log_reader, "newest", admin.newest),
         (ringfence_kafka.producer.transactional, "AIOKafkaProducer", SimulatedProducer),
         (ringfence_kafka.producer.transactional, "producer_options", lambda _kafka: {}),
         (transaction_version, "wanted", lambda: _process().cluster.implicit),

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tests.simulator.happenings import Happenings
-from tests.simulator.network import Network
+from tests.simulator.kafka.network import Network
 from tests.simulator.process import Process
 from tests.simulator.schedules import Happening
 from tests.simulator.world import World

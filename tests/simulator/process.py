@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from agents.worker.lanes import Lanes
 from ringfence_kafka.config.settings import Settings
-from tests.simulator.cluster import SimulatedCluster
-from tests.simulator.consumer import SimulatedConsumer
+from tests.simulator.doubles.admin import SimulatedQuestions
+from tests.simulator.doubles.store import Disk
+from tests.simulator.doubles.transport import SimulatedConsumer
+from tests.simulator.gap_log import Gap
+from tests.simulator.kafka.cluster import SimulatedCluster
+from tests.simulator.kafka.network import Network
+from tests.simulator.lanes.membership import Rights
 from tests.simulator.loop import Loops, ProcessLoop
-from tests.simulator.network import Network
-from tests.simulator.questions import SimulatedQuestions
-from tests.simulator.rights import Rights
-from tests.simulator.saying import Gap
-from tests.simulator.store import Disk
 
 BOOT_S: Final = 1_000.0
 """What CLOCK_MONOTONIC shows then: no machine's ever shows 0."""

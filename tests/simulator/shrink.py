@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from tests.simulator.run import Result, Runner
+from tests.simulator.runner import Result, Runner
 from tests.simulator.schedules import Schedule
 
 RESEEDED: Final = 6

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from tests.simulator.cluster import SimulatedCluster
+from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.loop import Loops
 from tests.simulator.patches import DICE
 from tests.simulator.process import Process

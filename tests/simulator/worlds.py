@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tests.simulator.consuming.schedules import consumer_schedule
-from tests.simulator.envelopes import envelope_schedule
-from tests.simulator.lane_schedules import schedule
+from tests.simulator.consumers.schedules import consumer_schedule
+from tests.simulator.lanes.envelopes import envelope_schedule
+from tests.simulator.lanes.schedules import schedule
 from tests.simulator.schedules import Schedule
 
 WORLDS: Final[Mapping[str, Callable[[int], Schedule]]] = {

@@ -11,9 +11,10 @@ from typing import Final
 
 import psutil
 
+from tests.support.checkout import ROOT
+
 LIMIT_S: Final = 500.0
 """The nightly job at its end starts Spark."""
-ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class RunningDemo:

@@ -12,8 +12,8 @@ from jsonschema.exceptions import best_match
 
 from app import cli
 from ringfence_client.__main__ import consume
+from tests.support.checkout import ROOT
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 KUBERNETES_VERSION: Final = "1.31"
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}

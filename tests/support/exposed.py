@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
-OPS: Final = Path(__file__).resolve().parents[2] / "ops"
+from tests.support.checkout import ROOT
+
+OPS: Final = ROOT / "ops"
 RULES: Final = OPS / "prometheus" / "ringfence.rules.yml"
 DASHBOARD: Final = OPS / "grafana" / "ringfence.json"
 _NAME: Final = re.compile(r"\bringfence_[a-z_]+\b")

@@ -23,7 +23,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.support.checkout import ROOT
+
 LOADED: Final = (
     "app.cli", "app.commands.topics.topics", "app.commands.rings.show", "app.commands.consumers.show", "app.commands.status.read", "app.worker.run",
     "app.bridge.run", "ringfence_client.command",

@@ -4,8 +4,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
-from tests.faults.checker import Finding, check, counts
-from tests.faults.history import Headers, History, Outcome, Record, Send
+from tests.harness.checker.check import Finding, check, counts
+from tests.harness.history import Headers, History, Outcome, Record, Send
 
 TOPIC: Final = "orders"
 A, B, C, D = b"a", b"b", b"c", b"d"

@@ -20,7 +20,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
-from tests.support.raw import raw_records
+from tests.support.records.stored_batches import raw_records
 
 LIMIT_S = 180.0
 NOW = 10**9

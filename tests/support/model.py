@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.faults.checker import counts
-from tests.faults.history import Headers, History, Outcome, Place, Record, Send
+from tests.harness.checker.check import counts
+from tests.harness.history import Headers, History, Outcome, Place, Record, Send
 
 TOPIC: Final = "orders"
 GROUP_HEADER: Final = "region"

@@ -18,9 +18,9 @@ import psutil
 
 from app.embedded import ports
 from tests.support import forks
+from tests.support.checkout import ROOT
 from tests.support.forks import Fork
 
-ROOT = forks.ROOT
 LIMIT_S = 180.0
 NOT_LET_IN = ("denies access", "no broker answers")
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.faults.finding import Anomaly
+from tests.harness.checker.findings import Anomaly
 from tests.mutants.catalog import CATALOG
 from tests.simulator.worlds import WORLDS
 from tests.support.checkout import ROOT

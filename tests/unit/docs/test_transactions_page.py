@@ -20,11 +20,12 @@ from app.commands.send.json_lines import TransactionLine, parse
 from ringfence_client import Part, envelope
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from tests.support import page
-from tests.support.page import HEADERS, KEY, Sent
+from tests.support.checkout import ROOT
+from tests.support.pages import transactions
+from tests.support.pages.transactions import HEADERS, KEY, Sent
 
-STAND_INS = page.ROOT / "tests" / "support" / "stand_ins"
-EXPECTED = Sent("transfers", KEY, page.vector(), HEADERS)
+STAND_INS = ROOT / "tests" / "support" / "stand_ins"
+EXPECTED = Sent("transfers", KEY, transactions.vector(), HEADERS)
 
 
 def ran(command: list[str], folder: Path, environment: Mapping[str, str] | None = None) -> Sent:
@@ -50,16 +51,16 @@ def test_our_encoder_writes_the_vector() -> None:
         "pay-4711",
     )
 
-    assert made.value == page.vector().encode()
+    assert made.value == transactions.vector().encode()
     assert made.headers == [(name, value.encode()) for name, value in HEADERS]
-    said = re.search(r"It is UTF-8, (\d+) bytes, SHA-256\s+`([0-9a-f]+)`", page.TEXT)
+    said = re.search(r"It is UTF-8, (\d+) bytes, SHA-256\s+`([0-9a-f]+)`", transactions.TEXT)
     assert said is not None
     assert said.groups() == (str(len(made.value)), hashlib.sha256(made.value).hexdigest())
 
 
 def test_our_decoder_reads_the_vector() -> None:
     """As the parts that the page lists."""
-    assert worker.decode(b"json/1", page.vector().encode()) == [
+    assert worker.decode(b"json/1", transactions.vector().encode()) == [
         worker.Part(None, b"acct-1", '{"debit":"10 €"}'.encode(), ()),
         worker.Part("payments", b"acct-2", b"\x00\x01\xff", (("type", b"credit"),)),
     ]
@@ -74,7 +75,7 @@ def test_node_program(tmp_path: Path) -> None:
     library = tmp_path / "node_modules" / "kafkajs"
     library.mkdir(parents=True)
     shutil.copy(STAND_INS / "kafkajs.js", library / "index.js")
-    (tmp_path / "transfer.js").write_text(page.block("javascript"), "utf-8")
+    (tmp_path / "transfer.js").write_text(transactions.block("javascript"), "utf-8")
 
     assert ran(["node", "transfer.js"], tmp_path) == EXPECTED
 
@@ -90,7 +91,7 @@ def test_go_program(tmp_path: Path) -> None:
     (tmp_path / "go.mod").write_text(
         f"module transfer\n\ngo 1.18\n\nrequire {name} v1.0.0\n\nreplace {name} => ./franz-go\n"
     )
-    (tmp_path / "transfer.go").write_text(page.block("go"), "utf-8")
+    (tmp_path / "transfer.go").write_text(transactions.block("go"), "utf-8")
     alone = {"GOPROXY": "off", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-mod=mod"}
 
     assert ran(["go", "run", "."], tmp_path, alone) == EXPECTED
@@ -98,7 +99,7 @@ def test_go_program(tmp_path: Path) -> None:
 
 def test_dotnet_program() -> None:
     """Read, not run: the literals of its parts, as .NET writes them, are the vector's, and so are key, headers and topic."""
-    program = page.block("csharp")
+    program = transactions.block("csharp")
     parts = program.partition("object[] parts = ")[2].partition("];\n")[0] + "]"
     parts = re.sub(r"//.*", "", parts)
     parts = re.sub(
@@ -129,13 +130,14 @@ def test_dotnet_program() -> None:
 
 def settings() -> Settings:
     """The configuration of the page."""
-    return validate(tomllib.loads(page.block("toml")))
+    return validate(tomllib.loads(transactions.block("toml")))
 
 
 def test_lines_of_send() -> None:
     """Each is a transaction, and the remedy is one under the transfer's key."""
     close, transfer = (
-        parse(block.encode()) for block in page.blocks("json", page.TEXT.split("## The format")[0])
+        parse(block.encode())
+        for block in transactions.blocks("json", transactions.TEXT.split("## The format")[0])
     )
 
     assert isinstance(close, TransactionLine)
@@ -167,7 +169,7 @@ def test_reasons(parts: list[Any], quoted: str) -> None:
     with pytest.raises(worker.MalformedEnvelopeError) as caught:
         Units(transfers, found.transaction_targets(transfers)).open(Given, None)
 
-    assert quoted in re.sub(r"\s+", " ", page.TEXT)
+    assert quoted in re.sub(r"\s+", " ", transactions.TEXT)
     assert str(caught.value).startswith(quoted.strip("`").removesuffix("…"))
 
 
@@ -187,7 +189,7 @@ FULL = 1_048_588
 )  # fmt: skip
 def test_how_many_fit(value: bytes, more: dict[str, Any], said: str) -> None:
     """In an envelope of the default size, and not a hundred more."""
-    found = re.search(said, page.TEXT)
+    found = re.search(said, transactions.TEXT)
     assert found is not None
     count = int(found[1].replace(",", ""))
 

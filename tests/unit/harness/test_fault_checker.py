@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults.checker import Anomaly, check, counts
-from tests.faults.history import Outcome, Place, Record
+from tests.harness.checker.check import Anomaly, check, counts
+from tests.harness.history import Outcome, Place, Record
 from tests.support.histories import (
     EXACT,
     FIRST,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.history import Headers, Record
+from tests.harness.history import Headers, Record
 from tests.support.histories import accept, arrive, divert, found, only, quarantine, story
 
 SOURCE = b"to-paris/AAAAAAAAAAAAAAAAAAAAAA/0"

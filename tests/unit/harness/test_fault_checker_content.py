@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.checker import Anomaly, check
-from tests.faults.history import Record
+from tests.harness.checker.check import Anomaly, check
+from tests.harness.history import Record
 from tests.support.histories import (
     EXACT,
     FIRST,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.faults.checker import Anomaly
-from tests.faults.history import Place
+from tests.harness.checker.check import Anomaly
+from tests.harness.history import Place
 from tests.support.histories import (
     EXACT,
     FIRST,

@@ -5,8 +5,8 @@ from hashlib import blake2b
 
 import pytest
 
-from tests.faults.checker import Anomaly, check
-from tests.faults.history import Place
+from tests.harness.checker.check import Anomaly, check
+from tests.harness.history import Place
 from tests.support.histories import (
     EXACT,
     FIRST,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.checker import Anomaly, check
-from tests.faults.history import History, Place, Record, Target, attributed
-from tests.faults.order import apart
+from tests.harness.checker.check import Anomaly, check
+from tests.harness.checker.order import apart
+from tests.harness.history import History, Place, Record, Target, attributed
 from tests.support.histories import (
     RESEND,
     A,

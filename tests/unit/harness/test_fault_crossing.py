@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.finding import Anomaly
-from tests.faults.history import History, Record
-from tests.faults.origin import crossed
+from tests.harness.checker.findings import Anomaly
+from tests.harness.history import History, Record
+from tests.harness.source_cluster import crossed
 
 TOPIC_ID = b"A" * 22
 _ID = ("_AMQ_DUPL_ID", b"id")

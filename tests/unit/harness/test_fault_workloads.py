@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.history import History, Outcome, Record, Target
-from tests.faults.rounds import workloads
-from tests.faults.transactions import MalformedError, read
-from tests.faults.workloads import journal
-from tests.faults.workloads.catalogue import KINDS, transfers
-from tests.faults.workloads.journal import Journal
-from tests.faults.workloads.plan import MALFORMED_EVERY, Groups, Plan
+from tests.harness.checker.transactions import MalformedError, read
+from tests.harness.history import History, Outcome, Record, Target
+from tests.harness.rounds import workloads
+from tests.harness.workloads import journal
+from tests.harness.workloads.catalogue import KINDS, transfers
+from tests.harness.workloads.journal import Journal
+from tests.harness.workloads.plan import MALFORMED_EVERY, Groups, Plan
 
 PLAN = Plan("topic", "name", "ids", 7, 100)
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ringfence_client.progress.progress_record import Progress
-from tests.support.consumers import Written
-from tests.support.group_checker import Anomaly, Disturbance, Run, Snapshot, judge, parse
+from tests.harness.checker.groups import Anomaly, Disturbance, Run, Snapshot, judge, parse
+from tests.support.consumers.processes import Written
 
 A, B = 1, 2
 """Processes."""

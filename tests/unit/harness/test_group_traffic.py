@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support.group_traffic import GroupMessage, Shape, generate, sizes
+from tests.harness.workloads.message_groups import GroupMessage, Shape, generate, sizes
 
 SHAPES = [
     Shape(),

@@ -11,7 +11,7 @@ from aiokafka.record.util import calc_crc32c
 
 import native
 from agents.batch import native_records
-from tests.support.raw import Stored, stored
+from tests.support.records.stored_batches import Stored, stored
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,7 +10,7 @@ import yaml
 from app.embedded.jars import KAFKA_VERSION
 from ringfence_kafka.config.load import load
 from tests.support import deployment
-from tests.support.deployment import ROOT
+from tests.support.checkout import ROOT
 from tests.support.exposed import RULES
 
 [FILE] = deployment.documents(ROOT / "docker-compose.yml")

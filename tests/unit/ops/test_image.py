@@ -16,7 +16,7 @@ import app.commands.spark_check
 from app import cli
 from app.commands.spark_check import require_spark
 from ringfence_kafka.process import command_line
-from tests.support.deployment import ROOT
+from tests.support.checkout import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 

@@ -10,7 +10,7 @@ import pytest
 
 from agents.lane.lane import DRAIN_LIMIT_S
 from tests.support import deployment
-from tests.support.deployment import ROOT
+from tests.support.checkout import ROOT
 
 UNITS = sorted((ROOT / "ops" / "systemd").glob("*.[st][ei][rm]*"))
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]

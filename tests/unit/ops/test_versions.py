@@ -2,8 +2,8 @@
 
 import tomllib
 
-from tests.support.deployment import ROOT
-from tests.support.releases import VERSIONS
+from tests.support.brokers.releases import VERSIONS
+from tests.support.checkout import ROOT
 
 
 def test_versions_agree() -> None:

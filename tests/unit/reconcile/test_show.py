@@ -16,7 +16,7 @@ from reconcile.run.history.history import Run, RunHistory, results_folder
 from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.process import command_line
-from tests.support import figures
+from tests.support.reconcile import figures
 
 
 @pytest.fixture

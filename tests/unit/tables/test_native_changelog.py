@@ -7,7 +7,7 @@ import pytest
 import native
 from tables import native_changelog
 from tables.native_changelog import take
-from tests.support.raw import CONTROL, TRANSACTIONAL, Stored, marker, stored
+from tests.support.records.stored_batches import CONTROL, TRANSACTIONAL, Stored, marker, stored
 from tests.unit.app.worker.fetch.test_raw_fetch import TP, Fetched, log_of
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)

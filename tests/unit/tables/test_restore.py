@@ -19,7 +19,7 @@ from tables.ring import ResidentIndex, Ring, Verdict
 from tables.store import DamagedStoreError, Store, StoredState, Writes
 from tables.table import LaneTable, Restored, TableOptions
 from tests.support.at_once import at_once, make_ring
-from tests.support.served_log import serve
+from tests.support.records.served_log import serve
 
 ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
 DAY_S = 86_400.0

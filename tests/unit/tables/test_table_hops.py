@@ -18,7 +18,7 @@ from tables.hops import Arrival, HopMemory
 from tables.restore import ChangelogBounds
 from tables.store import Store
 from tables.table import Change, LaneTable, Restored, TableOptions
-from tests.support.served_log import serve
+from tests.support.records.served_log import serve
 from tests.unit.tables.test_restore import Record
 
 TOPIC_ID = "AbC_-67890123456789012"

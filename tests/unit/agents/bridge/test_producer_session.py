@@ -15,7 +15,7 @@ from agents.bridge.batch_builder import Batch
 from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.window import Cycle, Place
 from ringfence_kafka.producer.idempotent import IdempotentProducer
-from tests.support.simulated_bridge import Producer
+from tests.support.bridges.simulated import Producer
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ringfence_kafka import clock
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.protocol import hop_trace
-from tests.support.simulated_bridge import Builder
+from tests.support.bridges.simulated import Builder
 from tests.unit.agents.decision.test_decide import Given
 from tests.unit.agents.decision.test_decide_envelopes import AT_HOME, BYTES_MAX, Lane, emitted
 

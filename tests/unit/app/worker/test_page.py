@@ -15,7 +15,7 @@ from app.commands.status.model import Status
 from app.worker.page import Looks
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
-from tests.support.chromium import Tab, tab
+from tests.support.pages.chromium import Tab, tab
 from tests.support.standing import STATUS, with_lanes, with_share
 
 BAD = with_share(

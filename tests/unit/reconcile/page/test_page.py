@@ -10,8 +10,8 @@ import pytest
 from reconcile.anomalies.names import Anomaly
 from reconcile.page import document, drawing, formatting, prose
 from reconcile.page.report_data import Bin, Figures, GroupBin, Lane, LargeGroup, Moment, Ring
-from tests.support import figures
-from tests.support.pages import NIGHT, PLAIN, RENDERED, RING, Read, found, read
+from tests.support.pages.report import NIGHT, PLAIN, RENDERED, RING, Read, found, read
+from tests.support.reconcile import figures
 
 HOSTILE: Final = (
     "<script>alert(1)</script>\"'><img src=x onerror=y>&amp;\x1b[201~\u202egnp\u2066\x00\r\n\ud800"

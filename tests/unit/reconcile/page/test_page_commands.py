@@ -10,8 +10,8 @@ import pytest
 
 from reconcile.page.report_data import Finding
 from reconcile.run.outcome import report_model
-from tests.support import figures
-from tests.support.pages import PLAIN, found, read
+from tests.support.pages.report import PLAIN, found, read
+from tests.support.reconcile import figures
 
 
 def test_every_finding_can_be_looked_at() -> None:

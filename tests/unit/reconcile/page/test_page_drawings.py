@@ -9,7 +9,7 @@ import pytest
 
 from reconcile.page import document
 from reconcile.page.report_data import AddressFigures, Bin, Figures, GroupBin, Moment, Ring
-from tests.support.pages import NIGHT, PLAIN, RENDERED, RING, Read, drawings, parts
+from tests.support.pages.report import NIGHT, PLAIN, RENDERED, RING, Read, drawings, parts
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 from reconcile.page import document, pages
 from reconcile.page.report_data import Figures, LargeGroup
-from tests.support.pages import NIGHT, RENDERED
+from tests.support.pages.report import NIGHT, RENDERED
 
 
 def _program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:

@@ -11,7 +11,8 @@ import pytest
 from pyspark import SparkConf
 
 from reconcile.session.jvm import Jvm, JvmError
-from tests.support.worker import ROOT, wait_for
+from tests.support.checkout import ROOT
+from tests.support.worker import wait_for
 
 LIMIT_S = 60
 QUIET = "trap 'exit 7' TERM; sleep 300 & echo $! > child; wait"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconcile.session.temp_dir import YOUNG_S, own_folder
-from tests.support.worker import ROOT
+from tests.support.checkout import ROOT
 
 LIVES = """
 import time

@@ -12,7 +12,7 @@ from ringfence_client.progress.lease import Lease
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
-from tests.support.windows import of
+from tests.support.consumers.windows import of
 
 
 @pytest.mark.parametrize("redriven", [False, True])

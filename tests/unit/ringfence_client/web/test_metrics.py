@@ -23,7 +23,7 @@ from ringfence_client.web.web import _Pages
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
-from tests.support.windows import Fetched
+from tests.support.consumers.windows import Fetched
 
 
 async def _handle(_: Any) -> None:

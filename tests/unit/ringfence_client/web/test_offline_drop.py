@@ -14,7 +14,7 @@ from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.readers import log_reader
-from tests.support.windows import Fetched
+from tests.support.consumers.windows import Fetched
 
 LOG = [Fetched(index, (b"a", b"b", None)[index % 3]) for index in range(12)]
 

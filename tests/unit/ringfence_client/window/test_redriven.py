@@ -11,7 +11,7 @@ from ringfence_client.progress.resume_offset import Log, resume
 from ringfence_client.window import window as window_module
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
-from tests.support.windows import Fetched, of
+from tests.support.consumers.windows import Fetched, of
 
 
 def _window(progress: Progress) -> Window:

@@ -8,7 +8,7 @@ from ringfence_client.progress.progress_record import Progress
 from ringfence_client.window import window as window_module
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import AHEAD, Window
-from tests.support.windows import Fetched, of
+from tests.support.consumers.windows import Fetched, of
 
 
 def _window(progress: Progress, *, bytes_max: int = 64 * 2**20, **options: int) -> Window:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.worker import ROOT
+from tests.support.checkout import ROOT
 
 # A signal may come between the interpreter's check and a system call: each wait is a loop of short sleeps.
 BEGIN = """

@@ -13,8 +13,8 @@ from ringfence_client.web import offline_drop
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
+from tests.support.consumers.windows import of
 from tests.support.keyboard import Keyboard
-from tests.support.windows import of
 
 GROUP = b"g"
 SETTINGS = validate({"addresses": [{"name": "orders"}]})

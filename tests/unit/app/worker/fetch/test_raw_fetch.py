@@ -24,8 +24,8 @@ from app.worker.fetch.buffers import (
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES, PartedRecords
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
-from tests.support.malformed import Latin1, Raw, batch
-from tests.support.raw import Stored, marker, stored
+from tests.support.records.malformed import Latin1, Raw, batch
+from tests.support.records.stored_batches import Stored, marker, stored
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
 

@@ -1,0 +1,1 @@
+"""Rounds of faults on real processes, and the checker that judges them."""

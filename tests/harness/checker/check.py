@@ -1,0 +1,178 @@
+"""Judges a history: names every anomaly, and none where there is none. Pure; imports of the product its wire names only.
+
+A checker that shared code with the checked would share its mistakes. Homes come in as a function, from an
+implementation that is not Ringfence's.
+
+What it takes as given: the topics were read whole (save for what ``log_starts`` says of the input), after all came to
+rest; the ring's capacity was the same throughout, nothing was cleared, and IDs have no maximum age. Where anything came over
+bridges, all of the input is there: outputs do not tell their hops. An attempt that
+its client wrote twice (retries without idempotence) is two inputs, and no anomaly.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ringfence_kafka.protocol import wire_names
+from tests.harness.checker.content import corrupted
+from tests.harness.checker.evidence import Evidence, Input, shown
+from tests.harness.checker.findings import Anomaly, Finding, counts
+from tests.harness.checker.hops import Bridged, said_once
+from tests.harness.checker.order import reordered
+from tests.harness.checker.ring import Originals, Standing, remembered
+from tests.harness.history import History, Outcome, Place, Send
+
+__all__ = ["Anomaly", "Finding", "check", "counts"]
+
+_RANK: Final = {anomaly: number for number, anomaly in enumerate(Anomaly)}
+
+
+def check(history: History) -> list[Finding]:
+    """All anomalies of a run, by name in the order of :class:`Anomaly`. Linear but for sorting."""
+    evidence = Evidence(history)
+    originals, bridged = Originals(evidence), Bridged(evidence)
+    unfound, findings = _producers(evidence)
+    if not any(history.log_starts.values()):
+        findings += [_lost_send(send) for send in unfound]
+    findings += evidence.phantoms
+    findings += _fates(evidence, originals, bridged)
+    findings += reordered(evidence)
+    findings += said_once([*bridged.again()], remembered(evidence, originals))
+    findings += corrupted(evidence)
+    findings += _gaps(evidence, len(unfound))
+    return sorted(findings, key=lambda each: _RANK[each.anomaly])
+
+
+# -- what producers know -------------------------------------------------------------------------------------------
+
+
+def _producers(evidence: Evidence) -> tuple[list[Send], list[Finding]]:
+    """Acknowledged attempts that are not in the input; inputs that nobody sent."""
+    sends = {send.token: send for send in evidence.history.sends}
+    if not sends:
+        return [], []
+    findings = []
+    found = set()
+    for input_ in evidence.inputs():
+        token = input_.record.token
+        send = None if token is None else sends.get(token)
+        if send is not None:
+            found.add(send.token)
+        why = None
+        if send is None:
+            # What a quarantine kept of a deleted record need not have its headers.
+            why = None if input_.deleted else f"token {shown(token)} is of no attempt"
+        elif send.outcome is Outcome.FAIL:
+            why = f"attempt {shown(token)} failed for certain"
+        if why:
+            findings.append(
+                Finding(Anomaly.PHANTOM, (input_.place,), f"{input_.describe()} is in the input, but {why}")
+            )
+    missing = [send for send in sends.values() if send.outcome is Outcome.OK and send.token not in found]
+    return missing, findings
+
+
+def _lost_send(send: Send) -> Finding:
+    text = (
+        f"attempt {shown(send.token)} (ID {shown(send.id)}, group {shown(send.group)}) "
+        "was acknowledged and is not in the input"
+    )
+    return Finding(Anomaly.LOST, (), text)
+
+
+# -- what became of each input -------------------------------------------------------------------------------------
+
+
+def _fates(evidence: Evidence, originals: Originals, bridged: Bridged) -> Iterable[Finding]:
+    for input_ in evidence.inputs():
+        if input_.whole and input_.again is None and not (input_.diverted or input_.quarantined):
+            continue
+        if input_.fates() > 1:
+            outputs = input_.outputs()
+            fates = ", ".join(f"{fate} at {output.place}" for fate, output in outputs)
+            places = (input_.place, *(output.place for _, output in outputs))
+            yield Finding(Anomaly.DOUBLED, places, f"{input_.describe()} has several fates: {fates}")
+        if input_.accepted is not None:
+            yield from _torn(input_)
+        elif input_.quarantined is None and input_.fates() < 2:
+            yield from _duplicate(evidence, input_, originals, bridged)
+
+
+def _torn(each: Input) -> Iterable[Finding]:
+    """A transaction of which some parts were accepted and others not; what is missing is not LOST besides."""
+    if each.whole or each.parts is None:
+        return
+    missing = ", ".join(str(number) for number in range(1, len(each.parts) + 1) if number not in each.by_part)
+    places = (each.place, *(output.place for output in each.by_part.values()))
+    yield Finding(Anomaly.TORN, places, f"{each.describe()} was accepted without its parts {missing}")
+
+
+def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: Bridged) -> Iterable[Finding]:
+    """An input that was not accepted must be a duplicate, and be seen as one where duplicates are diverted."""
+    history = evidence.history
+    if history.divert and each.diverted is None:
+        yield Finding(
+            Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted, diverted nor quarantined"
+        )
+        return
+    named = each.diverted is not None and (wire_names.HEADER_ORIGINAL, None) not in each.diverted.headers
+    if bridged.known(each) and not named:
+        return
+    standing = originals.standing(each) if history.capacity else Standing.NONE
+    if standing is Standing.NONE and each.diverted is None:
+        why = "no other of its ID was accepted in its lane" if each.ids else "has no ID"
+        if each.ids and not history.capacity:
+            why = "IDs are not checked"
+        if each.hop is not None:
+            why = f"its hop was not known, and {why}"
+        why = each.malformed or why
+        yield Finding(
+            Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted nor quarantined, and {why}"
+        )
+    elif standing is not Standing.FOUND:
+        why = "the accepted of its ID came later" if standing is Standing.LATER else "no original exists"
+        yield Finding(
+            Anomaly.WRONG_VERDICT, (each.place,), f"{each.describe()} was called duplicate, but {why}"
+        )
+    elif each.diverted is not None and (wrong := _wrong_original(evidence, each)):
+        yield Finding(
+            Anomaly.WRONG_VERDICT,
+            (each.place, each.diverted.place),
+            f"{each.describe()} was called duplicate at {each.diverted.place}, with {wrong}",
+        )
+
+
+def _wrong_original(evidence: Evidence, each: Input) -> str | None:
+    """What is wrong with the original that a diverted duplicate names. Null says that it is no longer known."""
+    diverted = each.diverted
+    if diverted is None or (wire_names.HEADER_ORIGINAL, None) in diverted.headers:
+        return None
+    named = diverted.header(wire_names.HEADER_ORIGINAL)
+    place = Place.parse(named)
+    original = None if place is None else evidence.find(place)
+    if original is None:
+        return f"an original that is no input: {shown(named)}"
+    shared = set(original.ids) & set(each.ids)
+    if not shared or original.lane != each.lane or original.accepted is None:
+        return f"an original of another ID or lane, or not accepted: {original.describe()}"
+    if original.place.partition == each.place.partition and original.place.offset > each.place.offset:
+        return f"an original that came later: {original.place}"
+    return None
+
+
+# -- what nobody can know ------------------------------------------------------------------------------------------
+
+
+def _gaps(evidence: Evidence, unfound: int) -> list[Finding]:
+    """Each input partition of which retention deleted the beginning."""
+    history = evidence.history
+    sends = f"; {unfound} acknowledged attempts are found nowhere, perhaps for that reason" if unfound else ""
+    return [
+        Finding(
+            Anomaly.GAP,
+            (Place(history.input_topic, partition, start),),
+            f"{history.input_topic}/{partition} begins at {start}: what became of the records before is unknown; "
+            f"{evidence.from_deleted[partition]} outputs came from there{sends}",
+        )
+        for partition, start in sorted(history.log_starts.items())
+        if start > 0
+    ]

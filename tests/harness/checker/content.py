@@ -1,0 +1,122 @@
+"""Judges what came out against what came in, byte by byte: CORRUPTED."""
+
+import json
+from hashlib import blake2b
+
+from ringfence_kafka.protocol import wire_names
+from tests.harness.checker import hops, transactions
+from tests.harness.checker.evidence import Evidence, Fate, Input
+from tests.harness.checker.findings import Anomaly, Finding
+from tests.harness.history import Headers, Record
+
+
+def corrupted(evidence: Evidence) -> list[Finding]:
+    """Every output that is not what its input promises; one finding an output.
+
+    A deleted input is what its first output says, so there its others are compared with that one.
+    """
+    findings = []
+    for input_ in evidence.inputs():
+        for fate, output in input_.outputs():
+            if wrong := _JUDGES[fate](input_, output):
+                findings.append(
+                    Finding(
+                        Anomaly.CORRUPTED,
+                        (input_.place, output.place),
+                        f"{input_.describe()} was {fate} at {output.place} with {', '.join(wrong)}",
+                    )
+                )
+    return findings
+
+
+def _accepted(each: Input, output: Record) -> list[str]:
+    """Key = group; value, timestamp and the user's headers unchanged; ours are true, and there once.
+
+    A part is accepted as the same message would be if it were sent alone, at the envelope's time; and it is numbered.
+    """
+    record, group, place = each.record, each.group, None
+    if each.parts is not None:
+        number = transactions.number_of(output)
+        part = None if number is None else each.parts[number[0] - 1]
+        if number is None or part is None:  # of a deleted envelope nothing but the count is known
+            return []
+        record, group, place = part.message, part.group, b"%d/%d" % number
+    wrong = _differences(record, output)
+    if output.key != group:
+        wrong.append(f"key {output.key!r}, not the group")
+    if output.timestamp != record.timestamp:
+        wrong.append(f"timestamp {output.timestamp}, not {record.timestamp}")
+    if _all(output, wire_names.HEADER_SOURCE) != [str(each.place).encode()]:
+        wrong.append(f"more than one {wire_names.HEADER_SOURCE}, or another spelling of it")
+    keys = _all(output, wire_names.HEADER_KEY)
+    if keys != ([] if record.key == group else [record.key]):
+        wrong.append(f"{wire_names.HEADER_KEY} {keys!r} where the input's key is {record.key!r}")
+    if _all(output, transactions.PLACE) != ([] if place is None else [place]):
+        wrong.append(f"{transactions.PLACE} that is not its own")
+    if transactions.is_envelope(output):
+        wrong.append(f"{transactions.HEADER}, as if it were an envelope")
+    return wrong + _bridged(each, output)
+
+
+def _bridged(each: Input, output: Record) -> list[str]:
+    """Of what a bridge wrote only the members stay that it passed."""
+    wrong = []
+    if not each.deleted and _all(output, wire_names.HEADER_HOPS) != hops.passed(each.record, each.hop):
+        wrong.append(f"another {wire_names.HEADER_HOPS} than its input has")
+    if any(name in hops.OF_BRIDGES for name, _ in output.headers):
+        wrong.append("headers of the bridge that it came over")
+    return wrong
+
+
+def _diverted(each: Input, output: Record) -> list[str]:
+    wrong = _differences(each.record, output)
+    if output.key != each.record.key:
+        wrong.append(f"key {output.key!r}, not {each.record.key!r}")
+    return wrong
+
+
+def _quarantined(each: Input, output: Record) -> list[str]:
+    """With a reason; what did not fit is named by size and digest, and then key and headers may be left out."""
+    record = each.record
+    wrong = []
+    if not output.header(wire_names.HEADER_REASON):
+        wrong.append(f"no {wire_names.HEADER_REASON}")
+    whole = output.value == record.value
+    if not whole and not _is_digest(record.value or b"", output.value):
+        wrong.append("another value, which is no digest of it either")
+    if not whole and output.key is None and not _user_headers(output.headers):
+        return wrong
+    if output.key != record.key:
+        wrong.append(f"key {output.key!r}, not {record.key!r}")
+    if _user_headers(output.headers) != _user_headers(record.headers):
+        wrong.append("other headers")
+    return wrong
+
+
+_JUDGES = {Fate.ACCEPTED: _accepted, Fate.DIVERTED: _diverted, Fate.QUARANTINED: _quarantined}
+
+
+def _differences(record: Record, output: Record) -> list[str]:
+    wrong = []
+    if output.value != record.value:
+        wrong.append("another value")
+    if _user_headers(output.headers) != _user_headers(record.headers):
+        wrong.append("other headers")
+    return wrong
+
+
+def _user_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    prefix = wire_names.RESERVED_PREFIX
+    return [header for header in headers if not header[0].startswith(prefix)]
+
+
+def _all(record: Record, name: str) -> list[bytes | None]:
+    return [value for item, value in record.headers if item == name]
+
+
+def _is_digest(value: bytes, instead: bytes | None) -> bool:
+    expected = {"bytes": len(value), "blake2b_256": blake2b(value, digest_size=32).hexdigest()}
+    try:
+        return bool(json.loads(instead or b"") == expected)
+    except ValueError:
+        return False

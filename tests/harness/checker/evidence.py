@@ -1,0 +1,287 @@
+"""Brings inputs and outputs together: what came of each input, and what came of none."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from ringfence_kafka.protocol import wire_names
+from tests.harness.checker import hops, transactions
+from tests.harness.checker.findings import Anomaly, Finding
+from tests.harness.checker.hops import MalformedHopError, Step
+from tests.harness.checker.transactions import MalformedError, Part
+from tests.harness.history import History, Place, Record
+
+ID_BYTES_MAX: Final = 256
+"""A longer ID is known, and finds its home, by its BLAKE2b-256 digest."""
+
+
+class Fate(StrEnum):
+    """What may become of an input, where a topic shows it. Dropped duplicates are shown nowhere."""
+
+    ACCEPTED = "accepted"
+    DIVERTED = "diverted"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(slots=True, eq=False)
+class Input:
+    """An input record and its fates."""
+
+    record: Record
+    ids: tuple[Hashable, ...]
+    """All of them, each once: a transaction has its own, and those of its parts."""
+    group: bytes | None
+    """Of an envelope: its key."""
+    lane: int
+    deleted: bool = False
+    """Retention took the record; this one is made of what came of it."""
+    parts: list[Part | None] | None = None
+    """Of a transaction; each None = known by its number alone. None = a plain message, or a malformed envelope."""
+    malformed: str = ""
+    """Why an envelope, or what came over a bridge, is refused."""
+    hop: Step | None = None
+    """What the bridge says that it came over; None = over none."""
+    accepted: Record | None = None
+    """The first in the order of the output, whichever part it is; so the next two."""
+    diverted: Record | None = None
+    quarantined: Record | None = None
+    by_part: dict[int, Record] = field(default_factory=dict)
+    """Of a transaction: the first that was accepted of each part, by the part's number."""
+    again: list[tuple[Fate, Record]] | None = None
+    """Further records of the same fate."""
+
+    @property
+    def place(self) -> Place:
+        """Where it stands in the input."""
+        return self.record.place
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it was accepted."""
+        return self.accepted is not None and len(self.by_part) == len(self.parts or ())
+
+    def outputs(self) -> list[tuple[Fate, Record]]:
+        """All that came of it; of a transaction that was accepted, each part."""
+        accepted: list[Record | None] = [*self.by_part.values()] or [self.accepted]
+        first = (
+            *((Fate.ACCEPTED, item) for item in accepted),
+            (Fate.DIVERTED, self.diverted),
+            (Fate.QUARANTINED, self.quarantined),
+        )
+        return [(fate, record) for fate, record in first if record is not None] + (self.again or [])
+
+    def fates(self) -> int:
+        """How many: the parts of a transaction, each once, are one."""
+        first = (self.accepted, self.diverted, self.quarantined)
+        return sum(item is not None for item in first) + len(self.again or ())
+
+    def describe(self) -> str:
+        """For people."""
+        if self.parts is None:
+            return f"{self.place} (ID {shown(self.ids[0] if self.ids else None)}, group {shown(self.group)})"
+        known = ", ".join(map(shown, self.ids)) or "none"
+        return f"{self.place} (transaction of {len(self.parts)}, IDs {known}, key {shown(self.group)})"
+
+
+class Accepted(NamedTuple):
+    """An accepted record with where it came from: an input, or a part of one."""
+
+    input: Input
+    number: int
+    """Of the part, counted from 1; 0 = a plain message."""
+    record: Record
+    group: bytes | None
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All inputs of a history, with what came of them."""
+
+    history: History
+    phantoms: list[Finding] = field(default_factory=list)
+    from_deleted: Counter[int] = field(default_factory=Counter)
+    """By input partition: outputs whose input retention deleted."""
+    accepted: list[Input] = field(default_factory=list)
+    """In the order of the accepted topic, each once."""
+    lines: list[Accepted] = field(default_factory=list)
+    """What was accepted, in the order of the outputs: of each message, and each part, the first."""
+    _inputs: list[dict[int, Input]] = field(default_factory=list)
+    _homes: dict[bytes, int] = field(default_factory=dict)
+    _ends: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        history = self.history
+        self._inputs = [{} for _ in range(history.partitions)]
+        for record in sorted(history.inputs, key=itemgetter(1, 2)):
+            if record.topic != history.input_topic or record.partition >= history.partitions:
+                raise ValueError(f"{record.place} is no input of this history")
+            self._inputs[record.partition][record.offset] = self._input(record)
+        self._ends = [max(input_, default=-1) + 1 for input_ in self._inputs]
+        for fate, records in (
+            (Fate.ACCEPTED, history.accepted),
+            (Fate.DIVERTED, history.diverted),
+            (Fate.QUARANTINED, history.quarantined),
+        ):
+            self._attach(fate, records)
+
+    def inputs(self) -> Iterator[Input]:
+        """By partition and offset, then those that retention deleted."""
+        for input_ in self._inputs:
+            yield from input_.values()
+
+    def find(self, place: Place) -> Input | None:
+        """The input that stands there."""
+        if place.topic != self.history.input_topic or place.partition >= len(self._inputs):
+            return None
+        return self._inputs[place.partition].get(place.offset)
+
+    def _input(self, record: Record) -> Input:
+        own, group = self.history.id_of(record), self.history.group_of(record)
+        try:
+            step = hops.read(record)
+        except MalformedHopError as error:
+            lane = self._lane(record, group, own)
+            return Input(record, (), group, lane, malformed=f"malformed: {error}")
+        # Of what came over a bridge the hop leads where no ID does.
+        last = None if step is None else record.header(wire_names.HEADER_HOP)
+        own = None if step is not None and step.ids_ignored else own
+        if not transactions.is_envelope(record):
+            lane = self._lane(record, group, last if own is None else own)
+            return Input(record, () if own is None else (own,), group, lane, hop=step)
+        # The key of an envelope decides its home, whatever groups its address has.
+        lane = self._lane(record, record.key, last if own is None else own)
+        try:
+            parts = transactions.read(self.history, record)
+        except MalformedError as error:
+            return Input(record, (), record.key, lane, malformed=f"malformed: {error}", hop=step)
+        named = () if step is not None and step.ids_ignored else (own, *(part.id for part in parts))
+        ids = tuple(dict.fromkeys(item for item in named if item is not None))
+        if record.key is None and own is None and ids:
+            lane = self._lane(record, None, ids[0])
+        return Input(record, ids, record.key, lane, parts=[*parts], hop=step)
+
+    def _lane(self, record: Record, group: bytes | None, known: Hashable) -> int:
+        """Home: where the group, or without one the ID, hashes to; with neither, where it is."""
+        key = group
+        if key is None:
+            key = known.id if isinstance(known, transactions.Foreign) else known  # type: ignore[assignment]
+            if key is None:
+                return record.partition
+            if len(key) > ID_BYTES_MAX:
+                key = blake2b(key, digest_size=32).digest()
+        lane = self._homes.get(key)
+        if lane is None:
+            lane = self._homes[key] = self.history.home(key)
+        return lane
+
+    def _attach(self, fate: Fate, records: Sequence[Record]) -> None:
+        for record in sorted(records, key=itemgetter(0, 1, 2)):
+            each = self._origin(fate, record)
+            if each is None:
+                continue
+            if fate is Fate.ACCEPTED:
+                self._accept(each, record)
+            elif fate is Fate.DIVERTED and each.diverted is None:
+                each.diverted = record
+            elif fate is Fate.QUARANTINED and each.quarantined is None:
+                each.quarantined = record
+            else:
+                each.again = [*(each.again or []), (fate, record)]
+
+    def _accept(self, each: Input, record: Record) -> None:
+        number = 0
+        if each.parts is not None or each.malformed:
+            number, why = self._number(each, record)
+            if why:
+                self._phantom(Fate.ACCEPTED, record, f"names {each.place}, {why}")
+                return
+        if each.accepted is None:
+            each.accepted = record
+            self.accepted.append(each)
+        elif not number or number in each.by_part:
+            each.again = [*(each.again or []), (Fate.ACCEPTED, record)]
+            return
+        part = each.parts[number - 1] if each.parts else None
+        if number:
+            each.by_part[number] = record
+        if part is not None or not number:
+            self.lines.append(Accepted(each, number, record, part.group if part else each.group))
+
+    def _number(self, each: Input, record: Record) -> tuple[int, str]:
+        """Which part of a transaction an output is; and why it is none, if it is none."""
+        if each.parts is None:
+            what = "an envelope" if transactions.is_envelope(each.record) else "a record"
+            return 0, f"{what} that is {each.malformed}"
+        found = transactions.number_of(record)
+        if found is None or found[1] != len(each.parts):
+            return (
+                0,
+                f"a transaction of {len(each.parts)} parts, as part {shown(record.header(transactions.PLACE))}",
+            )
+        part = each.parts[found[0] - 1]
+        if part is not None and part.target != record.topic:
+            return 0, f"of which part {found[0]} belongs into {part.target}"
+        return found[0], ""
+
+    def _origin(self, fate: Fate, record: Record) -> Input | None:
+        """The input that an output came from; where there is none, that is noted."""
+        source = record.source
+        if source is None:
+            self._phantom(fate, record, f"names no input record in {wire_names.HEADER_SOURCE}")
+            return None
+        found = self.find(source)
+        if found is not None:
+            if found.deleted:
+                self.from_deleted[source.partition] += 1
+            return found
+        if source.topic != self.history.input_topic or source.partition >= self.history.partitions:
+            self._phantom(fate, record, f"names {source}, which is no place of the input")
+            return None
+        if source.offset < self.history.log_starts.get(source.partition, 0):
+            self.from_deleted[source.partition] += 1
+            found = self._restored(source, fate, record)
+            self._inputs[source.partition][source.offset] = found
+            return found
+        end = self._ends[source.partition]
+        where = f"the input ends at {end}" if source.offset >= end else "no committed record stands there"
+        self._phantom(fate, record, f"names {source}, but {where}")
+        return None
+
+    def _phantom(self, fate: Fate, record: Record, why: str) -> None:
+        self.phantoms.append(Finding(Anomaly.PHANTOM, (record.place,), f"{record.place}: {fate}, and {why}"))
+
+    def _restored(self, source: Place, fate: Fate, record: Record) -> Input:
+        """What retention deleted, as its output tells it. Of a transaction one part tells how many there were."""
+        count = transactions.number_of(record) if fate is Fate.ACCEPTED else None
+        known = _restored(source, fate, record)
+        if count is not None:
+            return Input(known, (), None, source.partition, deleted=True, parts=[None] * count[1])
+        found = self._input(known)
+        found.deleted = True
+        return found
+
+
+def _restored(source: Place, fate: Fate, record: Record) -> Record:
+    """The input as its output tells it, so that IDs and order are judged beyond what retention left."""
+    key = record.key
+    if fate is Fate.ACCEPTED and any(name == wire_names.HEADER_KEY for name, _ in record.headers):
+        key = record.header(wire_names.HEADER_KEY)
+    ours = {
+        wire_names.HEADER_SOURCE,
+        wire_names.HEADER_KEY,
+        wire_names.HEADER_ORIGINAL,
+        wire_names.HEADER_REASON,
+    }
+    headers = tuple(header for header in record.headers if header[0] not in ours)
+    return Record(*source, key, record.value, headers, record.timestamp)
+
+
+def shown(value: Hashable) -> str:
+    """Bytes for people."""
+    if isinstance(value, transactions.Foreign):
+        return f"{shown(value.id)} of {value.address}"
+    return "none" if value is None else repr(value)[1:]

@@ -1,0 +1,198 @@
+"""Judges what came over bridges: what a lane knew by its hop, and hops that were accepted again. With code of its own.
+
+A **way** is a bridge, a partition of its source, the input partition in which its records arrive, and the lane that judges them. A record
+is known by its hop if an earlier one of its way has the same, or says that all up to beyond it is confirmed, or if the same came to
+its lane by another way and something shows it. Between two ways nobody saw which was first.
+"""
+
+import re
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ringfence_kafka.protocol import wire_names
+from tests.harness.checker.findings import Anomaly, Finding
+from tests.harness.history import Record
+
+if TYPE_CHECKING:
+    from tests.harness.checker.evidence import Evidence, Input
+
+OF_BRIDGES: Final = frozenset({"_RF_BRIDGE_DUPL_ID", "_RF_BRIDGE_CONFIRMED", "_RF_BRIDGE_IDS"})
+"""Headers that end at the address that a bridge leads to."""
+KEPT_MAX: Final = 65_536
+"""Of one way a lane keeps no more hops, however large its ring is."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+_TOPIC_ID: Final = re.compile(r"[a-zA-Z0-9_-]{22}")
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]*")
+
+
+class Step(NamedTuple):
+    """What a bridge says of a record."""
+
+    source: str
+    """Bridge, topic's ID and partition."""
+    offset: int
+    confirmed: int
+    """The target had acknowledged all of the source below."""
+    ids_ignored: bool
+
+
+class MalformedHopError(Exception):
+    """It belongs into quarantine."""
+
+
+def read(record: Record) -> Step | None:
+    """None = it came over no bridge.
+
+    Raises:
+        MalformedHopError: no bridge has written that.
+    """
+    headers = dict(record.headers)
+    if wire_names.HEADER_HOP not in headers:
+        return None
+    pieces = _text(headers[wire_names.HEADER_HOP]).split("/")
+    if len(pieces) != 4:
+        raise MalformedHopError("its hop")
+    bridge, topic_id, partition, offset = pieces
+    if not _NAME.fullmatch(bridge) or not _TOPIC_ID.fullmatch(topic_id):
+        raise MalformedHopError("its bridge, or its source")
+    if _number(partition) >= 2**31 or _number(offset) >= 2**63 - 1:
+        raise MalformedHopError("its source, or its offset")
+    confirmed = _number(_text(headers.get(wire_names.HEADER_CONFIRMED, b"0")))
+    if confirmed > int(offset):
+        raise MalformedHopError("what is confirmed")
+    if headers.get(wire_names.HEADER_USER_IDS, b"ignore") != b"ignore":
+        raise MalformedHopError("what it says of its ID")
+    return Step(
+        f"{bridge}/{topic_id}/{partition}", int(offset), confirmed, wire_names.HEADER_USER_IDS in headers
+    )
+
+
+def _text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("utf-8", "replace")
+
+
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text) or len(text) > 19:
+        raise MalformedHopError(f"{text!r} is no number")
+    return int(text)
+
+
+def passed(record: Record, step: Step | None) -> list[bytes | None]:
+    """What must stand in :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS` of what is accepted of it, once or not at all."""
+    there = step is not None and any(name == wire_names.HEADER_HOPS for name, _ in record.headers)
+    return [record.header(wire_names.HEADER_HOPS)] if there else []
+
+
+@dataclass(slots=True)
+class _Way:
+    """What is known of it so far."""
+
+    floor: int = 0
+    offsets: list[int] = field(default_factory=list)
+    """That came, in rising order."""
+    first: "dict[int, Input]" = field(default_factory=dict)
+    """By offset."""
+
+
+class Known(NamedTuple):
+    """What its way tells of a record."""
+
+    below: int
+    """All below was confirmed, if it lies below; else 0."""
+    same: "Input | None"
+    """The first of the same hop."""
+    above: int
+    """How many higher ones had come: the lane keeps the highest."""
+
+
+class Bridged:
+    """The records that came over bridges, in the ways that they took."""
+
+    def __init__(self, evidence: "Evidence") -> None:
+        self._known: dict[int, Known] = {}
+        self._ways: dict[tuple[int, str, int], _Way] = defaultdict(_Way)
+        self.accepted: dict[tuple[str, int], list[Input]] = defaultdict(list)
+        """By hop, in the order of the input."""
+        self._told: dict[tuple[int, str, int], set[int]] = defaultdict(set)
+        """Lane and hop → the input partitions in which something shows that they came."""
+        self._capacity = min(evidence.history.capacity, KEPT_MAX)
+        for input_ in evidence.inputs():
+            if input_.hop is not None and self._capacity:
+                self._follow(input_, input_.hop)
+
+    def _follow(self, each: "Input", step: Step) -> None:
+        way = self._ways[each.lane, step.source, each.record.partition]
+        below = way.floor if step.offset < way.floor else 0
+        same = way.first.get(step.offset)
+        if below or same is not None:
+            higher = len(way.offsets) - bisect_right(way.offsets, step.offset)
+            self._known[id(each)] = Known(below, same, higher)
+        if same is None:
+            way.first[step.offset] = each
+            insort(way.offsets, step.offset)
+        way.floor = max(way.floor, step.confirmed)
+        if each.accepted is not None or each.diverted is not None or each.quarantined is not None:
+            self._told[each.lane, step.source, step.offset].add(each.record.partition)
+        if each.accepted is not None:
+            self.accepted[step.source, step.offset].append(each)
+
+    def known(self, each: "Input") -> bool:
+        """Whether its lane can have known its hop, so that it is a duplicate whatever IDs it has."""
+        if each.hop is None:
+            return False
+        elsewhere = self._told.get((each.lane, each.hop.source, each.hop.offset), set())
+        return id(each) in self._known or bool(elsewhere - {each.record.partition})
+
+    def again(self) -> Iterable[Finding]:
+        """FORGOTTEN, OVERRUN, CROSS-LANE: hops that were accepted although they were known, or twice."""
+        for several in self.accepted.values():
+            first: Input | None = None
+            for input_ in several:
+                known = self._known.get(id(input_))
+                if known is not None:
+                    yield self._forgotten(input_, known)
+                elif first is None:
+                    first = input_
+                else:
+                    yield self._apart(first, input_)
+
+    def _forgotten(self, each: "Input", known: Known) -> Finding:
+        places = (each.place, *(() if known.same is None else (known.same.place,)))
+        if known.below:
+            why = f"all below {known.below} had been confirmed"
+        else:
+            why = f"it had come before, with {known.above} higher ones since; the lane keeps {self._capacity}"
+        within = bool(known.below) or known.above < self._capacity
+        anomaly = Anomaly.FORGOTTEN if within else Anomaly.OVERRUN
+        return Finding(
+            anomaly, places, f"{each.describe()} was accepted, though of its hop {_shown(each)} {why}"
+        )
+
+    def _apart(self, first: "Input", each: "Input") -> Finding:
+        anomaly, why = Anomaly.FORGOTTEN, "by two input partitions"
+        if first.lane != each.lane:
+            anomaly, why = Anomaly.CROSS_LANE, f"in lanes {first.lane} and {each.lane}"
+        elif any(self._beyond(one) for one in (first, each)):
+            anomaly, why = Anomaly.OVERRUN, f"{why}, of which one need not keep it"
+        text = f"{each.describe()} was accepted, and so was {first.place}: hop {_shown(each)}, {why}"
+        return Finding(anomaly, (each.place, first.place), text)
+
+    def _beyond(self, each: "Input") -> bool:
+        """Whether its way may have dropped it: it was told that it is confirmed, or had more above it than it keeps."""
+        if each.hop is None:
+            raise AssertionError(f"{each.place} came over no bridge")
+        way, offset = self._ways[each.lane, each.hop.source, each.record.partition], each.hop.offset
+        return way.floor > offset or len(way.offsets) - bisect_right(way.offsets, offset) >= self._capacity
+
+
+def _shown(each: "Input") -> str:
+    return "" if each.hop is None else f"{each.hop.source}/{each.hop.offset}"
+
+
+def said_once(of_hops: Sequence[Finding], of_ids: Sequence[Finding]) -> list[Finding]:
+    """Both, without those of IDs about records that are named for their hops: where these count no ID is looked at."""
+    named = {hop.places[0] for hop in of_hops if hop.anomaly is not Anomaly.OVERRUN}
+    return [*of_hops, *(id_ for id_ in of_ids if named.isdisjoint(id_.places[:1]))]

@@ -1,0 +1,89 @@
+"""Judges the order within groups: REORDERED.
+
+A line is what has an order: one group of one address, from one input partition through one lane. Plain messages of a group have
+one lane, so they and the transactions that are keyed by the group are one line; transactions of one key are one, in each group
+that they have parts of. Between two lanes there is no order. Within a line the place of the input decides, then the part's number.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tests.harness.checker.evidence import Accepted, Evidence, shown
+from tests.harness.checker.findings import Anomaly, Finding
+from tests.harness.history import History
+
+
+def reordered(evidence: Evidence) -> list[Finding]:
+    """Each place where a group's order breaks, one finding a place: after a shift the rest is in order again.
+
+    It is seen in one partition of the output. Of an input that was accepted twice the first counts. Records without a group have
+    no order.
+    """
+    findings = []
+    last: dict[tuple[bytes, int, int], Accepted] = {}
+    partitions: dict[tuple[str, bytes], dict[int, Accepted]] = defaultdict(dict)
+    output = ("", -1)
+    for item in evidence.lines:
+        if item.group is None:
+            continue
+        place = (item.record.topic, item.record.partition)
+        if place != output:
+            output = place
+            last.clear()
+        if item.input.again is None:  # which of two is in the wrong partition, nobody knows
+            partitions[output[0], item.group].setdefault(output[1], item)
+        line = (item.group, item.input.record.partition, item.input.lane)
+        before = last.get(line)
+        if before is not None and _order(before) > _order(item):
+            findings.append(
+                Finding(
+                    Anomaly.REORDERED,
+                    (item.input.place, item.record.place, before.input.place),
+                    f"{_named(item)} was accepted at {item.record.place}, after {_named(before, brief=True)} of its group",
+                )
+            )
+        last[line] = item
+    return findings + [
+        _scattered(group, firsts) for (_, group), firsts in partitions.items() if len(firsts) > 1
+    ]
+
+
+def _order(each: Accepted) -> tuple[int, int]:
+    return each.input.record.offset, each.number
+
+
+def _named(each: Accepted, *, brief: bool = False) -> str:
+    part = f"part {each.number} of " if each.number else ""
+    return part + (str(each.input.place) if brief else each.input.describe())
+
+
+def _scattered(group: bytes, firsts: dict[int, Accepted]) -> Finding:
+    accepted = [first.record.place for first in firsts.values()]
+    return Finding(
+        Anomaly.REORDERED,
+        (*(first.input.place for first in firsts.values()), *accepted),
+        f"group {shown(group)} is in several partitions of the output, so it has no order: "
+        + ", ".join(map(str, accepted)),
+    )
+
+
+def apart(histories: Sequence[History]) -> list[Finding]:
+    """Groups that parts of one address's transactions and messages of another one do not have in one partition.
+
+    Within one history :func:`reordered` says so.
+    """
+    found: dict[tuple[str, bytes], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for history in histories:
+        for record in history.accepted:
+            if record.key is not None:
+                found[record.topic, record.key][history.input_topic].add(record.partition)
+    return [
+        Finding(
+            Anomaly.REORDERED,
+            (),
+            f"group {shown(group)} is in several partitions of {topic}: "
+            + ", ".join(f"{sorted(partitions)} from {name}" for name, partitions in by_source.items()),
+        )
+        for (topic, group), by_source in found.items()
+        if len(set().union(*by_source.values())) > max(map(len, by_source.values()))
+    ]

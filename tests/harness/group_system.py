@@ -1,0 +1,143 @@
+"""Consumer processes of one group on one address, and what their handlers noted."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ringfence_client.progress.progress_record import Progress
+from tests.harness.checker.groups import Disturbance, Run, Snapshot, parse
+from tests.support import kafka
+from tests.support.consumers.processes import ConsumerProcess, latest_written, noted, progress_written
+from tests.support.worker import configure, wait_for
+
+PARTITIONS = 4
+UNWRITTEN_S = 3.0
+"""What was begun or ended so long before a kill is written; it takes a tenth of a second and a transaction."""
+
+
+class System:
+    """Consumer processes of one group on one address, and what their handlers noted."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        name: str,
+        count: int,
+        seconds: float,
+        slow_seconds: float = 0,
+        *,
+        options: Sequence[str] = (),
+        handler: str = "record",
+        partitions: int = PARTITIONS,
+    ) -> None:
+        """``seconds``: how long a message takes; ``slow_seconds``: few of them, where it is not 0."""
+        self.partitions = partitions
+        self.bootstrap = bootstrap
+        self.name = name
+        self.group = f"{name}-group"
+        self.topic = f"{name}.accepted"
+        self.handled = folder / "handled"
+        config = configure(folder, bootstrap, name, [{"name": name, "partitions": partitions}])
+        environment = {"HANDLED_FILE": str(self.handled), "HANDLING_SECONDS": str(seconds)}
+        environment["HANDLING_SLOW_SECONDS"] = str(slow_seconds)
+        self.processes = [
+            ConsumerProcess(
+                config,
+                f"c{number}",
+                name,
+                self.group,
+                *("--concurrency", "7", *options),
+                handler=handler,
+                environment=environment,
+            )
+            for number in range(count)
+        ]
+
+    def runs(self) -> list[Run]:
+        """What handlers did until now."""
+        return parse(noted(self.handled))
+
+    def snapshot(self) -> Snapshot:
+        """What is written now."""
+        written = latest_written(self.bootstrap, self.name, self.group, self.topic)
+        return Snapshot(time.monotonic(), written)
+
+    def kill(self, process: ConsumerProcess) -> tuple[Disturbance, Snapshot]:
+        """SIGKILL, and what was written by then."""
+        pid = process.pid
+        process.kill()
+        return Disturbance(pid, time.monotonic(), unwritten=UNWRITTEN_S), self.snapshot()
+
+    def wait_ended(self, count: int, limit_s: float = 120) -> None:
+        """Until so many messages came to an end."""
+        self.wait(lambda: self.ended() >= count, limit_s)
+
+    def ended(self) -> int:
+        """How many messages came to an end until now."""
+        return len({(run.partition, run.offset) for run in self.runs() if run.end})
+
+    def wait_long_at_work(self, process: ConsumerProcess) -> None:
+        """Until one of its handlers has run for so long that this is written."""
+        self.wait(
+            lambda: any(
+                run.pid == process.pid
+                and run.end is None
+                and run.begin < time.monotonic() - UNWRITTEN_S - 0.5
+                for run in self.runs()
+            )
+        )
+
+    def wait_no_lag(self) -> None:
+        """Until everything is committed."""
+        self.wait(
+            lambda: (
+                [max(0, number) for number in self._committed()]
+                == kafka.end_offsets(self.bootstrap, self.topic, self.partitions)
+            )
+        )
+
+    def wait_written_beyond(self, offsets: list[int]) -> None:
+        """Until more than this is committed of each partition."""
+        self.wait(lambda: all(now > then for now, then in zip(self._committed(), offsets, strict=True)))
+
+    def wait(self, condition: Callable[[], bool], limit_s: float = 90) -> None:
+        """With the logs, if it does not come."""
+        wait_for(condition, self._state, limit_s)
+
+    def freeze_at_work(self, process: ConsumerProcess, within_s: float = math.inf) -> float:
+        """Freeze it at a moment at which a handler runs, and each that does has for less than this; returns when."""
+        while True:
+            frozen = process.freeze()
+            running = [run.begin for run in self.runs() if run.pid == process.pid and run.end is None]
+            if running and min(running) > frozen - within_s:
+                return frozen
+            process.thaw()
+            self.wait(lambda: not process.frozen)
+
+    def written(self, partition: int) -> list[Progress]:
+        """All that was written of a partition and compaction left."""
+        written = progress_written(self.bootstrap, self.name, self.group, self.topic)
+        return [item.progress for item in written if item.partition == partition]
+
+    def _committed(self) -> list[int]:
+        return kafka.committed(self.bootstrap, self.group, self.topic, self.partitions)
+
+    def _state(self) -> str:
+        logs = (f"{process.name} {process.health()}\n{process.log()[-4_000:]}" for process in self.processes)
+        return f"{len(self.runs())} runs, committed {self._committed()}\n" + "\n".join(logs)
+
+
+def assert_rising(system: System) -> None:
+    """No record takes back what an earlier one says, nobody writes after a successor has, and tokens rise with holders."""
+    for partition in range(system.partitions):
+        written = system.written(partition)
+        nexts, tokens = [progress.next for progress in written], [progress.token for progress in written]
+        holders = [progress.holder for progress in written]
+        changes = [
+            holder for index, holder in enumerate(holders) if index == 0 or holders[index - 1] != holder
+        ]
+        assert nexts == sorted(nexts)
+        assert tokens == sorted(tokens)
+        assert len(changes) == len(set(changes)) == len(set(tokens))

@@ -1,0 +1,203 @@
+"""What befalls a bridge, its links to both clusters, and the broker that it reads from."""
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from typing import Final
+
+from app.embedded.link import TcpProxy
+from tests.harness.nemeses.links import DELAY_S, HOLD_S, How
+from tests.harness.nemeses.nemesis import Nemesis
+from tests.harness.nemeses.processes import FREEZE_S, POINT_LIMIT_S
+from tests.harness.system import System
+from tests.support.bridges.processes import BridgeProcess
+from tests.support.worker import wait_for
+
+POINTS: Final = ("before-send", "mid-send", "after-send", "before-commit", "after-commit")
+ATTEMPTS: Final = 8
+CONNECT_S: Final = 2.0
+CUT_S: Final = (0.05, 1.5)
+WHOLE_S: Final = (0.05, 3.0)
+
+
+class _OfBridge:
+    """What nemeses of a round begin with that has a bridge."""
+
+    def __init__(self, name: str, system: System, rng: random.Random) -> None:
+        if system.origin is None:
+            raise ValueError(f"{name}: nothing comes over a bridge here")
+        self.name = name
+        self.struck = 0
+        self._origin = system.origin
+        self._rng = rng
+
+    def heal(self) -> None:
+        """All runs, and reaches all."""
+        self._origin.heal()
+
+
+class KilledBridge(_OfBridge):
+    """Its processes are killed again and again, at whatever they are doing."""
+
+    def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
+        """``times``: 0 = as the dice say."""
+        super().__init__("kill bridge", system, rng)
+        self._times = times or rng.randint(2, 5)
+
+    def strike(self) -> None:
+        """The pace is the fault."""
+        for _ in range(self._times):
+            process = self._origin.some_process(self._rng)
+            time.sleep(self._rng.uniform(0, 4))
+            process.kill()
+            process.start()
+            self.struck += 1
+
+
+class BridgeKilledAtPoint(_OfBridge):
+    """A process is killed exactly at a named point, and starts again."""
+
+    def __init__(self, system: System, rng: random.Random, point: str) -> None:
+        super().__init__(f"kill bridge at {point}", system, rng)
+        self._point = point
+
+    def strike(self) -> None:
+        """With the other one away it gets all partitions, and comes there."""
+        for bridge_process in self._origin.processes:
+            bridge_process.kill()
+        process = self._rng.choice(self._origin.processes)
+        process.start(RINGFENCE_FAILPOINTS=f"{self._point}:*=kill@{self._rng.randint(1, 4)}")
+        wait_for(
+            lambda: not process.running, lambda: f"{self.name} never came\n{process.log()}", POINT_LIMIT_S
+        )
+        assert process.wait_end() == -signal.SIGKILL, process.log()
+        self.struck += 1
+
+
+class FrozenBridge(_OfBridge):
+    """A process sleeps past its session time-out with batches in its buffers; the other goes on; it wakes."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("freeze bridge", system, rng)
+        self._process: BridgeProcess | None = None
+
+    def strike(self) -> None:
+        """Freeze it for a while: that is the fault."""
+        process = self._process = self._origin.some_process(self._rng)
+        process.signal(signal.SIGSTOP)
+        wait_for(lambda: process.frozen, lambda: f"{self.name} never came", POINT_LIMIT_S)
+        time.sleep(self._rng.uniform(*FREEZE_S))
+        self.struck += 1
+
+    def heal(self) -> None:
+        """Wake it."""
+        if self._process is not None and self._process.running:
+            self._process.signal(signal.SIGCONT)
+        super().heal()
+
+
+class BrokenBridgeLink(_OfBridge):
+    """One process's link to the target, or to the source, breaks for a while."""
+
+    def __init__(self, system: System, rng: random.Random, how: How) -> None:
+        super().__init__(f"link of a bridge: {how}", system, rng)
+        self._how = how
+
+    def strike(self) -> None:
+        """Break it, and wait: that is the fault."""
+        origin = self._origin
+        number = origin.processes.index(origin.some_process(self._rng))
+        # Three of four times it is the one that messages cross.
+        links = origin.target_links if self._rng.random() < 0.75 else origin.broker.links
+        link = links[number]
+        before = link.struck
+        for _ in range(ATTEMPTS):
+            self._break(link)
+            time.sleep(self._rng.uniform(*HOLD_S))
+            if link.struck > before:
+                self.struck += 1
+                return
+            # A process that has just been started is not on its link yet.
+            link.open()
+            time.sleep(CONNECT_S)
+
+    def _break(self, link: TcpProxy) -> None:
+        match self._how:
+            case "cut":
+                link.cut()
+            case "delay":
+                link.delay(self._rng.uniform(*DELAY_S))
+            case "blackhole":
+                link.blackhole()
+            case "lose answers":
+                link.lose_answers()
+            case "hold":
+                link.hold()
+
+
+class CutAgainAndAgain(_OfBridge):
+    """All links to the target are cut and whole in turns, faster than some attempts take."""
+
+    def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
+        """``times``: 0 = as the dice say."""
+        super().__init__("links of a bridge, cut again and again", system, rng)
+        self._times = times or rng.randint(5, 12)
+
+    def strike(self) -> None:
+        """The pace is the fault."""
+        links = self._origin.target_links
+        before = sum(link.connections_cut for link in links)
+        for _ in range(self._times):
+            for link in links:
+                link.cut()
+            time.sleep(self._rng.uniform(*CUT_S))
+            for link in links:
+                link.open()
+            time.sleep(self._rng.uniform(*WHOLE_S))
+        self.struck += sum(link.connections_cut for link in links) > before
+
+
+class KilledSource(_OfBridge):
+    """The source's broker is killed as by a power cut, and starts again over the same folder."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("kill the source's broker", system, rng)
+
+    def strike(self) -> None:
+        """Kill it; leave it down for a while."""
+        self._origin.broker.broker.kill()
+        time.sleep(self._rng.uniform(0, 6))
+        self.struck += 1
+
+    def heal(self) -> None:
+        """Start it."""
+        if not self._origin.broker.broker.running:
+            self._origin.broker.broker.start()
+        super().heal()
+
+
+Maker = Callable[[System, random.Random], Nemesis]
+_LINKS: Final[tuple[How, ...]] = ("cut", "delay", "blackhole", "lose answers", "hold")
+_OTHERS: Final[dict[str, Maker]] = {
+    "bridge-kill": KilledBridge,
+    "bridge-freeze": FrozenBridge,
+    "bridge-link-cuts": CutAgainAndAgain,
+    "bridge-source-killed": KilledSource,
+}
+
+
+def _broken(how: How) -> Maker:
+    return lambda system, rng: BrokenBridgeLink(system, rng, how)
+
+
+def _killed_at(point: str) -> Maker:
+    return lambda system, rng: BridgeKilledAtPoint(system, rng, point)
+
+
+NEMESES: Final[dict[str, Maker]] = {
+    **_OTHERS,
+    **{f"bridge-link-{how.replace(' ', '-')}": _broken(how) for how in _LINKS},
+    **{f"bridge-kill-at-{point}": _killed_at(point) for point in POINTS},
+}
+"""Of rounds that have a bridge."""

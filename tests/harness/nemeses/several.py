@@ -1,0 +1,140 @@
+"""What befalls a cluster of three brokers: leaders killed, frozen and moved, and copies that are not enough."""
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from typing import Final
+
+from app.embedded.several import Node
+from tests.harness.nemeses.nemesis import Nemesis, OfSystem
+from tests.harness.system import System
+
+DOWN_S: Final = (0.0, 4.0)
+"""After others lead, until it starts again."""
+TOO_FEW_S: Final = (3.0, 12.0)
+"""With one broker of three: nothing can be written, and nobody can be made leader."""
+
+
+class _OfSeveral(OfSystem):
+    def __init__(self, name: str, system: System, rng: random.Random) -> None:
+        super().__init__(name, system, rng)
+        self._cluster = system.several
+
+    def _one(self) -> Node:
+        """A leader of what the round is about, or of what offsets and transactions are kept in."""
+        inner = ("__transaction_state", "__consumer_offsets")
+        topics = [workload.name for workload in self._system.workloads]
+        chosen = self._rng.choice(
+            [*([name] for name in inner), topics, [f"{topic}.accepted" for topic in topics]]
+        )
+        return self._cluster.busiest(chosen)
+
+    def heal(self) -> None:
+        """All run, and all copies are in step: else the next one may strike the last copy."""
+        self._cluster.start()
+
+
+class KilledLeader(_OfSeveral):
+    """A broker is killed as by a power cut; the others take over what it led."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("kill leader", system, rng)
+
+    def strike(self) -> None:
+        """Kill it; wait until others lead."""
+        node = self._one()
+        node.end()
+        self._cluster.wait_led(node)
+        self.struck += 1
+        time.sleep(self._rng.uniform(*DOWN_S))
+
+
+class FrozenLeader(_OfSeveral):
+    """A broker freezes until others lead, and then goes on as if it were still the leader."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("freeze leader", system, rng)
+        self._node: Node | None = None
+
+    def strike(self) -> None:
+        """Freeze it; wait until others lead."""
+        self._node = self._one()
+        self._node.freeze()
+        self._cluster.wait_led(self._node)
+        self.struck += 1
+        time.sleep(self._rng.uniform(*DOWN_S))
+
+    def heal(self) -> None:
+        """Let it go on."""
+        if self._node is not None:
+            self._node.thaw()
+        super().heal()
+
+
+class RollingRestart(_OfSeveral):
+    """Each broker in turn is stopped in order and started, as operators upgrade a cluster."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("rolling restart", system, rng)
+
+    def strike(self) -> None:
+        """One after the other, when all copies are in step again."""
+        for node in self._rng.sample(self._cluster.nodes, len(self._cluster.nodes)):
+            node.end(signal.SIGTERM)
+            self._cluster.start()
+        self.struck += 1
+
+
+class TooFewCopies(_OfSeveral):
+    """Two brokers of three are killed: what the third leads cannot be written, the rest has no leader."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("too few copies", system, rng)
+
+    def strike(self) -> None:
+        """Kill two; leave them down for a while."""
+        for node in self._rng.sample(self._cluster.nodes, 2):
+            node.end()
+        time.sleep(self._rng.uniform(*TOO_FEW_S))
+        self.struck += 1
+
+
+class PowerCut(_OfSeveral):
+    """All brokers are killed at once, and start again."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("kill all brokers", system, rng)
+
+    def strike(self) -> None:
+        """Kill all."""
+        for node in self._cluster.nodes:
+            node.end()
+        time.sleep(self._rng.uniform(*DOWN_S))
+        self.struck += 1
+
+
+class MovedLeaders(_OfSeveral):
+    """Leaders go home while all brokers run, as they do after a restart where nobody has switched that off."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("move leaders", system, rng)
+
+    def strike(self) -> None:
+        """Move them away by a restart, and then home at once."""
+        node = self._one()
+        node.end(signal.SIGTERM)
+        self._cluster.start()
+        before = self._cluster.leaders()
+        self._cluster.elect_preferred()
+        self.struck += self._cluster.leaders() != before
+
+
+NEMESES: Final[dict[str, Callable[[System, random.Random], Nemesis]]] = {
+    "kill-leader": KilledLeader,
+    "freeze-leader": FrozenLeader,
+    "rolling-restart": RollingRestart,
+    "too-few-copies": TooFewCopies,
+    "power-cut": PowerCut,
+    "move-leaders": MovedLeaders,
+}

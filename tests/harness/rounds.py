@@ -1,0 +1,159 @@
+"""A round: a system under load, faults that a seed chooses, and the judgement of what came out."""
+
+import contextlib
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.harness.checker.check import check, counts
+from tests.harness.checker.order import apart
+from tests.harness.history import History, attributed
+from tests.harness.nemeses.catalogue import NEMESES
+from tests.harness.source_cluster import crossed
+from tests.harness.system import System
+from tests.harness.workloads.catalogue import FORWARDING, KINDS, ON_REQUEST, Workload, transfers
+
+PAUSE_S: Final = (0.5, 3.0)
+"""Between strikes."""
+_WANT_PROGRESS: Final = ("kill-at-", "bridge-kill-at-", "freeze-in-", "output-", "right-")
+"""Nemeses that strike what a worker does, and so wait until one does it."""
+
+
+@dataclass
+class Verdict:
+    """What a round came to."""
+
+    seed: int
+    nemeses: list[str]
+    workloads: list[str]
+    strikes: Counter[str] = field(default_factory=Counter)
+    sent: int = 0
+    accepted: int = 0
+    kills: int = 0
+    anomalies: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    """Why the round failed; none = it did not."""
+    seconds: float = 0.0
+
+    def line(self) -> str:
+        """One line for a person."""
+        struck = ", ".join(f"{name} x{count}" for name, count in self.strikes.items())
+        faults = "; ".join(fault.partition("\n")[0] for fault in self.faults)
+        verdict = f"FAILED: {faults}" if faults else "exact"
+        allowed = "".join(f", {count} {name} (allowed)" for name, count in self.anomalies.items())
+        return (
+            f"seed {self.seed}: {struck} | {', '.join(self.workloads)} | {self.sent:,} sent, "
+            f"{self.accepted:,} accepted{allowed}, {self.kills} kills, {self.seconds:.0f} s: {verdict}"
+        )
+
+    def report(self) -> str:
+        """The line, and all that is known of what failed: ends of logs among it."""
+        return "\n".join([self.line(), *self.faults])
+
+
+def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
+    """Three addresses, one of which forwards; in every second round transactions of the third have parts for all.
+
+    Args:
+        rng: Chooses them.
+        wanted: The kind of the third, whatever the seed says.
+    """
+    forwarding = rng.choice(FORWARDING)
+    kinds = [forwarding, *rng.sample([kind for kind in KINDS if kind not in {forwarding, *ON_REQUEST}], 2)]
+    seeds = [rng.random() for _ in kinds]
+    kinds[-1] = wanted or rng.choice(["transfers", kinds[-1]])
+    *plain, last = ((kind, random.Random(seed)) for kind, seed in zip(kinds, seeds, strict=True))
+    loads = [KINDS[name](name, dice) for name, dice in plain]
+    if last[0] == "transfers":
+        return [*loads, transfers(*last, tuple(load.name for load in loads))]
+    return [*loads, KINDS[last[0]](*last)]
+
+
+def run(
+    seed: int, nemeses: Sequence[str], keep: Path | None = None, workload: str = "", brokers: int = 1
+) -> Verdict:
+    """Run a round.
+
+    Args:
+        seed: Chooses everything else that can be chosen; what the processes make of it in time, it cannot.
+        nemeses: Names, in this order.
+        keep: Folder to keep everything in, when the round fails.
+        workload: One that it has, whatever the seed says.
+        brokers: One with links that can be disturbed, or three.
+    """
+    rng = random.Random(seed)
+    loads = workloads(rng, workload)
+    verdict = Verdict(seed, list(nemeses), [load.name for load in loads])
+    partitions, workers = rng.choice([(4, 2), (3, 3)])
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="ringfence-round-"))
+    try:
+        with System(folder, loads, partitions=partitions, workers=workers, brokers=brokers) as system:
+            system.start()
+            _strike(system, nemeses, rng, verdict)
+            system.stop_producers()
+            _judge(system, verdict)
+            verdict.kills = system.kills
+    except Exception as error:
+        verdict.faults.append(f"{type(error).__name__}: {error}")
+    finally:
+        if verdict.faults and keep is not None:
+            kept = keep / f"seed-{seed}"
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.move(folder, kept)
+            (kept / "faults.txt").write_text("\n\n".join(verdict.faults))
+        shutil.rmtree(folder, ignore_errors=True)
+    verdict.seconds = time.monotonic() - began
+    return verdict
+
+
+def _strike(system: System, names: Sequence[str], rng: random.Random, verdict: Verdict) -> None:
+    """Strike and heal one after the other; now and then two overlap."""
+    left = list(names)
+    while left:
+        together = [left.pop(0) for _ in range(min(len(left), rng.choice([1, 1, 2])))]
+        # What waits for progress strikes before what prevents it.
+        together.sort(key=lambda name: (not name.startswith(_WANT_PROGRESS), "broker" in name))
+        with contextlib.ExitStack() as healing:
+            for name in together:
+                nemesis = NEMESES[name](system, rng)
+                healing.callback(nemesis.heal)
+                nemesis.strike()
+                verdict.strikes[name] += nemesis.struck
+                if not nemesis.struck:
+                    verdict.faults.append(f"{name} struck nothing")
+        system.supervise()
+        time.sleep(rng.uniform(*PAUSE_S))  # the pace of a round
+
+
+def _judge(system: System, verdict: Verdict) -> None:
+    histories = attributed(system.drain())
+    for workload, history in zip(system.workloads, histories, strict=True):
+        findings = check(history)
+        verdict.sent += len(history.sends)
+        verdict.accepted += len(history.accepted)
+        found = {name: count for name, count in counts(findings).items() if count}
+        verdict.anomalies.update({name: number for name, number in found.items() if name in workload.allowed})
+        if bad := {name: number for name, number in found.items() if name not in workload.allowed}:
+            first = next(finding for finding in findings if finding.anomaly.value in bad)
+            verdict.faults.append(f"{workload.name}: {bad}, such as {first}")
+        if workload.user_ids:
+            _judge_crossing(system, history, verdict)
+        if not history.accepted:
+            verdict.faults.append(f"{workload.name}: nothing was accepted")
+    verdict.faults += [str(history) for history in apart(histories)]
+
+
+def _judge_crossing(system: System, history: History, verdict: Verdict) -> None:
+    """By the source's own records."""
+    origin = system.origin
+    assert origin is not None
+    findings = crossed(system.source, history, ids_ignored=origin.user_ids == "ignore")
+    if findings:
+        verdict.faults.append(f"from the source: {len(findings)} findings, such as {findings[0]}")

@@ -1,0 +1,300 @@
+"""What nemeses act upon: a broker, workers on links of their own, and producers; all real processes."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from app.embedded.several import Several, several
+from tests.harness.history import History, Record, Target
+from tests.harness.source_cluster import PROCESSES, Origin
+from tests.harness.workloads import journal
+from tests.harness.workloads.catalogue import AMPLE, Workload
+from tests.harness.workloads.plan import Plan
+from tests.support import kafka
+from tests.support.brokers.linked import LinkedBroker, linked_broker
+from tests.support.checkout import ROOT
+from tests.support.worker import RingfenceProcess, WorkerProcess, configure, wait_for
+
+APP_ID = "faults"
+DRAIN_LIMIT_S = 240.0
+PRODUCER_LIMIT_S = 120.0
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""Of a broker that refuses what it is told to, and nothing else."""
+_SIZE = "RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE"
+
+
+class ProducerProcess:
+    """One producer; its journal outlives it."""
+
+    def __init__(self, folder: Path, bootstrap: str, plan: Plan) -> None:
+        self.journal = folder / f"{plan.name}.journal"
+        self._log = folder / f"{plan.name}.log"
+        self._command = [
+            sys.executable, "-m", "tests.harness.workloads.producer", bootstrap, str(self.journal), plan.to_json(),
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; it may have run before."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, stdout=log, stderr=log, env=dict(os.environ)
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, and wait. It may have ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def mark(self) -> int:
+        """How much its journal says by now."""
+        return self.journal.stat().st_size
+
+    def doubt(self, mark: int) -> None:
+        """What it was told since is no longer true. It must not be running."""
+        journal.doubt(self.journal, mark)
+
+    def stop(self) -> None:
+        """Ask it to end; :meth:`wait` waits."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Until all its outcomes are known."""
+        assert self._process is not None
+        code = self._process.wait(PRODUCER_LIMIT_S)
+        assert code in {0, -signal.SIGTERM}, f"producer ended with {code}: {self._log.read_text()}"
+
+
+class System:
+    """Everything of one round. Workers run from :meth:`start` to the end, whatever nemeses do to them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        workloads: Sequence[Workload],
+        *,
+        partitions: int,
+        workers: int,
+        tree: Path = ROOT,
+        brokers: int = 1,
+    ) -> None:
+        """``tree``: the code that its processes run at first. ``brokers``: more than one have no links."""
+        self.folder = folder
+        self._tree = tree
+        self.workloads = list(workloads)
+        self.partitions = partitions
+        self._workers = workers
+        self._stack = contextlib.ExitStack()
+        self._brokers = brokers
+        self.broker: LinkedBroker
+        """Where there is one."""
+        self.several: Several
+        """Where there are more."""
+        self.bootstrap = ""
+        """Past all links: for producers, and for who judges."""
+        self.config: Path
+        self.origin: Origin | None = None
+        """Where a bridge brings one of the workloads from."""
+        self.source: list[Record] = []
+        """What stood there in the end."""
+        self.workers: list[WorkerProcess] = []
+        self.producers: list[ProducerProcess] = []
+
+    def __enter__(self) -> Self:
+        across = next((workload for workload in self.workloads if workload.user_ids), None)
+        with contextlib.ExitStack() as stack:
+            reached = self._cluster(stack, self._workers + (PROCESSES if across else 0))
+            settings = [workload.settings(self.partitions) for workload in self.workloads]
+            self.config = configure(self.folder, self.bootstrap, APP_ID, settings, self._tree)
+            stack.callback(self._destroy)
+            for number, bootstrap in enumerate(reached[: self._workers]):
+                environment = {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": bootstrap, _SIZE: str(AMPLE)}
+                self.workers.append(WorkerProcess(self.config, f"w{number}", environment))
+            if across is not None:
+                folder = self.folder / "origin"
+                folder.mkdir()
+                self.origin = Origin(
+                    folder,
+                    across.name,
+                    self.partitions,
+                    across.user_ids,
+                    self.broker.links[self._workers :],
+                    stack,
+                )
+            self.producers = [
+                ProducerProcess(self.folder, self._bootstrap_of(workload), plan)
+                for workload in self.workloads
+                for plan in workload.plans
+            ]
+            for process in self.processes:
+                process.tree = self._tree
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _cluster(self, stack: contextlib.ExitStack, links: int) -> list[str]:
+        """Start it; how each process reaches it."""
+        if self._brokers > 1:
+            self.several = stack.enter_context(several(self.folder / "brokers"))
+            self.bootstrap = self.several.bootstrap_servers
+            return [self.bootstrap] * links
+        self.broker = stack.enter_context(
+            linked_broker(self.folder / "broker", links=links, properties=AUTHORIZER)
+        )
+        self.bootstrap = self.broker.bootstrap
+        return [link.bootstrap for link in self.broker.links]
+
+    def _bootstrap_of(self, workload: Workload) -> str:
+        """Where its producers send."""
+        return self.origin.bootstrap if workload.user_ids and self.origin else self.bootstrap
+
+    def start(self) -> None:
+        """Start workers, bridges and producers; returns when something was accepted wherever producers send."""
+        for worker in self.workers:
+            worker.start()
+        for worker in self.workers:
+            worker.wait_ready()
+        if self.origin is not None:
+            self.origin.start()
+        for producer in self.producers:
+            producer.start()
+        for workload in self.workloads:
+            if not workload.plans:
+                continue
+            topic = f"{workload.name}.accepted"
+            wait_for(
+                lambda topic=topic: any(kafka.end_offsets(self.bootstrap, topic, self.partitions)),  # type: ignore[misc]
+                self.report,
+            )
+
+    @property
+    def processes(self) -> list[RingfenceProcess]:
+        """Workers, and the processes of the bridge."""
+        return [*self.workers, *(self.origin.processes if self.origin else [])]
+
+    def supervise(self) -> None:
+        """Start again who was turned away: one that starts while the broker is down finds its link closed."""
+        for process in self.processes:
+            if process.turned_away:
+                process.start()
+
+    def stop_producers(self) -> None:
+        """End the traffic; returns when every outcome is known."""
+        for producer in self.producers:
+            producer.stop()
+        for producer in self.producers:
+            producer.wait()
+
+    def drain(self) -> list[History]:
+        """Wait until all input is processed, and only then read what came of it: outputs stand in other addresses too."""
+        self.supervise()
+        if self.origin is not None:
+            self.source = self.origin.drain()
+        inputs = [self._processed(workload.name) for workload in self.workloads]
+        for workload in self.workloads:
+            self._processed(f"{APP_ID}-{workload.name}-forward")
+        return [self._drained(*workload) for workload in zip(self.workloads, inputs, strict=True)]
+
+    def _drained(self, workload: Workload, inputs: list[Record]) -> History:
+        return History(
+            input_topic=workload.name,
+            partitions=self.partitions,
+            capacity=workload.capacity,
+            home=workload.home(self.partitions),
+            sends=[
+                send
+                for plan in workload.plans
+                for send in journal.sends(self.folder / f"{plan.name}.journal")
+            ],
+            inputs=inputs,
+            accepted=self._read(f"{workload.name}.accepted"),
+            diverted=self._read(f"{workload.name}.duplicates") if workload.divert else [],
+            quarantined=self._read(f"{workload.name}.quarantine"),
+            log_starts={},
+            divert=workload.divert,
+            others={target: Target(f"{target}.accepted") for target in workload.targets},
+        )
+
+    def _processed(self, topic: str) -> list[Record]:
+        """All records of a topic, once the workers have committed offsets behind the last."""
+        records = self._read(topic)
+        ends = [0] * self.partitions
+        for record in records:
+            ends[record.partition] = record.offset + 1
+
+        def done() -> list[int]:
+            self.supervise()
+            offsets = kafka.committed(self.bootstrap, APP_ID, topic, self.partitions)
+            return [max(0, offset) for offset in offsets]  # none is below all
+
+        wait_for(
+            lambda: all(number >= end for number, end in zip(done(), ends, strict=True)),
+            lambda: f"{topic}: {done()} of {ends} processed\n{self.report()}",
+            DRAIN_LIMIT_S,
+        )
+        return records
+
+    def _read(self, topic: str) -> list[Record]:
+        return [
+            Record(
+                topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp
+            )
+            for item in kafka.read_all(self.bootstrap, topic, self.partitions)
+        ]
+
+    def report(self) -> str:
+        """The ends of the workers' logs, and their health."""
+        told = [f"{worker.health()}\n{worker.log()[-3_000:]}" for worker in self.workers]
+        return "\n".join(told if self.origin is None else [*told, self.origin.report()])
+
+    def some_worker(self, rng: random.Random) -> WorkerProcess:
+        """One that runs; where none does, one is started."""
+        worker = rng.choice(self.live_workers() or self.workers)
+        if not worker.running:
+            worker.start()
+        return worker
+
+    def live_workers(self) -> list[WorkerProcess]:
+        """Those whose processes are there and not frozen."""
+        return [worker for worker in self.workers if worker.running and not worker.frozen]
+
+    @property
+    def kills(self) -> int:
+        """SIGKILLs that ended workers, and processes of the bridge."""
+        return sum(worker.kills for worker in self.workers) + (self.origin.kills if self.origin else 0)
+
+    def state_folder(self, worker: WorkerProcess) -> Path:
+        """Where a worker keeps its lanes' RocksDB."""
+        return self.folder / "data" / f"w{self.workers.index(worker)}"
+
+    @staticmethod
+    def other_size(rng: random.Random) -> dict[str, str]:
+        """Environment of a worker whose ample rings have another size than those of the others."""
+        return {_SIZE: str(AMPLE + rng.randint(1, 1_000))}
+
+    def _destroy(self) -> None:
+        for producer in self.producers:
+            producer.kill()
+        for worker in self.workers:
+            worker.destroy()

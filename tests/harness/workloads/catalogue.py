@@ -1,0 +1,171 @@
+"""The workloads of a round: an address, its settings, and who produces for it."""
+
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiokafka.partitioner import murmur2
+
+from tests.harness.workloads.plan import Groups, Plan
+
+AMPLE: Final = 500_000
+"""A ring that nothing in a round can overflow: whatever is accepted twice has been forgotten.
+
+It comes from the environment, so that a worker can be given another size.
+"""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """An address under load."""
+
+    name: str
+    plans: list[Plan]
+    capacity: int = AMPLE
+    partitioner: str = "murmur2"
+    divert: bool = False
+    allowed: frozenset[str] = field(default_factory=frozenset)
+    """Anomalies that this workload provokes and Ringfence does not promise to prevent."""
+    targets: tuple[str, ...] = ()
+    """Other addresses that parts of its transactions go to."""
+    user_ids: str = ""
+    """``check`` or ``ignore``: a bridge brings it all from another cluster, and does so with IDs; empty = its producers send here."""
+
+    def settings(self, partitions: int) -> dict[str, Any]:
+        """Its entry in the configuration."""
+        size = {} if self.capacity == AMPLE else {"id_cache_size": self.capacity}
+        return {
+            **size,
+            "name": self.name,
+            "partitions": partitions,
+            "partitioner": self.partitioner,
+            "duplicates": "divert" if self.divert else "drop",
+            "transaction_addresses": list(self.targets),
+        }
+
+    def home(self, partitions: int) -> Callable[[bytes], int]:
+        """Where a group or an ID is at home, computed by others' code."""
+        if self.partitioner == "crc32":
+            return lambda name: zlib.crc32(name) % partitions
+        return lambda name: (murmur2(name) & 0x7FFFFFFF) % partitions
+
+
+def resending(name: str, rng: random.Random) -> Workload:
+    """Fifteen producers at once, killed by others, that resend everything in doubt."""
+    plans = [
+        Plan(name, f"{name}.{index}", f"r{index}", rng.randrange(2**31), 60, Groups.MANY, without_id_every=97)
+        for index in range(15)
+    ]
+    return Workload(name, plans, divert=rng.random() < 0.5)
+
+
+def twins(name: str, rng: random.Random) -> Workload:
+    """Two producers that send the same IDs at the same instant, each resending as well."""
+    seed = rng.randrange(2**31)
+    plans = [Plan(name, f"{name}.{index}", "twin", seed, 800, Groups.ZIPF) for index in range(2)]
+    return Workload(name, plans, divert=rng.random() < 0.5)
+
+
+def transactional(name: str, rng: random.Random) -> Workload:
+    """Producers whose transactions often abort, beside a plain one; what was aborted comes again."""
+    plans = [
+        Plan(name, f"{name}.{index}", f"t{index}", rng.randrange(2**31), 500, transactional=index < 2)
+        for index in range(3)
+    ]
+    return Workload(name, plans)
+
+
+def extreme(name: str, rng: random.Random) -> Workload:
+    """Huge, empty and null values."""
+    return Workload(name, [Plan(name, f"{name}.0", "x", rng.randrange(2**31), 60, extreme=True)])
+
+
+def duplicates(name: str, rng: random.Random) -> Workload:
+    """Fifty IDs, over and over."""
+    plan = Plan(name, f"{name}.0", "d", rng.randrange(2**31), 2_000, id_space=50)
+    return Workload(name, [plan], divert=rng.random() < 0.5)
+
+
+def overflow(name: str, rng: random.Random) -> Workload:
+    """A ring of 300 IDs a lane and resends from far beyond it."""
+    plan = Plan(
+        name, f"{name}.0", "o", rng.randrange(2**31), 1_500, Groups.ZIPF, resend_share=0.4, resend_reach=6_000
+    )
+    return Workload(name, [plan], capacity=300, allowed=frozenset({"OVERRUN"}))
+
+
+def few(name: str, rng: random.Random) -> Workload:
+    """Three groups for everything."""
+    return Workload(name, [Plan(name, f"{name}.0", "f", rng.randrange(2**31), 2_000, Groups.FEW)])
+
+
+def ungrouped(name: str, rng: random.Random) -> Workload:
+    """No groups: null keys, spread by the producer, so that most are away from the home of their IDs."""
+    plan = Plan(name, f"{name}.0", "u", rng.randrange(2**31), 1_000, Groups.NONE, without_id_every=97)
+    return Workload(name, [plan], divert=rng.random() < 0.5)
+
+
+def misplaced(name: str, rng: random.Random) -> Workload:
+    """The default partitioner of librdkafka before an address that expects Java's: most messages are forwarded."""
+    plans = [
+        Plan(name, f"{name}.{number}", f"m{number}", rng.randrange(2**31), 600, partitioner=partitioner)
+        for number, partitioner in enumerate(["consistent_random", "murmur2_random"])
+    ]
+    # One group in two input partitions has no order between them; each producer has its own groups therefore.
+    plans[1] = Plan(**{**_fields(plans[1]), "groups": Groups.MANY})
+    return Workload(name, plans, divert=rng.random() < 0.5)
+
+
+def crc32(name: str, rng: random.Random) -> Workload:
+    """The default partitioner of librdkafka before an address that is set to it: nothing is forwarded."""
+    plan = Plan(name, f"{name}.0", "c", rng.randrange(2**31), 2_000, partitioner="consistent_random")
+    return Workload(name, [plan], partitioner="crc32")
+
+
+def bridged(name: str, rng: random.Random) -> Workload:
+    """Producers on another cluster, with resends, transactions that abort, and messages without an ID; a bridge brings it all."""
+    plans = [
+        Plan(
+            name, f"{name}.{index}", f"b{index}", rng.randrange(2**31), 400, Groups.ZIPF if index else Groups.MANY,
+            without_id_every=7, transactional=index == 2,
+        )
+        for index in range(3)
+    ]  # fmt: skip
+    # A target that reads keys otherwise than the bridge does forwards most of what arrives.
+    partitioner, user_ids = rng.choice(["murmur2", "crc32"]), rng.choice(["check", "ignore"])
+    return Workload(name, plans, partitioner=partitioner, divert=rng.random() < 0.5, user_ids=user_ids)
+
+
+def transfers(name: str, rng: random.Random, targets: tuple[str, ...] = ()) -> Workload:
+    """Fifteen producers of transactions with parts for all addresses, killed by others; they resend everything in doubt.
+
+    Most are at home where they arrive, by their key; some are forwarded; some have no key, or no ID.
+    """
+    plans = [
+        Plan(
+            name, f"{name}.{index}", f"x{index}", rng.randrange(2**31), 30,
+            Groups.NONE if index % 5 == 0 else Groups.ZIPF,
+            partitioner="consistent_random" if index % 5 == 1 else "murmur2_random",
+            without_id_every=97, parts_to=(name, *targets),
+        )
+        for index in range(15)
+    ]  # fmt: skip
+    return Workload(name, plans, divert=rng.random() < 0.5, targets=targets)
+
+
+def _fields(plan: Plan) -> dict[str, Any]:
+    return {slot: getattr(plan, slot) for slot in Plan.__slots__}
+
+
+KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {
+    item.__name__: item
+    for item in (
+        resending, twins, transactional, extreme, duplicates, overflow, few, ungrouped, misplaced, crc32, transfers, bridged,
+    )
+}  # fmt: skip
+ON_REQUEST: Final = ("transfers", "bridged")
+"""Those that take more than an address of their own."""
+FORWARDING: Final = ("ungrouped", "misplaced")
+"""Those whose records are forwarded."""

@@ -1,0 +1,1 @@
+"""Scripts that the simulated cluster and a real broker must answer alike."""

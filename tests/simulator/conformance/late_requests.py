@@ -1,0 +1,234 @@
+"""As :mod:`tests.simulator.conformance.transactions`: requests of a transaction, one by one, that come late or once more. They go by what the requests say."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
+
+NOT_IN_ONE: Final = "not in a transaction"
+"""INVALID_TXN_STATE."""
+FENCED: Final = "fenced"
+OUT_OF_ORDER: Final = "out of order"
+"""OUT_OF_ORDER_SEQUENCE_NUMBER."""
+WELL: Final = "well"
+
+
+class Side(Protocol):
+    """A cluster, real or simulated, a topic of one partition, and a transactional ID. What is refused for the moment is asked again.
+
+    Answers are :data:`WELL`, or another number if there is one, or :data:`NOT_IN_ONE` and the like. ``implicit``: what is written adds itself,
+    and the end raises the epoch.
+    """
+
+    async def initialise(self) -> int:
+        """The epoch."""
+        ...
+
+    async def add(self, epoch: int) -> Any:
+        """The partition."""
+        ...
+
+    async def write(self, epoch: int, sequence: int, value: bytes, *, implicit: bool = False) -> Any:
+        """A record; its offset."""
+        ...
+
+    async def add_group(self, epoch: int) -> Any:
+        """The group."""
+        ...
+
+    async def commit_offset(self, epoch: int, offset: int, *, implicit: bool = False) -> Any:
+        """Of the partition."""
+        ...
+
+    async def end(self, epoch: int, *, commit: bool, implicit: bool = False) -> Any:
+        """The transaction; where that raises it, by how much the epoch is another one."""
+        ...
+
+    async def values(self) -> list[bytes]:
+        """All that a reader of committed data gets, when nothing is open."""
+        ...
+
+    async def committed(self) -> int | None:
+        """The group's offset."""
+        ...
+
+
+async def _ended(side: Side, epoch: int, *, implicit: bool = False) -> Any:
+    """Committed; until its markers are written it is not answered once more."""
+    await side.end(epoch, commit=True, implicit=implicit)
+    return await side.end(epoch, commit=True, implicit=implicit)
+
+
+async def end_comes_in_the_next(side: Side) -> list[Any]:
+    """It ends that, whatever is written by then; the rest of it is refused."""
+    epoch = await side.initialise()
+    told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.end(epoch, commit=True)]
+    told += [await side.end(epoch, commit=True), await side.end(epoch, commit=False)]
+    told += [await side.add(epoch), await side.write(epoch, 1, b"two")]
+    told += [await side.end(epoch, commit=True)]  # the first one's
+    told += [await side.end(epoch, commit=True), await side.write(epoch, 2, b"three"), await side.values()]
+    return told
+
+
+async def partition_is_added_once_more(side: Side) -> list[Any]:
+    """Behind the end it begins a transaction, in which there is nothing."""
+    epoch = await side.initialise()
+    told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.end(epoch, commit=True)]
+    told += [await side.add(epoch), await side.end(epoch, commit=False), await side.end(epoch, commit=True)]
+    told += [await side.add_group(epoch), await side.end(epoch, commit=True), await side.values()]
+    return told
+
+
+async def offset_comes_in_the_next(side: Side) -> list[Any]:
+    """Between two transactions it is refused; within the next it counts."""
+    epoch = await side.initialise()
+    told = [await side.add_group(epoch), await side.commit_offset(epoch, 7)]
+    told += [await _ended(side, epoch), await side.commit_offset(epoch, 7)]
+    told += [await side.add_group(epoch), await side.commit_offset(epoch, 9)]
+    told += [await side.commit_offset(epoch, 7)]  # the first one's
+    told += [await side.end(epoch, commit=True), await side.add_group(epoch), await side.committed()]
+    return told
+
+
+async def record_comes_once_more(side: Side) -> list[Any]:
+    """It is there once, in whichever transaction it comes. Where it comes first, the partition takes what should be first then for a gap."""
+    epoch = await side.initialise()
+    told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.write(epoch, 0, b"one")]
+    told += [await _ended(side, epoch), await side.add(epoch), await side.write(epoch, 1, b"two")]
+    told += [await side.write(epoch, 0, b"one"), await _ended(side, epoch), await side.add(epoch)]
+    told += [await side.write(epoch, 1, b"two"), await side.write(epoch, 2, b"three")]
+    told += [await side.end(epoch, commit=True), await side.values()]
+    return told
+
+
+async def record_comes_between(side: Side) -> list[Any]:
+    """Two transactions: it is refused, and so is the next one's; not so of another epoch."""
+    epoch = await side.initialise()
+    told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await _ended(side, epoch)]
+    told += [await side.write(epoch, 0, b"one"), await side.add(epoch), await side.write(epoch, 1, b"two")]
+    told += [await side.end(epoch, commit=False)]
+    epoch = await side.initialise()
+    told += [await side.add(epoch), await side.write(epoch, 0, b"two"), await side.end(epoch, commit=True)]
+    told += [await side.values()]
+    return told
+
+
+async def initialised_once_more(side: Side) -> list[Any]:
+    """Who goes on with the epoch before is fenced, and its transaction aborted."""
+    epoch = await side.initialise()
+    told = [await side.add(epoch), await side.write(epoch, 0, b"one")]
+    later = await side.initialise()
+    told += [await side.end(epoch, commit=True), await side.add(epoch), await side.write(epoch, 1, b"two")]
+    told += [await side.add_group(epoch), await side.commit_offset(epoch, 7)]
+    told += [await side.add(later), await side.write(later, 0, b"three"), await side.end(later, commit=True)]
+    told += [await side.values()]
+    return told
+
+
+async def each_end_raises_the_epoch(side: Side) -> list[Any]:
+    """The same end once more is answered, until the next transaction is begun; the other end is refused."""
+    epoch = await side.initialise()
+    told = [
+        await side.write(epoch, 0, b"one", implicit=True),
+        await side.end(epoch, commit=True, implicit=True),
+    ]
+    told += [
+        await side.end(epoch, commit=True, implicit=True),
+        await side.end(epoch, commit=False, implicit=True),
+    ]
+    told += [await side.write(epoch + 1, 0, b"two", implicit=True)]
+    told += [
+        await side.end(epoch, commit=True, implicit=True),
+        await side.end(epoch, commit=False, implicit=True),
+    ]
+    told += [
+        await side.end(epoch + 1, commit=False, implicit=True),
+        await side.end(epoch + 1, commit=False, implicit=True),
+    ]
+    told += [await side.end(epoch + 1, commit=True, implicit=True), await side.values()]
+    return told
+
+
+async def nothing_late_is_written(side: Side) -> list[Any]:
+    """Of the epoch before: neither behind the end nor in the next transaction."""
+    epoch = await side.initialise()
+    told = [
+        await side.write(epoch, 0, b"one", implicit=True),
+        await side.commit_offset(epoch, 7, implicit=True),
+    ]
+    told += [await _ended(side, epoch, implicit=True), await side.write(epoch, 1, b"late", implicit=True)]
+    told += [
+        await side.commit_offset(epoch, 7, implicit=True),
+        await side.write(epoch + 1, 0, b"two", implicit=True),
+    ]
+    told += [
+        await side.write(epoch, 0, b"one", implicit=True),
+        await side.commit_offset(epoch, 7, implicit=True),
+    ]
+    told += [
+        await side.write(epoch + 1, 0, b"two", implicit=True),
+        await side.commit_offset(epoch + 1, 9, implicit=True),
+    ]
+    told += [
+        await side.end(epoch + 1, commit=True, implicit=True),
+        await side.commit_offset(epoch + 2, 11, implicit=True),
+    ]
+    told += [
+        await side.committed(),
+        await side.end(epoch + 2, commit=False, implicit=True),
+        await side.values(),
+    ]
+    return told
+
+
+async def nothing_is_ended(side: Side) -> list[Any]:
+    """Where nothing was written: to abort it raises the epoch, to commit it is refused."""
+    epoch = await side.initialise()
+    told = [await side.write(epoch, 0, b"one", implicit=True), await _ended(side, epoch, implicit=True)]
+    told += [
+        await side.end(epoch + 1, commit=True, implicit=True),
+        await side.end(epoch + 1, commit=False, implicit=True),
+    ]
+    told += [
+        await side.write(epoch + 1, 0, b"two", implicit=True),
+        await side.write(epoch + 2, 0, b"two", implicit=True),
+    ]
+    told += [await side.end(epoch + 2, commit=True, implicit=True), await side.values()]
+    return told
+
+
+Script = Callable[[Side], Awaitable[list[Any]]]
+SCRIPTS: Final[Mapping[str, tuple[Script, list[Any]]]] = {
+    "end comes in the next": (
+        end_comes_in_the_next,
+        [WELL, 0, WELL, WELL, NOT_IN_ONE, WELL, 2, WELL, WELL, NOT_IN_ONE, [b"one", b"two"]],
+    ),
+    "partition is added once more": (
+        partition_is_added_once_more,
+        [WELL, 0, WELL, WELL, WELL, NOT_IN_ONE, WELL, WELL, [b"one"]],
+    ),
+    "offset comes in the next": (
+        offset_comes_in_the_next,
+        [WELL, WELL, WELL, NOT_IN_ONE, WELL, WELL, WELL, WELL, WELL, 7],
+    ),
+    "record comes once more": (
+        record_comes_once_more,
+        [WELL, 0, 0, WELL, WELL, 2, 0, WELL, WELL, 2, OUT_OF_ORDER, WELL, [b"one", b"two"]],
+    ),
+    "record comes between": (
+        record_comes_between,
+        [WELL, 0, WELL, NOT_IN_ONE, WELL, OUT_OF_ORDER, WELL, WELL, 3, WELL, [b"one", b"two"]],
+    ),
+    "initialised once more": (
+        initialised_once_more,
+        [WELL, 0, FENCED, FENCED, FENCED, FENCED, FENCED, WELL, 2, WELL, [b"three"]],
+    ),
+    "each end raises the epoch": (
+        each_end_raises_the_epoch,
+        [0, 1, 1, NOT_IN_ONE, 2, FENCED, FENCED, 1, 1, NOT_IN_ONE, [b"one"]],
+    ),
+    "nothing late is written": (
+        nothing_late_is_written,
+        [0, WELL, 1, FENCED, FENCED, 2, FENCED, FENCED, 2, WELL, 1, WELL, 9, 1, [b"one", b"two"]],
+    ),
+    "nothing is ended": (nothing_is_ended, [0, 1, NOT_IN_ONE, 1, FENCED, 2, 1, [b"one", b"two"]]),
+}  # fmt: skip
+"""By name: the script, and what it tells."""

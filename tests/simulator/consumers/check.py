@@ -1,0 +1,211 @@
+"""What must hold of a world of consumers that has settled: by what handlers did, and by every progress record that was ever committed.
+
+LOST, REPEATED, REORDERED, OVERLAPPED, REDONE, UNFENCED and EARLY are what :mod:`tests.harness.checker.groups` calls so. Here the cluster's
+own log says who held what and what was written when, so that nothing has to be excused: a repetition is one that a record forbids.
+UNHANDLED: a record says that a message is finished, and no handler finished it, nor is there a dead letter of it. FORGOTTEN: what one record
+says is finished, or a handler had finished when it was made, is missing in it. SILENT: a lease ran out although its
+holder was there and could write. STALE: a message of a topic that is gone was begun under a lease of the one that took its place.
+UNCONFIRMED: see :mod:`tests.simulator.lanes.membership`.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+from tests.simulator.consumers.dead_letters import FLOWING, dead_letters
+from tests.simulator.consumers.evidence import Evidence, Finished, finished, letters_of, nothing
+from tests.simulator.consumers.handlers import HANDLED, Run
+from tests.simulator.consumers.handovers import takeovers
+from tests.simulator.consumers.world import ConsumerWorld
+from tests.simulator.gap_log import in_vain
+from tests.simulator.names import ACCEPTED
+
+ENDS_S: Final = 4.5
+"""How long a holder may take to write, to learn from that whose its lease is, and to end what runs."""
+
+
+def faults(world: ConsumerWorld) -> list[str]:
+    """A line each; none if all is well."""
+    found = [said for process in world.processes for said in process.rights.violations] + world.held_up
+    found += [*([] if world.former else world.cluster.went_back), *_leaked(world)]
+    letters = letters_of(world)
+    for partition in range(world.plan.partitions):
+        found += takeovers(world, partition)
+        inputs = world.inputs(partition)
+        eaten = set().union(*(input_.eaten for input_ in inputs))
+        for process in world.processes:
+            found += in_vain(process.gaps, ACCEPTED, partition, eaten)
+        for input_ in inputs:
+            of = Evidence(world, partition, input_, letters)
+            found += _faults(of)
+            found += _end(of) if input_ is inputs[-1] else ()
+    return found
+
+
+def _faults(of: Evidence) -> Iterable[str]:
+    """Of a partition, whichever topic it is of."""
+    yield from _records(of)
+    yield from _handled(of)
+    yield from _groups(of)
+    yield from _mistaken(of)
+    yield from dead_letters(of)
+    yield from _outlasting(of)
+    yield from _again(of)
+
+
+def _leaked(world: ConsumerWorld) -> Iterable[str]:
+    """Producers are as many as there are partitions that somebody holds."""
+    for process in world.processes:
+        held = {} if process.consumer is None else process.consumer.partitions
+        if len(process.producers) > len(held):
+            yield f"LEAKED: {process.name} holds {len(held)} partitions with {len(process.producers)} producers"
+
+
+def held_up(world: ConsumerWorld, partition: int) -> list[str]:
+    """Of groups that have nothing to do with dead letters, what is not finished although those alone are refused."""
+    messages, written = world.messages(partition), world.committed(partition)
+    done = finished(written[-1]) if written else nothing
+    waiting = {message.group for message in messages.values() if message.task not in FLOWING}
+    held = [
+        offset for offset, message in messages.items() if message.group not in waiting and not done(offset)
+    ]
+    return [f"HELD-UP {ACCEPTED}/{partition}: {held} while dead letters are refused"] if held else []
+
+
+def _outlasting(of: Evidence) -> Iterable[str]:
+    """What runs of a lease that is another one's ends soon after its holder can know that; of one that is not sound, in the time to drain."""
+    if not of.world.plan.heard:
+        return
+    awake = {process.name: process for process in of.world.processes}
+    for run in of.runs:
+        process, task = awake[run.process], of.messages[run.offset].task
+        if run.end is None or task == "stubborn":
+            continue
+        taken_at = [item.at for token, item in of.first.items() if token > run.token]
+        ends = [max(*taken_at, process.woke_at)] if taken_at else []
+        ends += [
+            max(at, process.woke_at) + of.world.plan.drain_timeout
+            for number, at in process.learned
+            if number == of.partition and run.begin < at < run.end
+        ]
+        if ends and run.end > min(ends) + ENDS_S:
+            yield f"OUTLASTING {of.name}: {run}, to be ended at {min(ends):.4f}"
+
+
+def _end(of: Evidence) -> Iterable[str]:
+    """All is finished, and the group knows it."""
+    committed = of.world.cluster.committed(ACCEPTED, of.partition)
+    if not of.written:
+        yield f"LOST {of.name}: nobody has written its progress"
+        return
+    done, progress = of.finished[-1], of.written[-1].progress
+    missing = [offset for offset in of.messages if not done(offset)]
+    if missing:
+        yield f"LOST {of.name}: {missing} are not finished by {progress}"
+    if committed != progress.next:
+        yield f"{of.name}: the group has committed {committed}, the last record says {progress.next}"
+
+
+def _records(of: Evidence) -> Iterable[str]:
+    """They never go back, and say what handlers did."""
+    done_by = [set(filter(done, of.messages)) for done in of.finished]
+    for number, (before, after) in enumerate(pairwise(of.written)):
+        forgotten = sorted(done_by[number] - done_by[number + 1])
+        if forgotten or after.progress.next < before.progress.next:
+            yield f"FORGOTTEN {of.name}: {forgotten} were finished: {after.progress} follows {before.progress}"
+    ended: dict[int, float] = {}
+    for run in of.runs:
+        if run.outcome == HANDLED and run.end is not None:
+            ended[run.offset] = min(run.end, ended.get(run.offset, run.end))
+    for item, done, offsets in zip(of.written, of.finished, done_by, strict=True):
+        for offset in sorted(offsets):
+            letters = of.letters.get(of.messages[offset].number, ())
+            well = ended.get(offset, math.inf) <= item.made_at or any(
+                letter.transaction <= item.part.number for letter in letters
+            )
+            if not well and offset not in of.trimmed and not of.gone(offset):
+                yield f"UNHANDLED {of.name}: {offset} is finished by {item.progress}, made at {item.made_at:.4f}"
+        for run in of.by_token[item.progress.token]:
+            if (
+                run.outcome == HANDLED
+                and run.end is not None
+                and run.end < item.made_at
+                and not done(run.offset)
+            ):
+                yield f"FORGOTTEN {of.name}: {run} is missing in {item.progress}, made at {item.made_at:.4f}"
+
+
+def _handled(of: Evidence) -> Iterable[str]:
+    """What a record forbids: nothing is begun that is finished, nor what is of another topic than the lease."""
+    for run in of.stale:
+        yield f"STALE {of.name}: {run} is of {of.of.topic_id}, its lease is not"
+    following = sorted(of.first)
+    for run in of.runs:
+        earlier = [of.last[token] for token in following if token < run.token]
+        if earlier and of.finished[earlier[-1]](run.offset):
+            yield f"REDONE {of.name}: {run}, finished by {of.written[earlier[-1]].progress}"
+        if run.token not in of.first or run.begin < of.first[run.token].at:
+            yield f"UNFENCED {of.name}: {run} began before its lease was written"
+    for token, place in of.last.items():
+        released = of.written[place]
+        if not released.progress.released:
+            continue
+        for run in of.by_token[token]:
+            if run.end is None or run.end > released.made_at:
+                yield f"OVERLAPPED {of.name}: {run} was released at {released.made_at:.4f}"
+
+
+def _groups(of: Evidence) -> Iterable[str]:
+    """Of each holder: a group's messages in order, one at a time, each to its end before the next."""
+    for token, runs in of.by_token.items():
+        earlier = [of.last[number] for number in of.last if number < token]
+        before: Finished = of.finished[max(earlier)] if earlier else nothing
+        groups: dict[bytes, list[Run]] = defaultdict(list)
+        done: set[int] = set()
+        for run in runs:
+            if run.offset in done:
+                yield f"REPEATED {of.name}: {run}"
+            group = groups[run.group] if run.group is not None else []
+            if group and (group[-1].end is None or group[-1].end > run.begin):
+                yield f"OVERLAPPED {of.name}: {run} begins before the end of {group[-1]}"
+            skipped = [
+                offset for offset, message in of.messages.items()
+                if offset < run.offset and message.group == run.group is not None and not before(offset)
+                and not any(run.offset == offset and run.outcome == HANDLED for run in group)
+                and not any(letter.at < run.begin for letter in of.letters.get(message.number, ()))
+                and offset not in of.trimmed and not of.gone(offset)
+            ]  # fmt: skip
+            if skipped:
+                yield f"REORDERED {of.name}: {run} before {skipped} of its group"
+            group.append(run)
+            if run.outcome == HANDLED:
+                done.add(run.offset)
+
+
+def _again(of: Evidence) -> Iterable[str]:
+    """Another holder does what one has finished, though that one neither died nor was away for as long as a lease lasts."""
+    if not of.world.plan.lasting:
+        return
+    ended: dict[int, Run] = {}
+    for run in of.runs:
+        before = ended.get(run.offset)
+        if before is not None and before.token != run.token:
+            yield f"AGAIN {of.name}: {run}, and it had ended well: {before}"
+        if run.outcome == HANDLED and run.task != "stubborn":
+            ended.setdefault(run.offset, run)
+
+
+def _mistaken(of: Evidence) -> Iterable[str]:
+    """What was taken for messages of the topic that was there before comes in order of its groups all the same."""
+    groups: dict[tuple[int, bytes | None], Run] = {}
+    for run in of.early:
+        former = groups.get((run.token, run.group)) if run.group is not None else None
+        groups[run.token, run.group] = run
+        if former is None:
+            continue
+        if former.end is None or former.end > run.begin:
+            yield f"OVERLAPPED {of.name}: {run} begins before the end of {former}"
+        if run.offset < former.offset:
+            yield f"REORDERED {of.name}: {run} after {former}"

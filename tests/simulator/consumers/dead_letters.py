@@ -1,0 +1,69 @@
+"""What must hold of dead letters: one of a message, of those that deserve it."""
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from tests.simulator.consumers.evidence import Evidence
+from tests.simulator.consumers.handlers import HANDLED
+from tests.simulator.schedules import Kind
+
+FLOWING: Final = frozenset({"ok", "release"})
+"""What comes of messages that no dead letter is ever due for."""
+
+
+def dead_letters(of: Evidence) -> Iterable[str]:
+    """DOUBLED and GIVEN-UP."""
+    for offset, message in of.messages.items():
+        count = len(of.letters.get(message.number, ()))
+        if count > 1:
+            yield f"DOUBLED {of.name}: {count} dead letters of {offset}"
+        if of.of.until < math.inf:
+            continue  # attempts go on until it is known that the topic is gone, and are not followed any more
+        handled = any(run.offset == offset and run.outcome == HANDLED for run in of.runs)
+        died = _died(of, offset)
+        if count and message.task in FLOWING and died < of.world.plan.max_attempts:
+            told = "was handled" if handled else "was not handled"
+            yield f"GIVEN-UP {of.name}: {offset} {told}, and has a dead letter after {died} attempts at most that nobody acknowledged"
+        elif count and message.task in FLOWING and _killers_alone(of):
+            yield f"GIVEN-UP {of.name}: {offset} has a dead letter for what another one does"
+    if of.of.until < math.inf:
+        return
+    unbegun = [
+        offset for offset, message in of.messages.items()
+        if message.task in FLOWING and of.letters.get(message.number)
+        and not any(run.offset == offset for run in of.runs)
+    ]  # fmt: skip
+    if len(unbegun) > of.world.plan.concurrency * len(of.last):
+        yield f"GIVEN-UP {of.name}: {unbegun} have dead letters, and were never begun"
+
+
+def _killers_alone(of: Evidence) -> bool:
+    """Whether processes die, of one message only, and not so easily that there is no time to find out of which.
+
+    Where two messages are deadly, an innocent one's last attempt may be beside the second, which nobody suspects yet.
+    """
+    plan = of.world.plan
+    deadly = [task for happening in plan.happenings for task in happening.messages if task.outcome == "kill"]
+    sends = all(happening.kind is Kind.SEND for happening in plan.happenings)
+    return plan.max_attempts > 1 and sends and len(deadly) == 1
+
+
+def _died(of: Evidence, offset: int) -> int:
+    """How many attempts at it did not end, or nobody knows that they did.
+
+    Of each holder there may be one that it had written, and died before it began it.
+    """
+    count = known = 0
+    for token in of.last:
+        own = [run for run in of.by_token[token] if run.offset == offset]
+        count += sum(run.outcome != HANDLED or not _recorded(of, token, offset) for run in own)
+        said = [item.progress.attempts.get(offset, 0) for item in of.written if item.progress.token == token]
+        count += max(said) > known + len(own)
+        known = said[-1]
+    return count
+
+
+def _recorded(of: Evidence, token: int, offset: int) -> bool:
+    own = zip(of.written, of.finished, strict=True)
+    return any(done(offset) for item, done in own if item.progress.token == token)

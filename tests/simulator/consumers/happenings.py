@@ -1,0 +1,125 @@
+"""What happens in a world of consumers."""
+
+from collections import Counter
+from typing import Any
+
+from tests.simulator.consumers.check import held_up
+from tests.simulator.consumers.messages import Task
+from tests.simulator.consumers.world import LETTERS, PROGRESS, ConsumerWorld
+from tests.simulator.happenings import Happenings
+from tests.simulator.kafka.network import Network
+from tests.simulator.names import ACCEPTED
+from tests.simulator.process import Process
+from tests.simulator.schedules import Happening, Kind
+
+
+class ConsumerHappenings(Happenings):
+    """Of one world of consumers."""
+
+    first_request = "confirm"
+    opening_requests = 15
+    _world: ConsumerWorld
+
+    def __init__(self, world: ConsumerWorld) -> None:
+        super().__init__(world)
+        self._asked: Counter[str] = Counter()
+        self._kinds |= {
+            Kind.RETENTION: lambda what, _: self._delete(what.partition),
+            Kind.EATEN: lambda what, _: self._eat(what.partition),
+            Kind.COMPACTION: self._compact,
+            Kind.LETTERS: self._refuse_letters,
+            Kind.RECREATED: self._recreate,
+            Kind.TAIL: lambda what, _: self._lose_tail(what.partition),
+        }
+
+    def send(self, what: Happening) -> None:
+        """Messages come into the accepted topic."""
+        records = [self._record(message) for message in what.messages]
+        if what.transaction:
+            self._world.cluster.produce_in_transaction(
+                ACCEPTED, what.partition, records, what.seconds, commit=what.transaction == "committed"
+            )
+        else:
+            self._world.cluster.produce(ACCEPTED, what.partition, records)
+
+    def _record(self, task: Any) -> tuple[int, bytes | None, bytes, Any]:
+        self._world.sent += 1
+        return (
+            self.now_ms,
+            task.group,
+            f"{task.seconds} {task.outcome}".encode(),
+            (("t", b"%d" % self._world.sent),),
+        )
+
+    def last(self, partition: int) -> Happening:
+        """Something new for this partition."""
+        return Happening(0, 0, Kind.SEND, partition=partition, messages=(Task(b"last", 0.0, "ok"),) * 2)
+
+    def _recreate(self, _: Happening, __: Process) -> None:
+        if not self._world.former:
+            self._world.recreate()
+
+    def _lose_tail(self, partition: int) -> None:
+        """Of what nobody has begun, where nobody holds it: what is in a handler then is another message than is there, and nobody can know."""
+        world, consumers = self._world, [process.consumer for process in self._world.processes]
+        transactions = world.cluster.transactions.known.values()
+        held = any(consumer is not None and partition in consumer.partitions for consumer in consumers)
+        if held or not all(
+            transaction.at_rest for transaction in transactions
+        ):  # what is open may say that something is finished
+            return
+        known = [world.cluster.committed(ACCEPTED, partition) or 0]
+        for item in world.committed(partition)[-1:]:
+            known += [
+                item.progress.next,
+                item.progress.delivered,
+                *(end for _, end in item.progress.finished),
+            ]
+        world.cluster.log(ACCEPTED, partition).lose_tail(max(known))
+
+    def _refuse_letters(self, what: Happening, _: Process) -> None:
+        self._world.cluster.refused.add(LETTERS)
+        self._away.add(what)
+        self._world.loops.after(what.seconds, self._take_letters, what)
+
+    def _take_letters(self, what: Happening) -> None:
+        """Again. Until now all must have gone on that does not wait for a dead letter."""
+        self._away.discard(what)
+        if LETTERS not in self._world.cluster.refused:
+            return  # it has healed before
+        self._world.cluster.refused.discard(LETTERS)
+        if {happening.kind for happening in self._world.plan.happenings} == {Kind.SEND, Kind.LETTERS}:
+            for partition in range(self._world.plan.partitions):
+                self._world.held_up += held_up(self._world, partition)
+
+    def _compact(self, _: Happening, __: Process) -> None:
+        self._world.cluster.log(PROGRESS, 0).compact()
+
+    def _eat(self, partition: int) -> None:
+        log, done = (
+            self._world.cluster.log(ACCEPTED, partition),
+            self._world.cluster.committed(ACCEPTED, partition),
+        )
+        first = max(done or 0, log.start)
+        upto = self._world.loops.dice.choice((log.stable, (first + log.stable + 1) // 2))
+        self._world.eaten[partition].update(range(first, upto))
+        self._delete_below(partition, upto)
+
+    def _delete(self, partition: int) -> None:
+        self._delete_below(partition, self._world.cluster.committed(ACCEPTED, partition) or 0)
+
+    def _delete_below(self, partition: int, offset: int) -> None:
+        log = self._world.cluster.log(ACCEPTED, partition)
+        gone = log.read(log.start, offset)
+        self._world.kept[partition] += gone.records
+        log.delete_below(gone.end)
+
+    def _opens(self, network: Network) -> bool:
+        """Of the openings that do not hold yet one is about to fence: it has asked once before."""
+        for process in self._world.processes:
+            if process.network is network and process.consumer is not None:
+                held = process.consumer.held_partitions
+                if any(number not in held.partitions for number in held.assigned or ()):
+                    self._asked[process.name] += 1
+                    return self._asked[process.name] > 1
+        return False

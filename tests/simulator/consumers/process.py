@@ -1,0 +1,92 @@
+"""A process that consumes."""
+
+import asyncio
+from collections.abc import Collection
+from typing import Any, Final
+
+from ringfence_client.consumer.consumer import GroupConsumer
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_kafka.errors import RingfenceError
+from tests.simulator.consumers.handlers import Handling
+from tests.simulator.consumers.membership import ConsumerRights
+from tests.simulator.doubles.reader import SimulatedReader
+from tests.simulator.loop import ProcessLoop
+from tests.simulator.process import Process
+
+READERS: Final = "readers"
+"""The consumer group."""
+STARTED_AGAIN_S: Final = 1.0
+"""After it ended with an error, as whatever supervises it does."""
+
+
+class Consumer(Process):
+    """One, over all its lives."""
+
+    rights: ConsumerRights
+
+    def __init__(self, *base: Any, options: ConsumerOptions, handling: Handling) -> None:
+        super().__init__(*base)
+        self.rights = ConsumerRights(self._draining, self.cluster)
+        self.learned: list[tuple[int, float]] = []
+        """Of which partition, and when: what was to be read next is gone."""
+        self.consumer: GroupConsumer | None = None
+        self.readers: dict[SimulatedReader, None] = {}
+        """In the order in which they were started."""
+        self._options = options
+        self._handling = handling
+        self._away_s = STARTED_AGAIN_S
+
+    @property
+    def joining(self) -> bool:
+        """It has let go of all, and waits for what the group gives it."""
+        member = None if self.consumer is None else getattr(self.consumer, "_consumer", None)
+        return member is not None and bool(member.joining)
+
+    @property
+    def generation(self) -> int:
+        member = None if self.consumer is None else getattr(self.consumer, "_consumer", None)
+        return -1 if member is None else int(member.generation)
+
+    def stop(self, away_s: float) -> None:
+        if self.loop is not None and self.consumer is not None:
+            self._away_s = away_s
+            self.loop.call_soon(self.consumer.stop)
+
+    def notice(self, topics: Collection[str]) -> None:
+        if self.loop is not None and self.loop.alive:
+            for reader in self.readers:
+                reader.notice(topics)
+
+    def _begin(self) -> None:
+        self._away_s = STARTED_AGAIN_S
+        self.consumer = GroupConsumer(
+            self.settings, self.settings.addresses[0], READERS, self._handling.handle, self._options
+        )
+        loop: Any = asyncio.get_running_loop()
+        asyncio.create_task(self._run(self.consumer, loop))  # noqa: RUF006 - the loop keeps it
+
+    async def _run(self, consumer: GroupConsumer, loop: ProcessLoop) -> None:
+        try:
+            await consumer.run()
+        except (RingfenceError, OSError, TimeoutError) as error:
+            self._note(f"{self.name} ends: {error!r}")
+        finally:
+            if self.loop is loop:
+                self.loops.after(0, self._ended, loop, self._away_s)
+
+    def _note(self, text: str) -> None:
+        if self.network.trace is not None:
+            self.network.trace.append(f"{self.loops.now:10.4f} == {text}")
+
+    def _gone(self, loop: ProcessLoop) -> None:
+        self._handling.ended(loop, self.loops.now)
+        self.consumer = None
+        self.readers = {}
+
+    def _draining(self, partition: int) -> bool:
+        """Whether it knows that the partition is not its own any more, or may not be: what it had of it, it only drains."""
+        if self.consumer is None:
+            return False
+        held = self.consumer.held_partitions
+        drained = held.partitions.get(partition)
+        return partition not in (held.assigned or ()) or (drained is not None and drained.draining)

@@ -1,0 +1,39 @@
+"""What small schedules of consumers are made of."""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tests.simulator.consumers.messages import GROUPS, Task
+from tests.simulator.schedules import Happening, Kind
+
+BURST_S: Final = (0.0, 0.02, 0.5, 0.5, 2.5)
+"""How long handlers have what is there while somebody is away: when they come back there must be something left to begin."""
+SHORT_S: Final = (0.0,) * 4 + (0.02, 0.3, 0.3)
+"""Shorter than any time that a run may take."""
+SLOW_S: Final = 6.0
+LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
+"""Options where a message takes longer than anything else."""
+Theme = Callable[[random.Random], list[Happening]]
+AGES: Final = 10_000
+"""Callbacks: it is the time that counts."""
+
+
+def burst(
+    dice: random.Random, count: int, seconds: tuple[float, ...], outcomes: tuple[str, ...]
+) -> Happening:
+    """So many messages at once."""
+    tasks = tuple(
+        Task(
+            None if dice.random() < 0.1 else b"g%d" % dice.randrange(GROUPS),
+            dice.choice(seconds),
+            dice.choice(outcomes),
+        )
+        for _ in range(count)
+    )
+    return Happening(0, 0.0, Kind.SEND, messages=tasks)
+
+
+def after(seconds: float, at: str = "") -> Happening:
+    """Nothing, for so long, or until a request of this name arrives."""
+    return Happening(AGES, seconds, Kind.CLOCK, at)

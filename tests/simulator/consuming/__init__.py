@@ -1,1 +1,0 @@
-"""Group-ordered consumers in simulated worlds: the product's own GroupConsumer over a double of aiokafka's consumer."""

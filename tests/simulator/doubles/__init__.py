@@ -1,0 +1,1 @@
+"""Simulated doubles of aiokafka's clients, Faust's transport, and RocksDB."""

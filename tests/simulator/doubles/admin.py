@@ -1,0 +1,138 @@
+"""What stands in for :class:`ringfence_kafka.admin.cluster.Cluster` and :mod:`ringfence_kafka.readers.log_reader`."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError, KafkaError
+
+from ringfence_kafka.admin.topics import Described
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.readers.log_reader import Readers, Take, require_moving
+from tests.simulator.kafka.cluster import SimulatedCluster
+from tests.simulator.kafka.logs import Fetched
+from tests.simulator.kafka.network import Network
+
+READ_AT_ONCE: Final = 3
+"""Offsets of one fetch of a restore: few, so that much can happen between two."""
+POLL_S: Final = 0.05
+
+
+class SimulatedQuestions:
+    """What a lane asks, of one process."""
+
+    def __init__(
+        self, kafka: KafkaSettings, group_id: str, cluster: SimulatedCluster, network: Network
+    ) -> None:
+        self.kafka = kafka
+        self.group_id = group_id
+        self._cluster = cluster
+        self._network = network
+
+    async def describe(self, topics: Iterable[str]) -> Described:
+        return Described(await self._network.call(self._cluster.describe, sorted(set(topics))), frozenset())
+
+    async def topic_ids(self, topics: list[str]) -> dict[str, str]:
+        return await self._network.call(self._cluster.topic_ids, topics)
+
+    async def log_start(self, topic: str, partition: int) -> int:
+        return (await self._network.call(self._cluster.ends, topic, partition))[0]
+
+    async def stable_end(self, topic: str, partition: int) -> int:
+        return (await self._network.call(self._cluster.ends, topic, partition))[1]
+
+    async def high_watermark(self, topic: str, partition: int) -> int:
+        return (await self._network.call(self._cluster.ends, topic, partition))[2]
+
+    async def known_ends(
+        self, partitions: Collection[tuple[str, int]], _limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        return await self._network.call(self._ends, partitions, 2)
+
+    async def known_starts(
+        self, partitions: Collection[tuple[str, int]], _limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        return await self._network.call(self._ends, partitions, 0)
+
+    async def known_commits(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], int | None]:
+        return await self._network.call(
+            lambda: {partition: self._cluster.committed(*partition) for partition in sorted(partitions)}
+        )
+
+    def _ends(self, partitions: Collection[tuple[str, int]], which: int) -> dict[tuple[str, int], int]:
+        """Of those that are there."""
+        found: dict[tuple[str, int], int] = {}
+        for partition in sorted(partitions):
+            with contextlib.suppress(KafkaError):
+                found[partition] = self._cluster.ends(*partition)[which]
+        return found
+
+    async def committed(self, topic: str, partition: int) -> int | None:
+        return await self._network.call(self._cluster.committed, topic, partition)
+
+    async def noted(self, topic: str, partition: int) -> Committed | None:
+        offset = await self.committed(topic, partition)
+        return None if offset is None else Committed(offset, "")
+
+
+def _process() -> Any:
+    loop: Any = asyncio.get_running_loop()
+    return loop.process
+
+
+async def read(
+    kafka: "KafkaSettings | Readers",
+    topic: str,
+    partition: int,
+    start: int,
+    high_watermark: int,
+    consume: Callable[[Sequence[Any]], Awaitable[None]],
+    take: Take | None = None,
+) -> int:
+    """As :func:`ringfence_kafka.readers.log_reader.read`; what is lost is asked for again, as aiokafka's consumer does.
+
+    ``take`` is not asked: records are objects here.
+    """
+    process = _process()
+    tp = TopicPartition(topic, partition)
+    position, moved_at = start, process.monotonic()
+    while position < high_watermark:
+        fetched = await _fetch(process, topic, partition, position)
+        if fetched.records:
+            await consume(fetched.records)
+        if fetched.end > position:
+            position, moved_at = fetched.end, process.monotonic()
+        else:
+            require_moving(tp, moved_at, position, high_watermark)
+            await asyncio.sleep(POLL_S)
+    return position
+
+
+async def _fetch(process: Any, topic: str, partition: int, position: int) -> Fetched:
+    while True:
+        try:
+            found: Fetched = await process.network.call(
+                process.cluster.fetch, topic, partition, position, position + READ_AT_ONCE
+            )
+            return found
+        except KafkaConnectionError:
+            await asyncio.sleep(POLL_S)
+
+
+async def newest(
+    kafka: KafkaSettings, ends: Mapping[tuple[str, int], tuple[int, int]], key: bytes
+) -> dict[tuple[str, int], bytes]:
+    """As :func:`ringfence_kafka.readers.log_reader.newest`."""
+    process = _process()
+    found = {}
+    for (topic, partition), (start, end) in ends.items():
+        fetched = await process.network.call(process.cluster.fetch, topic, partition, start, end)
+        values = [record.value for record in fetched.records if record.key == key and record.value]
+        if values:
+            found[topic, partition] = values[-1]
+    return found

@@ -1,0 +1,148 @@
+"""What stands in for aiokafka's client where the product writes its transactions in requests of its own.
+
+In the place of bytes there is what they say: :class:`Questions` is to :mod:`ringfence_kafka.producer.transaction_v2` what
+:mod:`ringfence_kafka.producer.transaction_v2_requests` is otherwise.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from aiokafka import TopicPartition
+from aiokafka.client import ConnectionGroup
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    ProducerFenced,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+from ringfence_kafka.producer import transaction_v2_requests
+from ringfence_kafka.producer.transaction_v2_requests import Ended, Place, Producer
+from tests.simulator.kafka.transactions import Who
+
+ID: Final = 1
+"""Of all producers: they are told apart by their transactional IDs."""
+FENCED: Final = 90
+"""PRODUCER_FENCED, where it is the coordinator that says so; partitions say INVALID_PRODUCER_EPOCH, which means the same."""
+
+
+class Metadata:
+    """Who leads what."""
+
+    def __init__(self, brokers: int) -> None:
+        self._brokers = brokers
+
+    @staticmethod
+    def partitions_for_topic(_topic: str) -> None:
+        """Nothing is known of any: aiokafka finds out by itself."""
+
+    def leader_for_partition(self, place: TopicPartition) -> int:
+        """The group's coordinator leads, where there is one broker only, all."""
+        return zlib.crc32(f"{place.topic}/{place.partition}".encode()) % self._brokers
+
+
+class Asked(NamedTuple):
+    """A request."""
+
+    apply: Callable[..., Any]
+    """In the cluster: called with it, and the rest."""
+    args: tuple[Any, ...]
+    refused: Callable[[int], Any]
+    """The answer in which all is refused with this error code."""
+
+    @property
+    def API_KEY(self) -> int:  # noqa: N802 - Kafka's name
+        """Tells the kinds of requests apart."""
+        return hash(self.apply)
+
+
+class Questions:
+    """The requests, by what they say."""
+
+    FEATURE, IMPLICIT = transaction_v2_requests.FEATURE, transaction_v2_requests.IMPLICIT
+
+    @staticmethod
+    def api_versions(_name: str, _version: str) -> Asked:
+        return Asked(features, (), lambda _: transaction_v2_requests.Features({}, {}))
+
+    @staticmethod
+    def produce(transactional_id: str, _timeout_ms: int, batches: Mapping[Place, Any]) -> Asked:
+        return Asked(produce, (transactional_id, batches), lambda code: dict.fromkeys(batches, (code, -1)))
+
+    @staticmethod
+    def commit_offsets(
+        transactional_id: str, _group_id: str, producer: Producer, committed: Mapping[Place, int]
+    ) -> Asked:
+        who = Who(transactional_id, producer.epoch, implicit=True)
+        return Asked(offsets, (who, committed), lambda code: dict.fromkeys(committed, code))
+
+    @staticmethod
+    def end(transactional_id: str, producer: Producer, *, commit: bool) -> Asked:
+        who = Who(transactional_id, producer.epoch, implicit=True)
+        return Asked(end, (who, commit), lambda code: Ended(code, Producer(-1, -1)))
+
+
+async def send(_node: int, asked: Asked, *, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
+    """As aiokafka's client does. An answer in which all is refused is an answer."""
+    if not isinstance(asked, Asked):
+        raise KafkaConnectionError("no answer")  # one of aiokafka's own: it is known what became of it
+    loop: Any = asyncio.get_running_loop()
+    process = loop.process
+    try:
+        return await process.network.call(asked.apply, process.cluster, *asked.args)
+    except KafkaConnectionError:
+        raise
+    except KafkaError as error:
+        return asked.refused(_code(error))
+
+
+# -- in the cluster --------------------------------------------------------------------------------------------
+
+
+def features(cluster: Any) -> transaction_v2_requests.Features:
+    """On which all brokers have agreed, and what they support."""
+    level = transaction_v2_requests.IMPLICIT if cluster.implicit else transaction_v2_requests.IMPLICIT - 1
+    return transaction_v2_requests.Features(
+        {transaction_v2_requests.FEATURE: level},
+        {transaction_v2_requests.FEATURE: transaction_v2_requests.IMPLICIT},
+    )
+
+
+def produce(cluster: Any, name: str, batches: Mapping[Place, Any]) -> dict[Place, tuple[int, int]]:
+    """Error code and base offset of each."""
+    answers = {}
+    for (topic, partition), builder in batches.items():
+        try:
+            if topic in cluster.refused:
+                raise TopicAuthorizationFailedError(topic)
+            log = cluster.log(topic, partition)
+            log.made_at = builder.made_at
+            who = Who(name, builder.epoch, implicit=True, by=builder.by)
+            answers[topic, partition] = (
+                0,
+                cluster.transactions.produce(who, builder.sequence, log, builder.records),
+            )
+        except KafkaError as error:
+            answers[topic, partition] = _code(error), -1
+    return answers
+
+
+def offsets(cluster: Any, who: Who, committed: Mapping[Place, int]) -> dict[Place, int]:
+    """An error code for each."""
+    for topic, partition in committed:
+        if topic not in cluster.topics or partition >= len(cluster.topics[topic].logs):
+            return dict.fromkeys(committed, UnknownTopicOrPartitionError.errno)
+    cluster.transactions.offsets(who, committed)
+    return dict.fromkeys(committed, 0)
+
+
+def end(cluster: Any, who: Who, commit: bool) -> Ended:
+    """Of the transaction that is open, or was."""
+    return Ended(0, Producer(ID, cluster.transactions.end(who, commit)))
+
+
+def _code(error: KafkaError) -> int:
+    return FENCED if isinstance(error, ProducerFenced) else int(error.errno)

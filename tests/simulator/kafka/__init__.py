@@ -1,0 +1,1 @@
+"""A simulated Kafka cluster and the network before it."""

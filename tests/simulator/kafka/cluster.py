@@ -1,0 +1,186 @@
+"""A Kafka cluster as far as lanes use one: topics, a transaction coordinator, a group coordinator. Requests come through network.py."""
+
+import functools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+
+from ringfence_kafka.admin.topics import TopicDescription
+from tests.simulator.kafka.groups import Group, Place
+from tests.simulator.kafka.logs import Fate, Fetched, Headers, Log
+from tests.simulator.kafka.transactions import Coordinator
+from tests.simulator.loop import Loops
+
+MARKER_S: Final = 0.004
+"""How long markers take at most, where nothing holds them up."""
+
+_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "max.message.bytes": "1048588",
+    "delete.retention.ms": "86400000",
+}
+
+
+@dataclass
+class Topic:
+    """A topic of this name; one that is created again is another."""
+
+    name: str
+    topic_id: str
+    logs: list[Log]
+    description: TopicDescription
+
+
+@functools.lru_cache
+def _description(name: str, partitions: int, config: tuple[tuple[str, str], ...]) -> TopicDescription:
+    """Most worlds have the same topics."""
+    return TopicDescription(name, partitions, _CONFIG | dict(config))
+
+
+class SimulatedCluster:
+    """State, and what requests do to it at the moment they arrive."""
+
+    def __init__(self, loops: Loops, dice: random.Random) -> None:
+        self.loops = loops
+        self.dice = dice
+        self.topics: dict[str, Topic] = {}
+        self.markers_late_until = 0.0
+        self.markers_late_s = 0.0
+        """Until then markers take up to so long."""
+        self.transactions = Coordinator(loops.after, self._marker_delay, self._commit)
+        self.group = Group(lambda: loops.now, loops.after, dice, self.assigned_together)
+        self.together: list[tuple[str, ...]] = []
+        """Topics whose partitions of one number are assigned together."""
+        self.watchers: list[Callable[[Any, str], None]] = []
+        """Told of each request that arrives: whose network it came by, and what it is."""
+        self.implicit = False
+        """It adds by itself what is written in a transaction."""
+        self.brokers = 1
+        """How many lead its partitions."""
+        self.dropping: dict[Place, Callable[[], bool]] = {}
+        """Partitions of which one batch that a worker fetches goes nowhere: asked of each whether it is this one."""
+        self.refused: set[str] = set()
+        """Topics that take nothing."""
+        self.went_back: list[str] = []
+        """What the group has committed below what it had."""
+        self.moved: Callable[[str], None] = lambda _: None
+        """Called when there may be something new to be fetched of a topic."""
+        self._created = 0
+
+    def __repr__(self) -> str:
+        return "cluster"
+
+    # -- topics ------------------------------------------------------------------------------------------------
+
+    def create(self, name: str, partitions: int, **config: str) -> Topic:
+        """A new topic, also where there was one of that name."""
+        self._created += 1
+        topic = Topic(
+            name,
+            f"topic-{self._created}",
+            [Log(name, number) for number in range(partitions)],
+            _description(name, partitions, tuple(config.items())),
+        )
+        for log in topic.logs:
+            log.moved = partial(self._moved, name)
+        self.topics[name] = topic
+        return topic
+
+    def topic(self, name: str) -> Topic:
+        """Raises UnknownTopicOrPartitionError: there is none."""
+        if name not in self.topics:
+            raise UnknownTopicOrPartitionError(name)
+        return self.topics[name]
+
+    def log(self, topic: str, partition: int) -> Log:
+        """One partition."""
+        return self.topic(topic).logs[partition]
+
+    def describe(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+        """Those that there are."""
+        return {name: self.topics[name].description for name in names if name in self.topics}
+
+    def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
+        """Of topics that must exist."""
+        return {name: self.topic(name).topic_id for name in names}
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int, int]:
+        """Log start, last stable offset, high watermark."""
+        log = self.log(topic, partition)
+        return log.start, log.stable, log.end
+
+    def fetch(self, topic: str, partition: int, begin: int, end: int) -> Fetched:
+        """Committed records of a stretch.
+
+        Raises:
+            OffsetOutOfRangeError: it begins outside the log.
+        """
+        log = self.log(topic, partition)
+        if not log.start <= begin <= log.end:
+            raise OffsetOutOfRangeError({})
+        return log.read(begin, end)
+
+    def brings(self, topic: str, partition: int, begin: int) -> bool:
+        """Whether a fetch from there on would bring anything, be it an error."""
+        found = self.topics.get(topic)
+        if found is None:
+            return True
+        log = found.logs[partition]
+        return not log.start <= begin <= log.end or begin < log.stable
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        """The group's offset; what a transaction commits shows once its marker is written."""
+        return self.group.committed.get((topic, partition))
+
+    # -- writers that are not lanes ----------------------------------------------------------------------------
+
+    def produce(
+        self, topic: str, partition: int, records: Sequence[tuple[int, bytes | None, bytes | None, Headers]]
+    ) -> None:
+        """Of a producer without transactions."""
+        self.log(topic, partition).append(records)
+
+    def produce_in_transaction(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[int, bytes | None, bytes | None, Headers]],
+        seconds: float,
+        *,
+        commit: bool,
+    ) -> None:
+        """Of one whose transaction ends so many seconds later."""
+        log = self.log(topic, partition)
+        part = log.begin(None)
+        log.append(records, part)
+        self.loops.after(seconds, log.mark, part, Fate.COMMITTED if commit else Fate.ABORTED)
+
+    # -- by itself ---------------------------------------------------------------------------------------------
+
+    def _moved(self, topic: str) -> None:
+        self.moved(topic)
+
+    def _marker_delay(self) -> float:
+        late = self.markers_late_s if self.loops.now < self.markers_late_until else MARKER_S
+        return late * self.dice.random()
+
+    def _commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        for place, offset in offsets.items():
+            if (known := self.group.committed.get(place, 0)) > offset:
+                self.went_back.append(
+                    f"BACK: the group's offset of {place[0]}/{place[1]}, from {known} to {offset}"
+                )
+            self.group.committed[place] = offset
+
+    def assigned_together(self) -> list[tuple[Place, ...]]:
+        """Partitions of one number."""
+        return [
+            tuple(Place(topic, number) for topic in topics)
+            for topics in self.together
+            for number in range(len(self.topics[topics[0]].logs))
+        ]

@@ -1,0 +1,1 @@
+"""Worlds of lanes: what happens in them, and what must hold."""

@@ -1,0 +1,250 @@
+"""What must hold of a world of lanes that has settled."""
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from ringfence_kafka.protocol import wire_names
+from tables import codec
+from tables.codec import Meta, Route, Slot
+from tables.hops import HopMemory
+from tables.table import LaneTable
+from tests.harness.checker import check
+from tests.harness.checker.check import Anomaly, Finding
+from tests.harness.history import History, Record, Target
+from tests.simulator.gap_log import in_vain
+from tests.simulator.kafka.logs import Log, Stored
+from tests.simulator.lanes.world import BEGINNING, LaneWorld
+from tests.simulator.names import (
+    ACCEPTED,
+    ADDRESS,
+    CHANGELOG,
+    DUPLICATES,
+    OTHER,
+    OTHERS_ACCEPTED,
+    QUARANTINE,
+)
+
+_FAR: Final = 1_000_000
+ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})
+
+
+def faults(world: LaneWorld) -> list[str]:
+    """A line each; none if all is well."""
+    violations = [said for process in world.processes for said in process.rights.violations]
+    return [
+        *violations,
+        *([] if world.recreated else world.cluster.went_back),
+        *_anomalies(world),
+        *_states(world),
+        *_in_vain(world),
+        *_gaps_in_vain(world),
+        *_leaked(world),
+    ]
+
+
+def _leaked(world: LaneWorld) -> Iterable[str]:
+    """Producers are as many as lanes that are open."""
+    for process in world.processes:
+        opened = (
+            []
+            if process.lanes is None
+            else [lane for lane in process.lanes.lanes if lane._opened is not None]
+        )
+        if len(process.producers) > len(opened):
+            yield f"LEAKED: {process.name} has {len(opened)} lanes open, and {len(process.producers)} producers"
+
+
+def _gaps_in_vain(world: LaneWorld) -> Iterable[str]:
+    for number, eaten in enumerate(world.eaten):
+        for process in world.processes:
+            yield from in_vain(process.gaps, ADDRESS, number, eaten)
+
+
+def _gone(world: LaneWorld, found: Finding) -> bool:
+    """Whether an input was deleted before it was processed, and somebody has said so: the one loss that nobody can prevent."""
+    topic, number, offset = found.places[0]
+    return offset in world.eaten[number] and any(
+        gap.names(topic, number, offset) for process in world.processes for gap in process.gaps
+    )
+
+
+def _in_vain(world: LaneWorld) -> Iterable[str]:
+    """Where nothing is refused, lost, late or away, each transaction that is begun is committed, whatever moves."""
+    if world.plan.calm and world.cluster.transactions.aborted:
+        yield f"ABORTED in vain: transactions of {world.cluster.transactions.aborted}"
+
+
+def history(world: LaneWorld) -> History:
+    """What the topics hold, as the fault checker judges it."""
+    partitions = world.plan.partitions
+    if world.recreated:
+        return _told_apart(world)
+    return History(
+        ADDRESS,
+        partitions,
+        world.plan.capacity,
+        lambda key: zlib.crc32(key) % partitions,
+        inputs=[*world.kept, *_records(world, ADDRESS)],
+        accepted=_records(world, ACCEPTED)
+        + (_records(world, OTHERS_ACCEPTED) if world.plan.envelopes else []),
+        diverted=_records(world, DUPLICATES),
+        quarantined=_records(world, QUARANTINE),
+        divert=world.plan.divert,
+        others={OTHER: Target(OTHERS_ACCEPTED)} if world.plan.envelopes else {},
+    )
+
+
+def _told_apart(world: LaneWorld) -> History:
+    """Where the input was created again: what came after that as if it stood far behind what came before. Known by the messages' tokens."""
+    world.generations, generations, world.recreated = {}, world.generations, 0
+    told = history(world)
+    world.generations, world.recreated = generations, 1
+
+    def moved(each: Record) -> Record:
+        return each._replace(offset=each.offset + _FAR * generations.get(each.token or b"", 0))
+
+    def sourced(each: Record) -> Record:
+        far = _FAR * generations.get(each.token or b"", 0)
+        return each._replace(
+            headers=tuple((name, _behind(world, name, value, far)) for name, value in each.headers)
+        )
+
+    outputs = [*told.accepted, *told.diverted, *told.quarantined]
+    shown = {output.token for output in outputs}
+    # Of the topic that is gone nobody had to process all: what shows nowhere is left out.
+    inputs = [moved(input_) for input_ in told.inputs if input_.token in generations or input_.token in shown]
+    return replace(
+        told,
+        inputs=inputs,
+        accepted=[sourced(item) for item in told.accepted],
+        diverted=[sourced(item) for item in told.diverted],
+        quarantined=[sourced(item) for item in told.quarantined],
+    )
+
+
+def _behind(world: LaneWorld, name: str, value: bytes | None, far: int) -> bytes | None:
+    if name not in {wire_names.HEADER_SOURCE, wire_names.HEADER_ORIGINAL} or value is None:
+        return value
+    place, _, number = value.rpartition(b"/")
+    offset = int(number)
+    if name == wire_names.HEADER_ORIGINAL:
+        # The old one had messages from its beginning on up to its end, and the new one has none there.
+        old = BEGINNING <= offset < world.old_ends[int(place.rpartition(b"/")[2])]
+        far = 0 if old else _FAR
+    return b"%b/%d" % (place, offset + far)
+
+
+def _records(world: LaneWorld, topic: str) -> list[Record]:
+    return [
+        record(topic, log.partition, item)
+        for log in world.cluster.topics[topic].logs
+        for item in log.committed()
+    ]
+
+
+def record(topic: str, partition: int, each: Stored) -> Record:
+    """As the checker knows one."""
+    return Record(topic, partition, each.offset, each.key, each.value, each.headers, each.timestamp)
+
+
+def _anomalies(world: LaneWorld) -> Iterable[str]:
+    allowed = ALLOWED | {Anomaly.FORGOTTEN} if world.forgetful else ALLOWED
+    for finding in check.check(history(world)):
+        gone = finding.anomaly in {Anomaly.LOST, Anomaly.WRONG_VERDICT} and _gone(world, finding)
+        if finding.anomaly not in allowed and not gone:
+            yield str(finding)
+
+
+def _states(world: LaneWorld) -> Iterable[str]:
+    """Changelog, ring and store of each lane."""
+    for number, log in enumerate(world.cluster.topics[CHANGELOG].logs):
+        records = log.committed()
+        yield from _interleaved(log, records)
+        metas = [
+            codec.decode_meta(record.value)
+            for record in records
+            if record.key == codec.META_KEY and record.value
+        ]
+        if world.forgetful:
+            continue
+        yield from _went_back(log, metas)
+        (lane,) = world.owners(number)
+        if metas:
+            yield from _differing(world, number, metas[-1], records)
+        elif lane.opening.table.meta is not None:
+            yield f"{CHANGELOG}/{number} is empty, and its lane knows {lane.opening.table.meta}"
+
+
+def _interleaved(log: Log, records: Iterable[Stored]) -> Iterable[str]:
+    """Whoever has written after another one does so for good: two owners never take turns."""
+    owners = [record.part.by for record in records if record.part is not None]
+    turns = [owner for number, owner in enumerate(owners) if not number or owners[number - 1] != owner]
+    if len(turns) != len(set(turns)):
+        yield f"{log.topic}/{log.partition}: {len(set(turns))} owners take {len(turns)} turns"
+
+
+def _went_back(log: Log, metas: list[Meta]) -> Iterable[str]:
+    for before, after in pairwise(metas):
+        if after.head < before.head:
+            yield f"{log.topic}/{log.partition}: head {after.head} follows {before.head}"
+        for topic, offset in before.next_offsets.items():
+            if after.next_offsets.get(topic, -1) < offset and after.topic_ids == before.topic_ids:
+                yield f"{log.topic}/{log.partition}: next {after.next_offsets} follows {before.next_offsets}"
+
+
+def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> Iterable[str]:
+    """What came over bridges, as its changelog has it and as its lane knows it."""
+    hops = {
+        record.key: record.value
+        for record in records
+        if record.key is not None and record.value is not None and record.key[:1] == codec.KIND_HOPS
+    }
+    remembered, written = (
+        _remembered(table.hops),
+        _remembered(HopMemory.restored(table.ring.capacity, hops.items())),
+    )
+    if remembered != written:
+        yield f"{told} holds the hops {written}, its lane knows {remembered}"
+
+
+def _remembered(hops: HopMemory) -> dict[Route, tuple[int, list[int]]]:
+    """Of each way its floor and what lies above."""
+    return {way: (held.floor, list(held.above)) for way, held in hops.ways.items()}
+
+
+def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stored]) -> Iterable[str]:
+    """What the owner of a lane knows, and what its changelog says."""
+    (lane,) = world.owners(number)
+    table, told = lane.opening.table, f"{CHANGELOG}/{number}"
+    slots: dict[bytes, Slot] = {}
+    for record in records:
+        if record.key is not None and record.value is not None and record.key[:1] == codec.KIND_RING:
+            slots[record.key] = codec.decode_ring(record.key, record.value)
+    live = {
+        slot.sequence: slot
+        for slot in slots.values()
+        if meta.head - meta.capacity <= slot.sequence < meta.head
+    }
+    if table.meta != meta:
+        yield f"{told} ends with {meta}, its lane knows {table.meta}"
+    if len(live) != min(meta.head, meta.capacity):
+        yield f"{told}: head {meta.head}, and {len(live)} of {meta.capacity} IDs are there: {sorted(live)}"
+    if table.ring.head != meta.head:
+        yield f"{told}: head {meta.head}, the ring's is {table.ring.head}"
+    found = dict(zip(live, table.find(list(live)), strict=True))
+    if found != live:
+        yield f"{told} holds {live}, the store {found}"
+    known = table.check([slot.id for slot in live.values()], [0] * len(live))
+    unknown = [
+        slot for slot, original in zip(live.values(), known.originals, strict=True) if original is None
+    ]
+    if unknown:
+        yield f"{told} holds {unknown}, and the ring does not know them"
+    yield from _forgotten_hops(table, told, records)
+    for topic, offset in meta.next_offsets.items():
+        committed = world.cluster.committed(topic, number)
+        if committed is not None and committed > offset:
+            yield f"{told} says {offset} of {topic}, the group has committed {committed}"

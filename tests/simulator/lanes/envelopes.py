@@ -1,0 +1,143 @@
+"""Worlds of lanes in which some messages are transactions with parts for two addresses, and some came over a bridge.
+
+Made of the schedules of lanes: what happens is the same, but for inputs that are created again, and what comes is another thing.
+"""
+
+import dataclasses
+import random
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from ringfence_client.handlers.envelope import DUPLICATE_ID_HEADER, Part, envelope
+from ringfence_kafka.protocol import wire_names
+from tests.simulator.lanes.schedules import GROUPS, IDS, schedule
+from tests.simulator.names import OTHER
+from tests.simulator.schedules import Happening, Kind, Message, Schedule, gap
+
+Headers = list[tuple[str, bytes | None]]
+SOURCE: Final = b"far/AAAAAAAAAAAAAAAAAAAAAA/0"
+"""Of the bridge: its name, the topic's ID and the partition."""
+ENVELOPES_SHARE: Final = 0.5
+BRIDGED_SHARE: Final = 0.6
+"""Of schedules."""
+SOURCE_MAX: Final = 9
+"""Messages of a bridge's source."""
+BEYOND: Final = frozenset({Kind.RECREATED, Kind.REPLACED, Kind.EATEN})
+"""Inputs that are created again are told apart by tokens, which parts do not have; what retention deleted counts as come before to who checks
+hops."""
+
+
+class Piece(NamedTuple):
+    """A part of a transaction."""
+
+    id: bytes | None
+    group: bytes | None
+    elsewhere: bool
+    """For the other address."""
+
+
+class Envelope(NamedTuple):
+    """A transaction."""
+
+    id: bytes | None
+    group: bytes | None
+    """Its key."""
+    parts: tuple[Piece, ...]
+
+    def __str__(self) -> str:
+        parts = ", ".join(
+            f"{Message(part.id, part.group)}{' elsewhere' * part.elsewhere}" for part in self.parts
+        )
+        return f"{Message(self.id, self.group)}[{parts}]"
+
+
+class Bridged(NamedTuple):
+    """A message, or a transaction, that a bridge brings, perhaps once more."""
+
+    message: "Message | Envelope"
+    offset: int
+    """In its source."""
+    confirmed: int
+    """All below was acknowledged when it was sent."""
+    ids_ignored: bool
+
+    def __str__(self) -> str:
+        return f"{self.message} from {self.offset}, {self.confirmed} confirmed{', IDs ignored' * self.ids_ignored}"
+
+
+def envelope_schedule(seed: int) -> Schedule:
+    """That of lanes with this seed, and other messages."""
+    plan, dice = schedule(seed), random.Random(f"envelopes {seed}")
+    happenings = [
+        dataclasses.replace(
+            happening, messages=tuple(_perhaps(dice, message) for message in happening.messages)
+        )
+        for happening in plan.happenings
+        if happening.kind not in BEYOND
+    ]
+    if dice.random() < BRIDGED_SHARE:
+        brought = list(_bridge(dice, plan.partitions))
+        places = sorted(dice.randint(0, len(happenings)) for _ in brought)
+        for number, (place, item) in enumerate(zip(places, brought, strict=True)):
+            happenings.insert(place + number, item)
+    return dataclasses.replace(plan, happenings=tuple(happenings), envelopes=True)
+
+
+def record(what: "Message | Envelope | Bridged", number: bytes) -> tuple[bytes | None, bytes, Headers]:
+    """Key, value and headers, but for those of who tests; ``number`` tells values apart, but not those of what is sent again by a bridge."""
+    if isinstance(what, Bridged):
+        key, value, headers = record(what.message, b"from %d" % what.offset)
+        hop = (wire_names.HEADER_HOP, b"%b/%d" % (SOURCE, what.offset))
+        headers += [hop, (wire_names.HEADER_CONFIRMED, b"%d" % what.confirmed)]
+        headers += [(wire_names.HEADER_USER_IDS, wire_names.USER_IDS_IGNORED)] if what.ids_ignored else []
+        return key, value, headers
+    if isinstance(what, Envelope):
+        parts = [
+            Part(
+                b"%b of %b" % (number, part.group or b"none"), part.group, OTHER if part.elsewhere else None,
+                [] if part.id is None else [(DUPLICATE_ID_HEADER, part.id)],
+            )
+            for part in what.parts
+        ]  # fmt: skip
+        value, made = envelope(parts, what.id)
+        return what.group, value, list(made)
+    return what.group, number, [] if what.id is None else [(DUPLICATE_ID_HEADER, what.id)]
+
+
+def _perhaps(dice: random.Random, message: Message) -> "Message | Envelope":
+    if dice.random() >= ENVELOPES_SHARE:
+        return message
+    parts = tuple(
+        Piece(_one(dice, b"i", IDS, 0.8), _one(dice, b"g", GROUPS, 0.2), dice.random() < 0.5)
+        for _ in range(dice.choice((1, 2, 2, 3)))
+    )
+    return Envelope(message.id, message.group, parts)
+
+
+def _one(dice: random.Random, letter: bytes, count: int, none: float) -> bytes | None:
+    return None if dice.random() < none else b"%b%d" % (letter, dice.randrange(count))
+
+
+def _bridge(dice: random.Random, partitions: int) -> Iterable[Happening]:
+    """It brings its source in order, and begins anew from what is confirmed, or from before that is known to it.
+
+    Each message goes to a partition of its own, always the same: a lane gets some of its messages directly, and some by a detour.
+    """
+    partition, ignored = dice.randrange(partitions), dice.random() < 0.5
+    places = [dice.choice((partition, dice.randrange(partitions))) for _ in range(SOURCE_MAX)]
+    source: Sequence[Message | Envelope] = [
+        _perhaps(dice, Message(_one(dice, b"i", IDS, 0.3), _one(dice, b"g", GROUPS, 0.2)))
+        for _ in range(SOURCE_MAX)
+    ]
+    reached = confirmed = 0
+    for _ in range(dice.randint(2, 4)):
+        begin = dice.randint(confirmed, reached)
+        end = min(SOURCE_MAX, begin + dice.randint(1, 4))
+        brought = tuple(
+            Bridged(source[offset], offset, min(confirmed, offset), ignored) for offset in range(begin, end)
+        )
+        for place, together in groupby(brought, lambda each: places[each.offset]):
+            yield Happening(*gap(dice), Kind.SEND, partition=place, messages=tuple(together))
+        reached = max(reached, end)
+        confirmed = dice.randint(confirmed, reached)

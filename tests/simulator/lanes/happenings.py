@@ -1,0 +1,211 @@
+"""What happens in a world of lanes."""
+
+import dataclasses
+import zlib
+from typing import Any, Final
+
+from agents.lane.lane import Lane, LaneState
+from tests.harness.history import Record
+from tests.simulator.doubles.transport import FETCH_OFFSETS, SimulatedConsumer
+from tests.simulator.happenings import Happenings
+from tests.simulator.kafka.groups import Place
+from tests.simulator.kafka.network import Network
+from tests.simulator.lanes import envelopes
+from tests.simulator.lanes.world import BEGINNING, LaneWorld, newest_meta
+from tests.simulator.names import ADDRESS, CHANGELOG, COMPACTED
+from tests.simulator.process import Process
+from tests.simulator.schedules import Happening, Kind, Message
+
+STANDING: Final = frozenset({LaneState.CLOSED, LaneState.SUSPENDED})
+AT_WORK: Final = frozenset({LaneState.OPEN, LaneState.SUSPENDED})
+AGAIN: Final = 3
+"""Messages that are sent again at the end, into each partition."""
+
+
+class LaneHappenings(Happenings):
+    """Of one world of lanes."""
+
+    first_request = "describe"
+    settles_first = True
+    _world: LaneWorld
+
+    def __init__(self, world: LaneWorld) -> None:
+        super().__init__(world)
+        self._kinds |= {
+            Kind.RETENTION: lambda what, _: self._delete(what.partition),
+            Kind.EATEN: lambda what, _: self._eat(what.partition),
+            Kind.COMPACTION: self._compact,
+            Kind.OFFSETS: self._expire_offsets,
+            Kind.CHANGELOG: self._lose_changelog,
+            Kind.RECREATED: self._recreate_at_once,
+            Kind.REPLACED: self._replace,
+            Kind.DROPPED: self._drop,
+            Kind.TAIL: lambda what, _: self._lose_tail(what.partition),
+        }
+
+    def _compact(self, _: Happening, __: Process) -> None:
+        for log in self._world.cluster.topics[CHANGELOG].logs:
+            log.compact()
+
+    def _expire_offsets(self, _: Happening, __: Process) -> None:
+        self._world.cluster.group.committed.clear()
+        self._world.expired = True
+
+    def _lose_changelog(self, _: Happening, __: Process) -> None:
+        self._world.cluster.create(CHANGELOG, self._world.plan.partitions, **COMPACTED)
+        self._world.forgetful = True
+
+    def _recreate_at_once(self, _: Happening, __: Process) -> None:
+        self._recreate()
+
+    def _recreate(self) -> bool:
+        """Whether it could be."""
+        world = self._world
+        places = [Place(ADDRESS, number) for number in range(world.plan.partitions)]
+        if world.recreated or any(
+            world.cluster.group.committed.get(place, 0) < BEGINNING for place in places
+        ):
+            return False
+        for place in places:
+            world.kept += [
+                Record(*place, found.offset, found.key, found.value, found.headers, found.timestamp)
+                for found in world.cluster.log(*place).committed()
+            ]
+            del world.cluster.group.committed[place]  # as Kafka does with those of deleted topics
+        world.recreated += 1
+        world.old_ends = [log.end for log in world.cluster.topics[ADDRESS].logs]
+        world.cluster.create(ADDRESS, world.plan.partitions)
+        return True
+
+    def _replace(self, _: Happening, __: Process) -> None:
+        world = self._world
+        world.cluster.group.rebalance()
+
+        def arrived(_network: Network, _request: str) -> None:
+            lanes = [
+                lane
+                for process in world.processes
+                if process.lanes is not None
+                for lane in process.lanes.lanes
+            ]
+            if not world.cluster.group.rebalancing or any(lane.state not in STANDING for lane in lanes):
+                return
+            world.cluster.watchers.remove(arrived)
+            if self._recreate():
+                for number, end in enumerate(world.old_ends):
+                    self.send(
+                        Happening(0, 0, Kind.SEND, partition=number, messages=(Message(b"first", b"g0"),))
+                    )
+                    aborted = [(0, None, None, ())] * end
+                    world.cluster.produce_in_transaction(ADDRESS, number, aborted, 0.0, commit=False)
+
+        world.cluster.watchers.append(arrived)
+
+    def _drop(self, what: Happening, _: Process) -> None:
+        """One of the next batches: there are some at once, so that others wait before it and come behind it."""
+        message, left = Message(None, b"g0"), self._world.loops.dice.randrange(4)
+        sent = Happening(0, 0, Kind.SEND, partition=what.partition, messages=(message,) * FETCH_OFFSETS * 3)
+
+        def dropped() -> bool:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                self.send(dataclasses.replace(sent, messages=(message,)))  # by this it is seen
+            return left < 0
+
+        self.send(sent)
+        self._world.cluster.dropping[Place(ADDRESS, what.partition)] = dropped
+
+    def _lose_tail(self, partition: int) -> None:
+        world = self._world
+        owned = [
+            (lane, process.consumer)
+            for process in world.processes
+            if process.lanes is not None and process.consumer is not None
+            for lane in process.lanes.lanes
+            if lane.opening.partition == partition
+        ]
+        lanes = [lane for lane, _ in owned]
+        transactions = world.cluster.transactions.known
+        if any(self._has_fetched(*item) for item in owned) or not all(
+            transaction.at_rest for transaction in transactions.values()
+        ):
+            return
+        known = [lane.next for lane in lanes] + [world.cluster.committed(ADDRESS, partition) or 0]
+        meta = newest_meta(world, partition)
+        known.append(0 if meta is None else meta.next_offsets.get(ADDRESS, 0))
+        world.cluster.log(ADDRESS, partition).lose_tail(max(known))
+
+    @staticmethod
+    def _has_fetched(lane: Lane, consumer: SimulatedConsumer) -> bool:
+        """Whether a lane may have in its hands what is lost: it is open, or its opening has had it fetched."""
+        doing = lane._doing
+        fetched = (
+            doing is not None and consumer.rewound_by.get(Place(ADDRESS, lane.opening.partition)) is doing
+        )
+        return lane.state in AT_WORK or lane._opened is not None or fetched
+
+    def _opens(self, network: Network) -> bool:
+        return any(
+            lane.state is LaneState.OPENING or lane.state is LaneState.RETRYING
+            for process in self._world.processes
+            if process.network is network and process.lanes is not None
+            for lane in process.lanes.lanes
+        )
+
+    def _eat(self, partition: int) -> None:
+        """Not where the lane never processed anything: then it begins at the log's start, wherever that is."""
+        log, done = (
+            self._world.cluster.log(ADDRESS, partition),
+            self._world.cluster.committed(ADDRESS, partition),
+        )
+        if done is None or log.stable <= done:
+            return
+        upto = self._world.loops.dice.choice((log.stable, (done + log.stable + 1) // 2))
+        self._world.eaten[partition].update(range(max(done, log.start), upto))
+        self._delete_below(partition, upto)
+
+    def _delete(self, partition: int) -> None:
+        self._delete_below(partition, self._world.cluster.committed(ADDRESS, partition) or 0)
+
+    def _delete_below(self, partition: int, offset: int) -> None:
+        log = self._world.cluster.log(ADDRESS, partition)
+        gone = log.read(log.start, offset)
+        self._world.kept += [
+            Record(
+                ADDRESS, partition, record.offset, record.key, record.value, record.headers, record.timestamp
+            )
+            for record in gone.records
+        ]
+        log.delete_below(gone.end)
+
+    def send(self, what: Happening) -> None:
+        """Messages come into the input."""
+        records = [self._record(message, self.now_ms) for message in what.messages]
+        if what.transaction:
+            self._world.cluster.produce_in_transaction(
+                ADDRESS, what.partition, records, what.seconds, commit=what.transaction == "committed"
+            )
+        else:
+            self._world.cluster.produce(ADDRESS, what.partition, records)
+
+    def _record(self, message: Any, now_ms: int) -> tuple[int, bytes | None, bytes, Any]:
+        self._world.sent += 1
+        token = b"%d" % self._world.sent
+        if self._world.recreated:
+            self._world.generations[token] = self._world.recreated
+        key, value, headers = envelopes.record(message, token)
+        return now_ms, key, value, (("t", token), *headers)
+
+    def last(self, partition: int) -> Happening:
+        """Something new for this lane, and some of what there was."""
+        world = self._world
+        home = next(
+            group
+            for group in map(b"h%d".__mod__, range(99))
+            if zlib.crc32(group) % world.plan.partitions == partition
+        )
+        known = [message for happening in world.plan.happenings for message in happening.messages]
+        again = world.loops.dice.sample(known, min(AGAIN, len(known)))
+        messages = (Message(b"last", home), *again)
+        return Happening(0, 0, Kind.SEND, partition=partition, messages=messages)

@@ -1,0 +1,75 @@
+"""One schedule from its beginning to what is said of it."""
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from tests.simulator.consumers import check as consuming_check
+from tests.simulator.consumers.happenings import ConsumerHappenings
+from tests.simulator.consumers.schedules import ConsumerSchedule
+from tests.simulator.consumers.world import ConsumerWorld
+from tests.simulator.happenings import Happenings
+from tests.simulator.lanes import check as lane_check
+from tests.simulator.lanes.happenings import LaneHappenings
+from tests.simulator.lanes.world import LaneWorld
+from tests.simulator.play import Play
+from tests.simulator.schedules import Schedule
+from tests.simulator.world import World
+
+GARBAGE_EVERY: Final = 200
+"""Worlds between two collections: their tasks are cycles, and nothing of them runs any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a schedule."""
+
+    faults: Sequence[str]
+    """None = all is well."""
+    signature: int
+    """Two runs with the same are the same."""
+    steps: int
+    seconds: float
+    """Virtual."""
+    trace: Sequence[str]
+
+
+class Runner:
+    """Runs schedules; ``simulated()`` is in force meanwhile."""
+
+    def __init__(self, *, leaves: bool = False) -> None:
+        """``leaves``: worlds where they stand when they have ended, because this process ends soon."""
+        self._count = 0
+        self._left: list[World] | None = [] if leaves else None
+
+    def run(self, plan: Schedule, *, watched: bool = False) -> Result:
+        """What becomes of it; with everything that happened, if it is watched."""
+        self._count += 1
+        if self._left is None and self._count % GARBAGE_EVERY == 0:
+            gc.collect()
+        world, happenings, check = _stage(plan)
+        trace = world.watch() if watched else []
+        try:
+            Play(world, happenings).run()
+            faults = check()
+        except Exception as error:
+            faults = [f"{type(error).__name__}: {error}"]
+        finally:
+            signature = world.signature
+            steps, seconds = world.loops.steps, world.loops.now
+            if self._left is None:
+                world.close()
+            else:
+                self._left.append(world)
+        return Result(faults, signature, steps, seconds, trace)
+
+
+def _stage(plan: Schedule) -> tuple[World, Happenings, Callable[[], Sequence[str]]]:
+    """The world of a schedule, what happens in it, and what is said of it in the end."""
+    if isinstance(plan, ConsumerSchedule):
+        consumers = ConsumerWorld(plan)
+        return consumers, ConsumerHappenings(consumers), partial(consuming_check.faults, consumers)
+    lanes = LaneWorld(plan)
+    return lanes, LaneHappenings(lanes), partial(lane_check.faults, lanes)

@@ -1,0 +1,1 @@
+"""Bridges on real brokers and in models."""

@@ -1,0 +1,191 @@
+"""Random runs of one address into which bridges lead: the real path and emitter, in lanes that take turns, crash and forward.
+
+What comes in is more than any bridge sends: hops of any order, confirmed at random, by any partition; beside them messages of the
+address's own producers, envelopes, and what cannot be read. Of one hop the content is the same, whenever it comes. A seed is a run.
+"""
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from aiokafka.partitioner import murmur2
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record import MemoryRecords
+
+from agents.batch.batch import FetchedBatch
+from agents.decision.decide import Outcome, Path
+from agents.output.build import Emitter, Outputs
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
+from tables.ring import Verdict
+from tables.table import LaneTable
+from tests.harness.history import Headers, History, Record
+from tests.unit.agents.decision.test_decide import Given, Table
+
+LANES: Final = 3
+SIZES: Final = (0, 1, 2, 4, 1_000)
+_BYTES_MAX: Final = 10**6
+_TOPIC_ID: Final = b"A" * 22
+_SOURCES: Final = (b"to-paris/%b/0" % _TOPIC_ID, b"to-paris/%b/1" % _TOPIC_ID, b"other/%b/0" % _TOPIC_ID)
+_OFFSETS: Final = 10
+_LARGE_ARE: Final = 8
+"""One in so many."""
+_MALFORMED: Final[tuple[Headers, ...]] = (
+    (("_RF_BRIDGE_DUPL_ID", b"nonsense"),),
+    (("_RF_BRIDGE_DUPL_ID", _SOURCES[0] + b"/3"), ("_RF_BRIDGE_CONFIRMED", b"4")),
+    (("_RF_BRIDGE_DUPL_ID", _SOURCES[0] + b"/3"), ("_RF_BRIDGE_IDS", b"perhaps")),
+)
+
+
+def java(key: bytes, count: int) -> int:
+    """Where the Java client sends a key."""
+    return int(murmur2(key) & 0x7FFFFFFF) % count
+
+
+class BridgedRun:
+    """One address, from its first record to its last. ``history`` is what it leaves behind."""
+
+    def __init__(self, name: str, seed: int, length: int = 40) -> None:
+        self.dice = random.Random(seed)
+        self.name = name
+        self.capacity = self.dice.choice(SIZES)
+        self.divert = self.dice.random() < 0.5
+        self.address: AddressSettings = validate({"addresses": [self.keys()]}).addresses[0]
+        self.forward = f"ringfence-{name}-forward"
+        counts = {
+            f"{name}.accepted": 2,
+            f"{name}.duplicates": 2,
+            f"{name}.quarantine": LANES,
+            self.forward: LANES,
+        }
+        outputs = Outputs(counts, dict.fromkeys(counts, _BYTES_MAX), {})
+        self._paths = [Path(self.address, lane, LANES, self.forward) for lane in range(LANES)]
+        self._emitters = [Emitter(self.address, self.forward, outputs) for _ in self._paths]
+        self._tables = [Table(self.capacity) for _ in self._paths]
+        self.logs: dict[tuple[str, int], list[Given]] = defaultdict(list)
+        self.next: dict[tuple[str, int], int] = defaultdict(int)
+        """What the lanes have committed."""
+        self.outputs: dict[tuple[str, int], list[Given]] = defaultdict(list)
+        self.history = History(name, LANES, self.capacity, lambda key: java(key, LANES), divert=self.divert)
+        for _ in range(length):
+            self._arrive()
+
+    def keys(self) -> dict[str, Any]:
+        """Of the address, as a file has them."""
+        duplicates = "divert" if self.divert else "drop"
+        return {
+            "name": self.name,
+            "partitions": LANES,
+            "id_cache_size": self.capacity,
+            "duplicates": duplicates,
+        }
+
+    def _arrive(self) -> None:
+        dice = self.dice
+        roll = dice.random()
+        source, offset = dice.choice(_SOURCES), dice.randrange(_OFFSETS)
+        if roll < 0.15:
+            key, value, headers, home = _content(dice)
+        elif roll < 0.2:
+            key, value, headers, home = _content(dice)
+            headers += dice.choice(_MALFORMED)
+        else:
+            key, value, headers, home = _content(random.Random(b"%b/%d" % (source, offset)))
+            headers += (("_RF_BRIDGE_DUPL_ID", b"%b/%d" % (source, offset)),)
+            confirmed = dice.choice([None, 0, 0, dice.randint(0, offset)])
+            headers += () if confirmed is None else (("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),)
+        partition = home if dice.random() < 0.7 else dice.randrange(LANES)
+        log = self.logs[self.name, partition]
+        log.append(Given(len(log), key, list(headers), value, 1_000 + len(log)))
+        self.history.inputs.append(_record(self.name, partition, log[-1]))
+
+    def run(self, turns: int | None = None) -> None:
+        """So many turns of lanes; None = until nothing is left."""
+        while turns is None or turns > 0:
+            ready = [place for place, log in self.logs.items() if self.next[place] < len(log)]
+            if not ready:
+                return
+            self._turn(*self.dice.choice(sorted(ready)))
+            turns = None if turns is None else turns - 1
+
+    def _turn(self, topic: str, lane: int) -> None:
+        """One batch: decided, written, and committed or not."""
+        begin = self.next[topic, lane]
+        records = self.logs[topic, lane][begin : begin + self.dice.randint(1, 6)]
+        batch = FetchedBatch(topic, lane, begin, records[-1].offset + 1, records, 0)
+        path, table = self._paths[lane], cast("LaneTable", self._tables[lane])
+        outcome = path.decide(batch, records, table, {})
+        judged = zip(outcome.records, outcome.checked.verdicts, strict=True)
+        large = [
+            record
+            for record, verdict in judged
+            if verdict is not Verdict.DUPLICATE and _is_large(record.headers)
+        ]
+        if large:
+            outcome = path.decide(batch, records, table, {record.offset: "too large" for record in large})
+        if self.dice.random() < 0.2:  # a crash: nothing of it ever was
+            return
+        written = self._written(lane, outcome)
+        self._tables[lane].apply(outcome)
+        self.next[topic, lane] = outcome.end
+        for place, record in written:
+            self._append(place, record)
+
+    def _written(self, lane: int, outcome: Outcome) -> list[tuple[tuple[str, int], Given]]:
+        def builder() -> BatchBuilder:
+            return BatchBuilder(_BYTES_MAX, 0, is_transactional=1)
+
+        found = []
+        for item in self._emitters[lane].emit(outcome, builder):
+            records = MemoryRecords(bytes(item.builder._build()))
+            while (batch := records.next_batch()) is not None:
+                found += [
+                    ((item.topic, item.partition), Given(0, r.key, list(r.headers), r.value, r.timestamp))
+                    for r in batch
+                ]
+        return found
+
+    def _append(self, place: tuple[str, int], record: Given) -> None:
+        log = self.logs[place] if place[0] == self.forward else self.outputs[place]
+        log.append(Given(len(log), record.key, record.headers, record.value, record.timestamp))
+        fates: Mapping[str, list[Record]] = {
+            f"{self.name}.accepted": self.history.accepted,
+            f"{self.name}.duplicates": self.history.diverted,
+            f"{self.name}.quarantine": self.history.quarantined,
+        }
+        if place[0] in fates:
+            fates[place[0]].append(_record(*place, log[-1]))
+
+
+def _is_large(headers: Sequence[tuple[str, bytes | None]]) -> bool:
+    """Whether the accepted topic does not take it: the same of all that is sent again."""
+    return any(name == "t" and int(value or b"0") % _LARGE_ARE == 0 for name, value in headers)
+
+
+def _content(dice: random.Random) -> tuple[bytes | None, bytes, Headers, int]:
+    """Key, value, headers, and the partition that producers choose."""
+    key = dice.choice([None, b"a", b"b", b"c", b"d"])
+    headers: Headers = (("t", b"%d" % dice.randrange(10**6)),)
+    if dice.random() < 0.6:
+        headers += (("_AMQ_DUPL_ID", b"id%d" % dice.randrange(6)),)
+    if dice.random() < 0.3:
+        headers += (("_RF_HOPS", b"berlin,paris"),)
+    if dice.random() < 0.4:
+        headers += (("_RF_BRIDGE_IDS", b"ignore"),)
+    value = b"%d" % dice.randrange(10**6)
+    if dice.random() < 0.2:
+        headers += (("_RF_TX", b"json/1"),)
+        value = json.dumps({"parts": [_part(dice) for _ in range(dice.randint(1, 3))]}).encode()
+    return key, value, headers, dice.randrange(LANES) if key is None else java(key, LANES)
+
+
+def _part(dice: random.Random) -> dict[str, Any]:
+    ids = [{"name": "_AMQ_DUPL_ID", "value": f"id{dice.randrange(6)}"}] if dice.random() < 0.5 else []
+    return {"key": dice.choice([None, "a", "b"]), "value": "part", "headers": ids}
+
+
+def _record(topic: str, partition: int, record: Given) -> Record:
+    headers: Headers = tuple(record.headers)
+    return Record(topic, partition, record.offset, record.key, record.value, headers, record.timestamp)

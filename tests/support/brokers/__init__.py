@@ -1,0 +1,1 @@
+"""Brokers with links, security or the data of a release."""

@@ -1,0 +1,307 @@
+"""A broker that clients may only enter in one of six secured ways, and the configurations that get them in.
+
+The broker itself, and the tests' own clients, keep the plaintext listener that every embedded broker has.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import trustme
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from app.embedded import listeners
+from app.embedded.broker import HOST, EmbeddedBroker
+from app.embedded.listeners import Listener
+from tests.support.brokers import unsecured_tokens
+from tests.support.brokers.token_issuer import AUDIENCE, ISSUER, Issuer
+from tests.support.kafka import WAIT_S
+
+USER: Final = "ringfence-user"
+PASSWORD: Final = "correct horse, battery; staple"
+WRONG_PASSWORD: Final = "not-the-horse-at-all"
+PASSWORD_VARIABLE: Final = "RINGFENCE_KAFKA_PASSWORD"
+"""With the prefix of the settings: the name that comes to mind first must work."""
+
+LONG_AGO: Final = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
+SCRAM_ITERATIONS: Final = 4096
+
+_PROTOCOLS: Final = {
+    "TLS": "SSL",
+    "PLAIN": "SASL_SSL",
+    "SCRAM": "SASL_PLAINTEXT",
+    "TOKEN": "SASL_PLAINTEXT",
+    "ISSUED": "SASL_PLAINTEXT",
+    "BRIEF": "SASL_PLAINTEXT",
+}
+"""By listener."""
+SESSION_MS: Final = 3_000
+"""Of the last one: then a broker closes the connection of who cannot log in again on it (KIP-368)."""
+
+Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
+"""What a principal may do to what."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """One way into the broker, as a person would configure it."""
+
+    bootstrap: str
+    options: Mapping[str, str]
+    """Keys of ``[kafka]`` beside ``bootstrap_servers``."""
+    environment: Mapping[str, str]
+
+    def but(self, *without: str, **options: str) -> "Access":
+        """The same with other options, and without some."""
+        kept = {key: value for key, value in self.options.items() if key not in without}
+        return dataclasses.replace(self, options=kept | options)
+
+    def with_password(self, password: str) -> "Access":
+        """The same with another password."""
+        return dataclasses.replace(self, environment={**self.environment, PASSWORD_VARIABLE: password})
+
+    def with_user(self, user: str) -> "Access":
+        """The same as somebody else."""
+        return self.but(sasl_username=user)
+
+    @property
+    def section(self) -> dict[str, str]:
+        """All of ``[kafka]``."""
+        return {"bootstrap_servers": self.bootstrap, **self.options}
+
+    def configure(self, folder: Path, app_id: str, addresses: Iterable[Mapping[str, Any]]) -> Path:
+        """Write a configuration file."""
+        tables = [("[kafka]", self.section), ("[app]", {"id": app_id, "data_dir": str(folder / "data")})]
+        tables += [("[[addresses]]", dict(address)) for address in addresses]
+        lines: list[str] = []
+        for heading, table in tables:
+            lines += [heading, *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        config = folder / "ringfence.toml"
+        config.write_text("\n".join(lines) + "\n")
+        return config
+
+
+class Certificates:
+    """An authority, and PEM files of what it signed, as brokers and clients want them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._authority = trustme.CA()
+        self.authority = self._write("ca.pem", self._authority.cert_pem.bytes())
+        server = self._authority.issue_cert(HOST)
+        chain = b"".join(pem.bytes() for pem in server.cert_chain_pems)
+        # Kafka reads private keys as PKCS#8 only.
+        key = load_pem_private_key(server.private_key_pem.bytes(), password=None)
+        pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        self.server = self._write("server.pem", pkcs8 + chain)
+        client = self._authority.issue_cert("client.test", common_name=USER)
+        self.client = self._write("client.pem", b"".join(pem.bytes() for pem in client.cert_chain_pems))
+        self.client_key = self._write("client.key", client.private_key_pem.bytes())
+
+    def expired(self) -> dict[str, str]:
+        """A client's that was good until :data:`LONG_AGO`, and its key, by their keys of ``[kafka]``."""
+        begun = LONG_AGO - timedelta(days=1)
+        issued = self._authority.issue_cert(
+            "client.test", common_name=USER, not_before=begun, not_after=LONG_AGO
+        )
+        chain = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
+        key = self._write("client-expired.key", issued.private_key_pem.bytes())
+        return {"ssl_certfile": str(self._write("client-expired.pem", chain)), "ssl_keyfile": str(key)}
+
+    def stranger(self) -> Path:
+        """Another authority, which signed nothing of this broker."""
+        return self._write("stranger.pem", trustme.CA().cert_pem.bytes())
+
+    def locked_key(self) -> Path:
+        """The client's, encrypted with :data:`PASSWORD`."""
+        key = load_pem_private_key(self.client_key.read_bytes(), password=None)
+        locked = BestAvailableEncryption(PASSWORD.encode())
+        return self._write("locked.key", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
+
+    def _write(self, name: str, content: bytes) -> Path:
+        path = self._folder / name
+        path.write_bytes(content)
+        return path
+
+
+class SecuredBroker:
+    """A broker with six listeners.
+
+    TLS with client certificates, SASL_SSL with PLAIN, SASL_PLAINTEXT with SCRAM, with tokens of
+    anybody's, with those of an identity provider, and with SCRAM for brief sessions.
+
+    :data:`USER` may do everything, others what they are granted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.certificates = Certificates(folder)
+        self.issuer = Issuer(folder, USER, PASSWORD)
+        plain, controller, *rest = listeners.free_ports(2 + len(_PROTOCOLS))
+        self._ports = dict(zip(_PROTOCOLS, rest, strict=True))
+        self.broker = EmbeddedBroker(folder / "broker", plain, properties=self._properties(plain, controller))
+
+    def start(self) -> None:
+        """Start it, and give :data:`USER` its SCRAM password."""
+        # Kafka fetches keys from where it was told on its command line only.
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.issuer.keys.as_uri()}"
+        with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": allowed}):
+            self.broker.start()
+        self.add_user(USER)
+
+    def stop(self) -> None:
+        """Stop it."""
+        self.broker.stop()
+        self.issuer.close()
+
+    @property
+    def plaintext(self) -> str:
+        """The tests' own way in."""
+        return self.broker.bootstrap_servers
+
+    @property
+    def tls(self) -> Access:
+        """With a certificate."""
+        files = {
+            "ssl_cafile": str(self.certificates.authority),
+            "ssl_certfile": str(self.certificates.client),
+            "ssl_keyfile": str(self.certificates.client_key),
+        }
+        return Access(self._address("TLS"), {"security_protocol": "SSL", **files}, {})
+
+    @property
+    def expired(self) -> Access:
+        """The same with a certificate that has expired."""
+        return self.tls.but(**self.certificates.expired())
+
+    @property
+    def locked(self) -> Access:
+        """The same with a key that is encrypted."""
+        files = {
+            "ssl_keyfile": str(self.certificates.locked_key()),
+            "ssl_key_password_env": PASSWORD_VARIABLE,
+        }
+        return dataclasses.replace(self.tls.but(**files), environment={PASSWORD_VARIABLE: PASSWORD})
+
+    @property
+    def token(self) -> Access:
+        """With a token of a function's."""
+        options = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_callback": "tests.support.brokers.unsecured_tokens:token",
+        }
+        return Access(self._address("TOKEN"), options, {unsecured_tokens.SUBJECT_VARIABLE: USER})
+
+    @property
+    def issued(self) -> Access:
+        """With tokens of the identity provider's, by client credentials."""
+        options = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_url": self.issuer.url,
+            "sasl_oauth_client_id": USER,
+            "sasl_oauth_client_secret_env": PASSWORD_VARIABLE,
+        }
+        return Access(self._address("ISSUED"), options, {PASSWORD_VARIABLE: PASSWORD})
+
+    @property
+    def plain(self) -> Access:
+        """With a password, over TLS."""
+        return self._sasl("PLAIN", "SASL_SSL", "PLAIN").but(ssl_cafile=str(self.certificates.authority))
+
+    @property
+    def scram(self) -> Access:
+        """With a password that does not travel."""
+        return self._sasl("SCRAM", "SASL_PLAINTEXT", "SCRAM-SHA-512")
+
+    @property
+    def brief(self) -> Access:
+        """The same, for :data:`SESSION_MS` at a time."""
+        return dataclasses.replace(self.scram, bootstrap=self._address("BRIEF"))
+
+    def add_user(self, name: str, rights: Iterable[Right] = (), password: str = PASSWORD) -> None:
+        """A user who logs in by SCRAM; one that there is gets that password, and these rights as well."""
+        admin = AdminClient({"bootstrap.servers": self.plaintext})
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, SCRAM_ITERATIONS)
+        added = UserScramCredentialUpsertion(name, credential, password.encode())
+        for future in admin.alter_user_scram_credentials([added]).values():
+            future.result(WAIT_S)
+        acls = [
+            AclBinding(kind, resource, pattern, f"User:{name}", "*", operation, AclPermissionType.ALLOW)
+            for kind, resource, pattern, operation in rights
+        ]
+        if acls:
+            for granted in admin.create_acls(acls).values():
+                granted.result(WAIT_S)
+
+    def _address(self, listener: str) -> str:
+        return f"{HOST}:{self._ports[listener]}"
+
+    def _sasl(self, listener: str, protocol: str, mechanism: str) -> Access:
+        options = {
+            "security_protocol": protocol,
+            "sasl_mechanism": mechanism,
+            "sasl_username": USER,
+            "sasl_password_env": PASSWORD_VARIABLE,
+        }
+        return Access(self._address(listener), options, {PASSWORD_VARIABLE: PASSWORD})
+
+    def _properties(self, plain: int, controller: int) -> dict[str, str]:
+        further = {name: Listener(self._ports[name], protocol) for name, protocol in _PROTOCOLS.items()}
+        plain_login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        scram_login = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        bearer = "org.apache.kafka.common.security.oauthbearer"
+        token_login = f'{bearer}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+        issued = "listener.name.issued.oauthbearer.sasl"
+        properties = listeners.properties(plain, controller, further) | {
+            "listener.name.tls.ssl.client.auth": "required",
+            "listener.name.tls.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]*).*$/$1/",
+            "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.plain.plain.sasl.jaas.config": f'{plain_login} required user_{USER}="{PASSWORD}";',
+            "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
+            "listener.name.brief.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.brief.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
+            "listener.name.brief.scram-sha-512.connections.max.reauth.ms": str(SESSION_MS),
+            "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.token.oauthbearer.sasl.jaas.config": token_login,
+            "listener.name.issued.sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{issued}.jaas.config": token_login,
+            f"{issued}.server.callback.handler.class": f"{bearer}.OAuthBearerValidatorCallbackHandler",
+            f"{issued}.oauthbearer.jwks.endpoint.url": self.issuer.keys.as_uri(),
+            f"{issued}.oauthbearer.expected.audience": AUDIENCE,
+            f"{issued}.oauthbearer.expected.issuer": ISSUER,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:ANONYMOUS;User:{USER}",
+        }
+        for listener in ("tls", "plain"):
+            prefix = f"listener.name.{listener}.ssl"
+            properties |= {
+                f"{prefix}.keystore.type": "PEM",
+                f"{prefix}.keystore.location": str(self.certificates.server),
+                f"{prefix}.truststore.type": "PEM",
+                f"{prefix}.truststore.location": str(self.certificates.authority),
+            }
+        return properties

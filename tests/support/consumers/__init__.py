@@ -1,0 +1,1 @@
+"""Consumers under test: processes, tasks, handlers and leases."""

@@ -1,0 +1,39 @@
+"""A browser of one consumer's pages."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from ringfence_client.web import web
+from tests.support.consumers.in_process import Running
+
+
+class Pages:
+    """Asks, and reads JSON."""
+
+    def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
+        self._base = base
+        self._session = session
+
+    async def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        async with self._session.get(self._base + path) as answer:
+            return answer.status, await answer.json()
+
+    async def post(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        async with self._session.post(self._base + path, json=body) as answer:
+            return answer.status, await answer.json()
+
+    async def groups(self) -> dict[str, dict[str, Any]]:
+        """The rows, by group."""
+        return {item["group"]: item for item in (await self.get("/groups"))[1]["groups"]}
+
+
+@asynccontextmanager
+async def pages_of(running: Running) -> AsyncIterator[Pages]:
+    """While this consumer runs."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    async with web.serving(running.consumer, listener), aiohttp.ClientSession() as session:
+        yield Pages(f"http://127.0.0.1:{listener.getsockname()[1]}", session)

@@ -1,0 +1,105 @@
+"""A consumer that is not Ringfence's and joins a group of ours, in a thread of its own."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tests.support.brokers import features
+
+CLIENT_ID: Final = "intruder"
+LIMIT_S: Final = 60.0
+
+
+class Foreigner:
+    """Reads a topic as a member of a group, and commits what it reads."""
+
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, protocol: str = "consumer", *, epochs: bool = True
+    ) -> None:
+        """Nothing happens yet.
+
+        Args:
+            bootstrap: Of the broker.
+            group: Joined.
+            topic: Read.
+            protocol: ``consumer`` (KIP-848; skips the test where the cluster does not have it), or an assignor of the classic protocol.
+            epochs: Whether it commits the leader epoch of what it read. A consumer that names offsets itself does not.
+        """
+        if protocol == "consumer":
+            features.require(bootstrap, "group.version")
+        options = {"group.protocol": protocol} if protocol == "consumer" else {
+            "partition.assignment.strategy": protocol
+        }  # fmt: skip
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "client.id": CLIENT_ID,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **options,
+            }
+        )
+        self._topic = topic
+        self._epochs = epochs
+        self._ending = threading.Event()
+        self.read: list[tuple[int, int]] = []
+        """Partition and offset of each message that it read and committed."""
+        self.assigned: set[int] = set()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        """Join the group."""
+        self._consumer.subscribe([self._topic], on_assign=self._assign, on_revoke=self._revoke)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the group in order."""
+        self._ending.set()
+        self._thread.join(LIMIT_S)
+        self._consumer.close()
+
+    def _assign(self, _consumer: Consumer, tps: list[TopicPartition]) -> None:
+        self.assigned |= {tp.partition for tp in tps}
+
+    def _revoke(self, _consumer: Consumer, tps: list[TopicPartition]) -> None:
+        self.assigned -= {tp.partition for tp in tps}
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            message = self._consumer.poll(0.1)
+            if message is None or message.error():
+                continue
+            partition, offset = message.partition() or 0, message.offset() or 0
+            try:
+                if self._epochs:
+                    self._consumer.commit(message=message, asynchronous=False)
+                else:
+                    following = TopicPartition(self._topic, partition, offset + 1)
+                    self._consumer.commit(offsets=[following], asynchronous=False)
+            except KafkaException:
+                continue  # a rebalance took the partition
+            self.read.append((partition, offset))
+
+
+@contextmanager
+def foreigner(*arguments: str, epochs: bool = True) -> Iterator[Foreigner]:
+    """A foreign member for as long as the block runs; ``arguments`` as :class:`Foreigner` has them."""
+    made = Foreigner(*arguments, epochs=epochs)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def wait_until(done: Callable[[], bool], seen: Callable[[], object]) -> None:
+    """Until a condition holds, within :data:`LIMIT_S`."""
+    deadline = time.monotonic() + LIMIT_S
+    while not done():
+        assert time.monotonic() < deadline, seen()
+        time.sleep(0.05)

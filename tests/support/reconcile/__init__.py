@@ -1,0 +1,1 @@
+"""Histories and clusters for reconciliation runs."""

@@ -1,0 +1,1 @@
+"""Records and batches as unusual clients write them."""

@@ -1,0 +1,144 @@
+"""Transactions as producers write them, and addresses whose transactions are sent, awaited and judged."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.harness.checker.check import check
+from tests.harness.checker.findings import Finding
+from tests.harness.checker.order import apart
+from tests.harness.history import History, Record, Target, attributed
+from tests.support import kafka
+from tests.support.kafka import WAIT_S, Got, Sent
+from tests.support.worker import wait_for
+
+Part = dict[str, Any]
+
+
+def part(address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str) -> Part:
+    """One part; the header ``ID`` is the duplicate ID's."""
+    named = {"address": address} if address is not None else {}
+    listed = [
+        {"name": name.replace("ID", "_AMQ_DUPL_ID"), "value": header} for name, header in headers.items()
+    ]
+    return {**named, "key": key, "value": value, "headers": listed}
+
+
+def envelope(
+    *parts: Any, key: bytes | None = b"k", known: bytes | None = None, timestamp: int = 0, **more: bytes
+) -> Sent:
+    """A record that is a transaction."""
+    return enveloped(json.dumps({"parts": parts}).encode(), key, known, timestamp, **more)
+
+
+def enveloped(
+    value: bytes | None,
+    key: bytes | None = b"k",
+    known: bytes | None = None,
+    timestamp: int = 0,
+    **more: bytes,
+) -> Sent:
+    """A record that says it is one, whatever its value."""
+    return Sent(known, key, value, (("_RF_TX", b"json/1"), *more.items()), timestamp)
+
+
+def scatter(bootstrap: str, topic: str, records: Iterable[Sent]) -> None:
+    """Send as librdkafka does where nobody says which partition: null keys go anywhere."""
+    producer = Producer({"bootstrap.servers": bootstrap, "sticky.partitioning.linger.ms": 0})
+    for record in records:
+        kafka.produce(producer, topic, record, -1)
+        assert producer.flush(WAIT_S) == 0
+
+
+@dataclass
+class Addresses:
+    """The addresses of one application."""
+
+    bootstrap: str
+    app_id: str
+    partitions: dict[str, int]
+    home: Callable[[bytes, int], int]
+    others: dict[str, list[str]] = field(default_factory=dict)
+    """Whose parts an address's transactions may have."""
+    targets: dict[str, Target] = field(default_factory=dict)
+    """Those whose rules are not the usual ones."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Of the accepted topics that have another count than their input."""
+    divert: frozenset[str] = frozenset()
+    capacity: int = 20_000
+
+    def settle(self, otherwise: Callable[[], str]) -> None:
+        """Until the lanes have committed all that is there, what was forwarded included."""
+        topics = {
+            topic: count
+            for name, count in self.partitions.items()
+            for topic in (name, f"{self.app_id}-{name}-forward")
+        }
+        seen: dict[str, tuple[list[int], list[int]]] = {}
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
+
+        def through(topic: str) -> bool:
+            places = [TopicPartition(topic, index) for index in range(topics[topic])]
+            ends = [consumer.get_watermark_offsets(place, WAIT_S)[1] for place in places]
+            done = [max(0, topic_partition.offset) for topic_partition in consumer.committed(places, WAIT_S)]
+            if done == ends:
+                return True
+            # Markers at the end are nobody's.
+            if topic not in seen or seen[topic][0] != ends:
+                seen[topic] = ends, kafka.data_ends(self.bootstrap, topic, topics[topic])
+            return all(number >= end for number, end in zip(done, seen[topic][1], strict=True))
+
+        try:
+            # In this order: what is forwarded comes of what is in the input.
+            for topic in topics:
+                wait_for(
+                    lambda topic=topic: through(topic),  # type: ignore[misc]
+                    lambda topic=topic: f"{topic}: {otherwise()}",  # type: ignore[misc]
+                    120,
+                )
+        finally:
+            consumer.close()
+
+    def accepted(self, name: str) -> list[Got]:
+        """By partition and offset."""
+        return kafka.read_all(
+            self.bootstrap, f"{name}.accepted", self.counts.get(name, self.partitions[name])
+        )
+
+    def read(self, name: str, kind: str) -> list[Got]:
+        """Of another topic of an address."""
+        return kafka.read_all(self.bootstrap, f"{name}.{kind}", self.partitions[name])
+
+    def histories(self) -> list[History]:
+        """All that there is to judge."""
+        return attributed([self._history(partition) for partition in self.partitions])
+
+    def findings(self) -> list[Finding]:
+        """What is wrong with all of them."""
+        histories = self.histories()
+        return [*(finding for history in histories for finding in check(history)), *apart(histories)]
+
+    def _history(self, name: str) -> History:
+        count = self.partitions[name]
+        own = self.targets.get(name, Target(""))
+        return History(
+            name, count, self.capacity, lambda key: self.home(key, count),
+            inputs=_records(name, kafka.read_all(self.bootstrap, name, count)),
+            accepted=_records(f"{name}.accepted", self.accepted(name)),
+            diverted=_records(f"{name}.duplicates", self.read(name, "duplicates")) if name in self.divert else [],
+            quarantined=_records(f"{name}.quarantine", self.read(name, "quarantine")),
+            divert=name in self.divert, id_of=own.id_of, group_of=own.group_of,
+            others={
+                other: self.targets.get(other, Target(f"{other}.accepted")) for other in self.others.get(name, [])
+            },
+        )  # fmt: skip
+
+
+def _records(topic: str, got: Sequence[Got]) -> list[Record]:
+    return [
+        Record(topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp)
+        for item in got
+    ]

@@ -1,0 +1,34 @@
+"""A log without a broker: only the consumer that would fetch its records is replaced."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from native.records import RawRecords
+from ringfence_kafka.readers import log_reader
+from tests.support.records.stored_batches import Stored, raw_records
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]]) -> None:
+    """Have :func:`ringfence_kafka.readers.log_reader.read` pass on those that there are when it is called.
+
+    Who takes what was fetched in its own way gets two of three parts so, and one as aiokafka has it.
+    """
+
+    async def read(*arguments: Any) -> int:
+        *_, start, high_watermark, consume, take = arguments
+        found = [record for record in records() if start <= record.offset < high_watermark]
+        third = len(found) // 3
+        for number, part in enumerate((found[:third], found[third : 2 * third], found[2 * third :])):
+            if part:
+                await consume(part if take is None or number == 1 else raw(part))
+        return int(high_watermark)
+
+    monkeypatch.setattr(log_reader, "read", read)
+
+
+def raw(records: Sequence[Any]) -> Sequence[Any]:
+    """As the core reads them, where there is one."""
+    found = raw_records(Stored(record.offset, key=record.key, value=record.value) for record in records)
+    return records if found is None else RawRecords(found.core)
