@@ -91,11 +91,11 @@ def run(bootstrap: str, data: Path, writes: int, say: Say) -> Load:
 
 async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
     async with Cluster(kafka, GROUP) as cluster:
-        await cluster.create_topic(TOPIC, HOLDERS, 1, {})
+        await cluster.topics.create(TOPIC, HOLDERS, 1, {})
         progress = ProgressTopic(kafka, APP_ID, cluster)
-        await cluster.create_topic(progress.name, PARTITIONS, 1, {**TOPIC_CONFIG, **HOLD_BACK})
-        await cluster.await_coordinator()
-        await cluster.await_topics([TOPIC, progress.name], APPEAR_LIMIT_S)
+        await cluster.topics.create(progress.name, PARTITIONS, 1, {**TOPIC_CONFIG, **HOLD_BACK})
+        await cluster.groups.await_coordinator()
+        await cluster.topics.await_created([TOPIC, progress.name], APPEAR_LIMIT_S)
         await progress.start()
         letters = DeadLetters(DeadLetterTopic(TOPIC, HOLDERS, 2**20), GROUP)
         options = ConsumerOptions()
@@ -191,8 +191,8 @@ async def _read(kafka: KafkaSettings, cluster: Cluster, data: Path, topic: str, 
         count += len(records)
 
     began = time.monotonic()
-    start = await cluster.log_start(topic, partition)
-    end = await cluster.high_watermark(topic, partition)
+    start = await cluster.offsets.log_start(topic, partition)
+    end = await cluster.offsets.high_watermark(topic, partition)
     await log_reader.read(kafka, topic, partition, start, end, consume)
     return Opening(count, _bytes(data, topic, partition), time.monotonic() - began)
 

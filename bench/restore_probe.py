@@ -33,9 +33,10 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
     )
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         bounds = ChangelogBounds(
-            await cluster.log_start(changelog, 0),
-            await cluster.high_watermark(changelog, 0),
-            (await cluster.describe([changelog])).topics[changelog].number("delete.retention.ms", 0) / 1000,
+            await cluster.offsets.log_start(changelog, 0),
+            await cluster.offsets.high_watermark(changelog, 0),
+            (await cluster.topics.describe([changelog])).topics[changelog].number("delete.retention.ms", 0)
+            / 1000,
         )
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         _, restored = await table.open(settings.kafka, changelog, 0, bounds)

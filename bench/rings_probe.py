@@ -84,9 +84,10 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
     table = LaneTable(folder, options)
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         bounds = ChangelogBounds(
-            await cluster.log_start(changelog, 0),
-            await cluster.high_watermark(changelog, 0),
-            (await cluster.describe([changelog])).topics[changelog].number("delete.retention.ms", 0) / 1000,
+            await cluster.offsets.log_start(changelog, 0),
+            await cluster.offsets.high_watermark(changelog, 0),
+            (await cluster.topics.describe([changelog])).topics[changelog].number("delete.retention.ms", 0)
+            / 1000,
         )
         began_rss = _status("VmRSS:")
         began_s, began_cpu_s = time.monotonic(), time.process_time()

@@ -60,12 +60,12 @@ async def join(plan: Plan, *, drain: bool) -> Map:
 async def _join(plan: Plan, *, drain: bool) -> Map:
     share, topic = _share(plan), plan.source_topic
     async with Cluster(plan.source, plan.group) as cluster:
-        identity = await cluster.identity(topic)
+        identity = await cluster.topics.identity(topic)
         numbers = range(identity.partitions)
         starts = dict(
             zip(
                 numbers,
-                await asyncio.gather(*(cluster.log_start(topic, number) for number in numbers)),
+                await asyncio.gather(*(cluster.offsets.log_start(topic, number) for number in numbers)),
                 strict=True,
             )
         )
@@ -95,8 +95,10 @@ def _share(plan: Plan) -> Share:
 
 async def _standing(plan: Plan, group: str, topic_id: str, starts: Mapping[int, int]) -> Standing:
     async with Cluster(plan.source, group) as cluster:
-        await cluster.await_coordinator()
-        noted = await asyncio.gather(*(cluster.noted(plan.source_topic, start) for start in starts))
+        await cluster.groups.await_coordinator()
+        noted = await asyncio.gather(
+            *(cluster.groups.committed(plan.source_topic, start) for start in starts)
+        )
     return {
         number: stand(item, topic_id, starts[number])
         for number, item in zip(starts, noted, strict=True)
@@ -129,7 +131,7 @@ async def _adopt(
         async with Cluster(plan.source, group) as cluster:
             offsets = {}
             for number, offset in decision.offsets.items():
-                before = await cluster.noted(plan.source_topic, number)
+                before = await cluster.groups.committed(plan.source_topic, number)
                 known = None if before is None else decode(before.note)
                 note = (
                     known
@@ -138,7 +140,7 @@ async def _adopt(
                 )
                 offsets[number] = Committed(offset, encode(replace(note, map=decision.map, still=NOT_BEGUN)))
             if offsets:
-                await cluster.note(plan.source_topic, offsets)
+                await cluster.groups.commit(plan.source_topic, offsets)
 
 
 def _require_reachable(share: Share, top: Map) -> None:

@@ -26,12 +26,12 @@ from agents.bridge.source import SourceConsumer
 from agents.bridge.state import LOST, REFUSED, UNREADABLE, BridgeState, PartitionState
 from agents.bridge.window import Window
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.admin.topic_ids import TopicIdentity
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.concurrency.timeouts import back_off
 from ringfence_kafka.errors import RingfenceError, said, unforeseen
 from ringfence_kafka.groups.committed_offsets import Committed
-from ringfence_kafka.groups.group_watch import GroupWatch
 from ringfence_kafka.protocol.hop import as_printed
 
 log: Final = logging.getLogger("ringfence.bridge")
@@ -232,12 +232,12 @@ class Partitions:
 
     async def _look(self, number: int, missing: Missing | None) -> "_Look":
         topic, start = self._plan.source_topic, self._plan.start
-        identity = await self._cluster.identity(topic)  # before the rest
+        identity = await self._cluster.topics.identity(topic)  # before the rest
         committed = await self._trusted(number)
         first, stable, end = await asyncio.gather(
-            self._cluster.log_start(topic, number),
-            self._cluster.stable_end(topic, number),
-            self._cluster.high_watermark(topic, number),
+            self._cluster.offsets.log_start(topic, number),
+            self._cluster.offsets.stable_end(topic, number),
+            self._cluster.offsets.high_watermark(topic, number),
         )
         present = as_printed(identity.topic_id)
         self._state.first_topic_id = self._state.first_topic_id or present
@@ -246,7 +246,7 @@ class Partitions:
         others: list[OffsetMetadata] = []
         if committed is None and start == "latest":
             asked = await asyncio.gather(
-                *(self._cluster.noted(topic, index) for index in range(identity.partitions))
+                *(self._cluster.groups.committed(topic, index) for index in range(identity.partitions))
             )
             others = [note for item in asked if item is not None and (note := decode(item.note)) is not None]
         topic_log = SourceLog(present, identity.partitions, first, stable, end)
@@ -263,7 +263,7 @@ class Partitions:
             UnknownPlaceError: nothing is known.
         """
         plan = self._plan
-        committed = await self._cluster.noted(plan.source_topic, number)
+        committed = await self._cluster.groups.committed(plan.source_topic, number)
         if committed is None or decode(committed.note) is not None:
             return committed
         stood = self._stood.get(number)

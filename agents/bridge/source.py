@@ -24,6 +24,7 @@ from ringfence_client.consumer.assignor import KeepingAssignor
 from ringfence_client.consumer.group_terms import Terms
 from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.aiokafka_patches.adaptive_fetch import AdaptiveFetch
 from ringfence_kafka.aiokafka_patches.metadata_refresh import refresh_metadata_on_doubt
@@ -31,7 +32,6 @@ from ringfence_kafka.auth.client_options import client_options
 from ringfence_kafka.broker_limits import BRIDGE_SESSION_TIMEOUT_MS
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.errors import said
-from ringfence_kafka.groups.group_watch import GroupWatch
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -280,7 +280,9 @@ async def measure(
     while True:
         numbers = list(window.places)
         try:
-            ends = await cluster.known_stable_ends([(topic, number) for number in numbers], MEASURE_LIMIT_S)
+            ends = await cluster.offsets.known_stable_ends(
+                [(topic, number) for number in numbers], MEASURE_LIMIT_S
+            )
         except (KafkaError, OSError, TimeoutError, StoppedError):
             pass  # the watch says so
         except Exception:

@@ -73,12 +73,12 @@ class Cursor:
         if batch.seek < self._seek:
             return None  # fetched before the rewind that is under way, and so fetched again
         if batch.begin < self.next:
-            self.require_topic(await cluster.topic_ids([self.topic]))
+            self.require_topic(await cluster.topics.ids([self.topic]))
             await self.compare(cluster)
         if batch.end <= self.next:
             return None
         if batch.begin > self.next:
-            start = await cluster.log_start(self.topic, self.partition)
+            start = await cluster.offsets.log_start(self.topic, self.partition)
             if start > self.next:
                 await self._require_own(cluster)
                 self._say_gap(start)
@@ -131,7 +131,7 @@ class Cursor:
             ClusterWentBackError: one has.
         """
         done, known = self.next, self.committed  # they may go on while the cluster is asked
-        end = await cluster.high_watermark(self.topic, self.partition)
+        end = await cluster.offsets.high_watermark(self.topic, self.partition)
         if end < done:
             raise ClusterWentBackError(
                 f"{self.topic}/{self.partition} ends at {end}, and was processed up to {done}: it lost its tail; "
@@ -150,7 +150,7 @@ class Cursor:
             )
 
     async def _committed_now(self, cluster: Cluster) -> int:
-        now = await cluster.committed(self.topic, self.partition)
+        now = await cluster.groups.committed_offset(self.topic, self.partition)
         return -1 if now is None else now
 
     async def _require_own(self, cluster: Cluster) -> None:

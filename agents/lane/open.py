@@ -43,11 +43,11 @@ from agents.topic_checks.topics import (
     count_faults,
 )
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.groups.committed_offsets import Committed
-from ringfence_kafka.groups.group_watch import GroupWatch
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.shared_clients import ProducerClients
@@ -376,8 +376,8 @@ class Opening:
     async def _warm_up(self) -> Restored:
         facts = await self._facts()
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            start = await self._cluster.log_start(self.changelog, self.partition)
-            end = await self._cluster.stable_end(self.changelog, self.partition)
+            start = await self._cluster.offsets.log_start(self.changelog, self.partition)
+            end = await self._cluster.offsets.stable_end(self.changelog, self.partition)
         bounds = ChangelogBounds(start, end, facts.delete_retention_s)
         _, restored = await self.table.open(self._readers, self.changelog, self.partition, bounds)
         log.info(
@@ -404,7 +404,7 @@ class Opening:
 
     async def _input_ids(self, opened: Opened) -> dict[str, str]:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            return await self._cluster.topic_ids(list(opened.cursors))
+            return await self._cluster.topics.ids(list(opened.cursors))
 
     async def _begin(self, cursors: Mapping[str, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -505,8 +505,8 @@ class Opening:
     async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             start, end = await asyncio.gather(
-                self._cluster.log_start(self.changelog, self.partition),
-                self._cluster.high_watermark(self.changelog, self.partition),
+                self._cluster.offsets.log_start(self.changelog, self.partition),
+                self._cluster.offsets.high_watermark(self.changelog, self.partition),
             )
             return ChangelogBounds(start, end, delete_retention_s)
 
@@ -519,7 +519,7 @@ class Opening:
     async def _cursor(self, topic: str, facts: TopicFacts, lost: Lost | None) -> Cursor:
         meta = self.table.meta if lost is None else lost.stored.meta
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            noted = await self._cluster.noted(topic, self.partition)
+            noted = await self._cluster.groups.committed(topic, self.partition)
             if (
                 lost is not None
                 and noted is not None
@@ -601,8 +601,8 @@ class Opening:
         recorded = meta.next_offsets.get(topic) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):
             start, end = await asyncio.gather(
-                self._cluster.log_start(topic, self.partition),
-                self._cluster.high_watermark(topic, self.partition),
+                self._cluster.offsets.log_start(topic, self.partition),
+                self._cluster.offsets.high_watermark(topic, self.partition),
             )
             if meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]:
                 log.warning(

@@ -30,8 +30,8 @@ async def read_again(kafka: KafkaSettings, cluster: Cluster, held: FetchedBatch)
     if held.malformed:
         return None
     async with asyncio.timeout(READ_LIMIT_S):
-        start = max(held.begin, await cluster.log_start(held.topic, held.partition))
-        end = min(held.end, await cluster.high_watermark(held.topic, held.partition))
+        start = max(held.begin, await cluster.offsets.log_start(held.topic, held.partition))
+        end = min(held.end, await cluster.offsets.high_watermark(held.topic, held.partition))
         records: list[Any] = [record for record in held.records if record.offset < start]
 
         async def consume(found: Sequence[Any]) -> None:

@@ -63,7 +63,7 @@ async def ask(
         LaneRefusedError: one is not as it must be, or a right is missing.
     """
     elsewhere = [target.accepted_topic for target in targets]
-    described = await cluster.describe([*address.topics(app_id).values(), *elsewhere])
+    described = await cluster.topics.describe([*address.topics(app_id).values(), *elsewhere])
     existing = described.topics
     if absent := [
         *missing_topics(app_id, address, described),
@@ -81,7 +81,7 @@ async def ask(
         wire_names.forward_topic(app_id, address.name),
         wire_names.changelog_topic(app_id, address.name),
     ]
-    topic_ids = await cluster.topic_ids(known)
+    topic_ids = await cluster.topics.ids(known)
     outputs = Outputs(
         {name: topic.partitions for name, topic in existing.items()},
         {name: topic.message_bytes_max for name, topic in existing.items()},

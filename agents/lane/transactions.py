@@ -309,7 +309,7 @@ class Transactions:
 async def _confirm_sizes(opened: Opened) -> None:
     """Ask again what the topics take: somebody may have raised a limit since the opening. Raises as :func:`require_sizes`."""
     async with asyncio.timeout(QUESTION_LIMIT_S):
-        described = (await opened.cluster.describe(opened.outputs.bytes_max)).topics
+        described = (await opened.cluster.topics.describe(opened.outputs.bytes_max)).topics
     sizes = {name: topic.message_bytes_max for name, topic in described.items() if topic.config is not None}
     require_sizes(opened.outputs.bytes_max, sizes)
 

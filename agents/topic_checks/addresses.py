@@ -75,7 +75,7 @@ class AddressFaults:
         """
         addresses, app_id = self._settings.addresses, self._settings.app.id
         journal = wire_names.journal_topic(app_id)
-        described = await self._cluster.describe(
+        described = await self._cluster.topics.describe(
             [journal, *(topic for address in addresses for topic in address.topics(app_id).values())]
         )
         existing = described.topics

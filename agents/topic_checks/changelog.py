@@ -38,7 +38,8 @@ async def state_faults(
         for p in range(existing[changelog].partitions)
     ]
     starts, ends = await asyncio.gather(
-        cluster.known_starts(places, TOLD_LIMIT_S), cluster.known_stable_ends(places, TOLD_LIMIT_S)
+        cluster.offsets.known_starts(places, TOLD_LIMIT_S),
+        cluster.offsets.known_stable_ends(places, TOLD_LIMIT_S),
     )
     metas = await _newest_metas(
         cluster, {start: (starts[start], ends[start]) for start in starts.keys() & ends.keys()}
@@ -72,7 +73,7 @@ async def _newest_metas(
 
 async def _span(cluster: Cluster, place: tuple[str, int]) -> tuple[int, int]:
     """Up to the last stable offset: a worker that was killed leaves a transaction open, which nobody is to wait for."""
-    start, end = await asyncio.gather(cluster.log_start(*place), cluster.stable_end(*place))
+    start, end = await asyncio.gather(cluster.offsets.log_start(*place), cluster.offsets.stable_end(*place))
     return start, end
 
 

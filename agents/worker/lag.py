@@ -101,9 +101,9 @@ class LaneLags:
     ) -> _Seen:
         read = [(cursor.topic, cursor.partition) for lane in idle for cursor in lane.cursors.values()]
         ends, starts, committed = await asyncio.gather(
-            _told(self._cluster.known_ends({*places, *read}, ENDS_LIMIT_S)),
-            _told(self._cluster.known_starts(waiting, ENDS_LIMIT_S)),
-            _told(self._cluster.known_commits({*waiting, *read})),
+            _told(self._cluster.offsets.known_ends({*places, *read}, ENDS_LIMIT_S)),
+            _told(self._cluster.offsets.known_starts(waiting, ENDS_LIMIT_S)),
+            _told(self._cluster.groups.known_commits({*waiting, *read})),
         )
         return _Seen(ends, starts, committed)
 

@@ -23,10 +23,10 @@ from agents.worker.lag import LaneLags, Partition
 from agents.worker.read_errors import Unreadable
 from agents.worker.table_cache import TableCache
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.groups.group_watch import GroupWatch
 from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import Readers
@@ -330,7 +330,7 @@ class Lanes:
         found = {}
         for topic in {lane.opening.changelog for lane in self.lanes}:
             with contextlib.suppress(UnknownTopicOrPartitionError):
-                found[topic] = (await self._cluster.identity(topic)).topic_id
+                found[topic] = (await self._cluster.topics.identity(topic)).topic_id
         return found
 
     async def look_at_state_folder(self) -> None:

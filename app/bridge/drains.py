@@ -38,13 +38,13 @@ async def _ends(plan: Plan) -> Ends:
     topic = plan.source_topic
     try:
         async with Cluster(plan.source, plan.group) as cluster:
-            counts = await cluster.partition_counts([topic])
+            counts = await cluster.topics.partition_counts([topic])
             if topic not in counts:
                 raise MissingTopicError(
                     f"bridge {plan.name}: {topic} does not exist at {plan.source.bootstrap_servers}, so there is nothing to drain: fix "
                     "source_topic, create it, or name the bridges to drain"
                 )
-            ends = await cluster.stable_ends([(topic, index) for index in range(counts[topic])])
+            ends = await cluster.offsets.stable_ends([(topic, index) for index in range(counts[topic])])
     except (KafkaError, OSError, TimeoutError) as error:
         raise BrokerUnavailableError(
             f"bridge {plan.name}: the source does not answer, and without its end there is nothing to drain to: {said(error)}"
@@ -68,7 +68,9 @@ async def reached(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> bool:
 
 async def _committed(plan: Plan, numbers: Iterable[int]) -> dict[int, int]:
     async with Cluster(plan.source, plan.group) as cluster:
-        noted = await asyncio.gather(*(cluster.noted(plan.source_topic, number) for number in numbers))
+        noted = await asyncio.gather(
+            *(cluster.groups.committed(plan.source_topic, number) for number in numbers)
+        )
     return {
         # A commit of a bridge has a note. One without is an operator's, or a foreign consumer's: it says nothing of what was forwarded.
         number: item.offset if item is not None and decode(item.note) is not None else 0

@@ -40,6 +40,7 @@ from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
 from ringfence_client.web.web import advertised
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.auth import client_properties
@@ -49,7 +50,6 @@ from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
-from ringfence_kafka.groups.group_watch import GroupWatch
 from ringfence_kafka.http.auth import http_auth
 from ringfence_kafka.http.sockets import server_socket
 from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
@@ -202,7 +202,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         faults,
         metrics.observe,
         app.transport.spacing.took,
-        Agreement(settings, app.cluster.static_members),
+        Agreement(settings, app.cluster.groups.static_members),
         app.group_watch,
         functools.partial(_tell_group, app),
     )
@@ -221,7 +221,9 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         app.lanes.note_unassigned,
         (lambda: join_again(app)) if settings.app.static_membership else None,
     )
-    app.watch = BrokerWatch(app.cluster.ping, log, "lanes wait for it", app.cluster.denied)
+    app.watch = BrokerWatch(
+        app.cluster.connection.ping, log, "lanes wait for it", app.cluster.connection.denied
+    )
     app.web = web.StatusWeb(app)
     app.web.web_app.middlewares.append(guard.middleware())
     web.register(

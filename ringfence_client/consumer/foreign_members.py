@@ -1,4 +1,4 @@
-"""Foreign members of a group: the watch of a consumer, and the metric. See :mod:`ringfence_kafka.groups.group_watch`."""
+"""Foreign members of a group: the watch of a consumer, and the metric. See :mod:`ringfence_kafka.admin.group_watch`."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from ringfence_client.consumer.assignor import is_ours
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.groups.group_watch import GroupWatch
+from ringfence_kafka.admin.group_watch import GroupWatch
 
 log: Final = logging.getLogger("ringfence.consumer")
 

@@ -87,7 +87,7 @@ async def readers(cluster: Cluster, topic: str) -> list[bytes | None]:
     """Return the user data of each member of the cluster's group that reads a topic; empty if the group does not answer."""
     try:
         async with asyncio.timeout(LOOK_LIMIT_S):
-            members = await cluster.static_members()
+            members = await cluster.groups.static_members()
     except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
         log.debug("the members of %s cannot be asked now: %r", cluster.group_id, error)
         return []

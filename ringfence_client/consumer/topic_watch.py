@@ -76,7 +76,7 @@ class TopicWatch:
     async def _look(self, topic: str) -> bool:
         """Whether it was told."""
         try:
-            identity = await self._cluster.identity(topic)
+            identity = await self._cluster.topics.identity(topic)
         except UnknownTopicOrPartitionError:
             self._answered_at[topic] = time.monotonic()
             if topic not in self._missing:

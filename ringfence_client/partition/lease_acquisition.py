@@ -23,9 +23,9 @@ from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka import clock
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError, require
-from ringfence_kafka.groups.group_watch import GroupWatch
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.shared_clients import ProducerClients
@@ -244,15 +244,17 @@ class LeaseAcquisition:
         topic, partition = lease.topic, lease.partition
         # The ID first: if the topic is created again meanwhile, positions of the new one come with the ID of the old, and
         # whoever watches the topic finds it out.
-        identity = await self._cluster.identity(topic)
+        identity = await self._cluster.topics.identity(topic)
         committed = await self._trusted(lease, recorded)
-        start = await self._cluster.log_start(topic, partition)
-        return Log(identity.topic_id, committed, start, await self._cluster.high_watermark(topic, partition))
+        start = await self._cluster.offsets.log_start(topic, partition)
+        return Log(
+            identity.topic_id, committed, start, await self._cluster.offsets.high_watermark(topic, partition)
+        )
 
     async def _trusted(self, lease: Lease, recorded: Progress | None) -> int | None:
         """Return the group's offset. One that a foreign consumer committed counts as none: the record knows better."""
         topic, partition = lease.topic, lease.partition
-        noted = await self._cluster.noted(topic, partition)
+        noted = await self._cluster.groups.committed(topic, partition)
         known = None if recorded is None else recorded.next
         why = await self._group_watch.distrust(topic, partition, noted, known)
         if not why or noted is None:
@@ -351,13 +353,15 @@ class LeaseAcquisition:
         """What may be behind progress that cannot be written."""
         try:
             async with asyncio.timeout(EXPLAIN_LIMIT_S):
-                if not await self._cluster.partition_counts([self._progress.name]):
+                if not await self._cluster.topics.partition_counts([self._progress.name]):
                     return f"{self._progress.name} does not exist any more"
                 if not (isinstance(error, RefusedError) and error.too_large):
                     return ""
                 if self._progress.name not in refusing_topics(error):
                     return ""
-                found = (await self._cluster.describe([self._progress.name])).topics.get(self._progress.name)
+                found = (await self._cluster.topics.describe([self._progress.name])).topics.get(
+                    self._progress.name
+                )
         except (KafkaError, OSError, TimeoutError, RingfenceError):
             return ""
         return small(found) if found is not None and found.config is not None else ""

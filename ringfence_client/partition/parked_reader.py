@@ -132,7 +132,7 @@ class ParkedReader:
 
     async def _same(self, held: HeldPartition) -> bool:
         """Whether the topic is still the one that the lease is of; if not, that is opened anew."""
-        same = (await self._cluster.identity(held.lease.topic)).topic_id == held.lease.topic_id
+        same = (await self._cluster.topics.identity(held.lease.topic)).topic_id == held.lease.topic_id
         if not same and not held.failed:
             log.warning("%s: %s was deleted and created again: opened anew", held, held.lease.topic)
             held.fail()
@@ -184,8 +184,8 @@ class ParkedReader:
     async def _is_there(self, tp: TopicPartition, offset: int) -> bool:
         """Whether the log, as its leader has it, holds this offset."""
         first, end = await asyncio.gather(
-            self._cluster.log_start(tp.topic, tp.partition),
-            self._cluster.high_watermark(tp.topic, tp.partition),
+            self._cluster.offsets.log_start(tp.topic, tp.partition),
+            self._cluster.offsets.high_watermark(tp.topic, tp.partition),
         )
         return first <= offset < end
 

@@ -29,7 +29,7 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
         TopicError: another cannot be made, or is not as it must be.
     """
     letters, kept = wire_names.dead_letter_topic(address.name), wire_names.progress_topic(settings.app.id)
-    counts = await cluster.partition_counts([address.accepted_topic, letters, kept])
+    counts = await cluster.topics.partition_counts([address.accepted_topic, letters, kept])
     if address.accepted_topic not in counts:
         raise MissingTopicError(absent("accepted topic", address.name, address.accepted_topic))
     for topic in {letters, kept} - counts.keys():
@@ -38,9 +38,9 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
             partitions = counts[address.accepted_topic]
             config = {**BROKER_TIME, "max.message.bytes": str(await _letter_bytes_max(address, cluster))}
         log.info("%s is missing: creating it with %d partitions", topic, partitions)
-        await cluster.create_topic(topic, partitions, address.replication_factor, config)
+        await cluster.topics.create(topic, partitions, address.replication_factor, config)
     # Whoever made them: one broker shows what was just made before another one does.
-    described = await cluster.await_topics([letters, kept], APPEAR_LIMIT_S)
+    described = await cluster.topics.await_created([letters, kept], APPEAR_LIMIT_S)
     if faults := [*letter_faults(address, described[letters]), *progress_faults(described[kept])]:
         raise TopicError("; ".join(faults))
     return DeadLetterTopic(letters, described[letters].partitions, described[letters].message_bytes_max)
@@ -51,7 +51,7 @@ async def _letter_bytes_max(address: AddressSettings, cluster: Cluster) -> int:
 
     In a chain, accepted topics grow from address to address. Kafka's default counts where the cluster does not tell.
     """
-    described = (await cluster.describe([address.accepted_topic])).topics
+    described = (await cluster.topics.describe([address.accepted_topic])).topics
     accepted = described.get(address.accepted_topic)
     taken = MESSAGE_BYTES_DEFAULT if accepted is None else accepted.message_bytes_max
     return max(MESSAGE_BYTES_DEFAULT, taken) + ADDED_BYTES

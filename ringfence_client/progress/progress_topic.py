@@ -63,7 +63,7 @@ class ProgressTopic:
 
     async def start(self) -> None:
         """Ask which topic it is, and how many partitions it has."""
-        self._identity = await self._cluster.identity(self.name)
+        self._identity = await self._cluster.topics.identity(self.name)
         self._latest = CompactedTopic(
             self._kafka, self._cluster, self.name, self._identity.partitions, beside=progress_record.part_keys
         )
@@ -145,7 +145,7 @@ class ProgressTopic:
 
     async def _elsewhere(self, key: bytes, home: int, look: LatestValue) -> tuple[int, LatestValue]:
         """Where a key has records, whatever its hash says now, and the last of them. Few keys have none: it is not asked often."""
-        partitions = (await self._cluster.identity(self.name)).partitions
+        partitions = (await self._cluster.topics.identity(self.name)).partitions
         self._latest.resize(partitions)
         others = [index for index in range(partitions) if index != home]
         answers = await asyncio.gather(*(self._latest.look_beside(other, key) for other in others))
@@ -220,7 +220,7 @@ async def _read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: i
             else:
                 found[record.key] = record
 
-    start = await cluster.log_start(topic, partition)
-    end = await cluster.high_watermark(topic, partition)
+    start = await cluster.offsets.log_start(topic, partition)
+    end = await cluster.offsets.high_watermark(topic, partition)
     await log_reader.read(kafka, topic, partition, start, end, consume)
     return found

@@ -7,7 +7,8 @@ from aiokafka.errors import KafkaError
 
 from ringfence_client.progress.progress_record import encode_key
 from ringfence_client.progress.progress_topic import ProgressTopic
-from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.errors import named
 from ringfence_kafka.groups.committed_offsets import Committed
 
@@ -31,16 +32,16 @@ async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, to
     Raises:
         KafkaError: the cluster does not answer.
     """
-    numbers = range((await cluster.partition_counts([topic]))[topic])
+    numbers = range((await cluster.topics.partition_counts([topic]))[topic])
     for number in numbers:
-        known = await cluster.committed(topic, number) is not None
+        known = await cluster.groups.committed_offset(topic, number) is not None
         if known or await progress.latest(encode_key(group, topic, number)) is not None:
             return False
-    ends = {number: Committed(await cluster.stable_end(topic, number), "") for number in numbers}
+    ends = {number: Committed(await cluster.offsets.stable_end(topic, number), "") for number in numbers}
     try:
-        await cluster.note(topic, ends)
+        await cluster.groups.commit(topic, ends)
     except KafkaError as error:
-        if await cluster.group_state() in NO_MEMBERS:
+        if await cluster.groups.state() in NO_MEMBERS:
             raise
         log.info(
             "consumer group %s has members already, and begins where they began: %s", group, named(error)

@@ -42,6 +42,6 @@ async def named(cluster: Cluster, held: HeldPartition, below: int) -> dict[int, 
     """
     if not held.window.named(below):
         return {}
-    start = await cluster.log_start(held.lease.topic, held.partition)
+    start = await cluster.offsets.log_start(held.lease.topic, held.partition)
     offsets = [number for number in held.window.named(below) if number >= start]
     return await find_groups(cluster.kafka, held.lease.topic, held.partition, offsets)

@@ -26,10 +26,10 @@ class LagMonitor:
     def __init__(self, consumer: GroupConsumer) -> None:
         self._consumer = consumer
         self.watch = BrokerWatch(
-            consumer.cluster.ping,
+            consumer.cluster.connection.ping,
             log,
             "what handlers have goes on, progress waits to be written",
-            consumer.cluster.denied,
+            consumer.cluster.connection.denied,
         )
         self.lags: dict[int, int | None] = {}
         """By partition that the group gave us, held or not; None = the cluster does not tell."""
@@ -70,10 +70,10 @@ class LagMonitor:
         topic, cluster = self._consumer.address.accepted_topic, self._consumer.cluster
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError):
             async with asyncio.timeout(LIMIT_S):
-                end = await cluster.stable_end(topic, number)
+                end = await cluster.offsets.stable_end(topic, number)
                 held = self._consumer.partitions.get(number)
                 if held is not None:
                     return max(0, end - held.window.next)
-                committed = await cluster.committed(topic, number)
-                return max(0, end - max(committed or 0, await cluster.log_start(topic, number)))
+                committed = await cluster.groups.committed_offset(topic, number)
+                return max(0, end - max(committed or 0, await cluster.offsets.log_start(topic, number)))
         return None

@@ -13,7 +13,8 @@ from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_client.web.group_lookup import find_groups
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
-from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.config.settings import AddressSettings, Settings
 
 WRITE_LIMIT_S: Final = 20.0
@@ -106,7 +107,7 @@ async def _change(
             waiting(text)
 
     async def confirm() -> bool:
-        return await cluster.group_state() in NO_MEMBERS
+        return await cluster.groups.state() in NO_MEMBERS
 
     try:
         lease, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)

@@ -264,7 +264,7 @@ class _Pages:
             early, dropped = [], self._consumer.dispatcher.skip(held, group)
         else:
             if not isinstance(below, int):
-                below = await self._consumer.cluster.high_watermark(held.lease.topic, number)
+                below = await self._consumer.cluster.offsets.high_watermark(held.lease.topic, number)
             groups = await self._named(held, below)
             if isinstance(groups, web.Response):
                 return groups

@@ -21,14 +21,16 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.offset import OffsetRequest
 
+from ringfence_kafka.admin.connection import Connection
+from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.auth.client_options import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
 from ringfence_kafka.concurrency.coalesce import RequestCoalescer, StoppedError
 
-FIRST: Final = -2
+_FIRST: Final = -2
 """The oldest record that retention left."""
-NEXT: Final = -1
+_NEXT: Final = -1
 """The high watermark: what the next record gets, committed or not."""
-STABLE: Final = -10
+_STABLE: Final = -10
 """The last stable offset: up to there committed records can be read. Of ours, not of Kafka's protocol."""
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
@@ -36,18 +38,64 @@ _NO_REPLICA: Final = -1
 _OFFSET_NOT_AVAILABLE: Final = 78
 """A leader that was just elected does not know it yet. aiokafka has no name for it."""
 
+Partition = tuple[str, int]
+"""Topic and number."""
 
-class Offsets:
+
+class OffsetReader:
     """Questions that come together are one request to each broker; a partition that cannot be told disturbs no other."""
 
-    def __init__(self, client: Any) -> None:
-        """``client``: aiokafka's, connected."""
-        self._client = client
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._asked: dict[tuple[int, int], RequestCoalescer[TopicPartition, int]] = {}
         self._stopped = False
 
-    async def ask(self, tp: TopicPartition, which: int) -> int:
-        """:data:`FIRST`, :data:`NEXT` or :data:`STABLE`, of now.
+    async def high_watermark(self, topic: str, partition: int) -> int:
+        """Offset that the next record gets, committed or not.
+
+        Not the last stable offset, which any open transaction holds back: a restore up to there would miss committed records
+        behind it.
+        """
+        return await self._ask(TopicPartition(topic, partition), _NEXT)
+
+    async def stable_end(self, topic: str, partition: int) -> int:
+        """Up to where a reader of committed data gets now: an open transaction may hold back more."""
+        return await self._ask(TopicPartition(topic, partition), _STABLE)
+
+    async def stable_ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The same of many, in one question."""
+        ends = await asyncio.gather(*(self.stable_end(*partition) for partition in partitions))
+        return dict(zip(partitions, ends, strict=True))
+
+    async def log_start(self, topic: str, partition: int) -> int:
+        """Offset of the oldest record that retention left."""
+        return await self._ask(TopicPartition(topic, partition), _FIRST)
+
+    async def known_ends(self, partitions: Collection[Partition], limit_s: float) -> dict[Partition, int]:
+        """Return the high watermarks that brokers answer within so many seconds."""
+        return await self._known(partitions, _NEXT, limit_s)
+
+    async def known_starts(self, partitions: Collection[Partition], limit_s: float) -> dict[Partition, int]:
+        """Return the log starts that brokers answer within so many seconds."""
+        return await self._known(partitions, _FIRST, limit_s)
+
+    async def known_stable_ends(
+        self, partitions: Collection[Partition], limit_s: float
+    ) -> dict[Partition, int]:
+        """Return the stable ends that brokers answer within so many seconds."""
+        return await self._known(partitions, _STABLE, limit_s)
+
+    async def stop(self) -> None:
+        """Answer nobody any more."""
+        self._stopped = True
+        await asyncio.gather(*(value.stop() for value in self._asked.values()))
+
+    @property
+    def _client(self) -> Any:
+        return internals.client_of(self._connection.consumer)
+
+    async def _ask(self, tp: TopicPartition, which: int) -> int:
+        """Ask for one offset of now.
 
         Raises:
             KafkaTimeoutError: there is no leader, or no answer of it, within the time of a request.
@@ -59,7 +107,8 @@ class Offsets:
                     try:
                         if self._stopped:
                             raise StoppedError
-                        return await self._together(await self._leader(tp), which).ask(tp)
+                        await internals.await_metadata(self._client)
+                        return await self._together(self._known_leader(tp), which).ask(tp)
                     except KafkaError as error:
                         if not error.retriable:
                             raise
@@ -69,31 +118,29 @@ class Offsets:
         except TimeoutError as error:
             raise KafkaTimeoutError(f"nobody tells the offsets of {tp.topic}/{tp.partition}") from error
 
-    async def known(
-        self, tps: Collection[TopicPartition], which: int, limit_s: float
-    ) -> dict[TopicPartition, int]:
-        """The same of all that can be told within so many seconds, for who has many questions and can do without some answers.
-
-        A thousand questions that each wait for themselves cost some tenths of a second of CPU.
+    async def _known(
+        self, partitions: Collection[Partition], which: int, limit_s: float
+    ) -> dict[Partition, int]:
+        """Many questions at once: a thousand that each wait for themselves cost some tenths of a second of CPU.
 
         Raises:
             StoppedError: nobody answers any more.
         """
         found: dict[TopicPartition, int] = {}
-        left = set(tps)
+        left = {TopicPartition(*partition) for partition in partitions}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while left:
                     if self._stopped:
                         raise StoppedError
-                    await self._client._maybe_wait_metadata()
+                    await internals.await_metadata(self._client)
                     errors = await self._request_all(left, which, found)
                     left = {tp for tp, error in errors.items() if error.retriable}
                     if any(error.invalid_metadata for error in errors.values()):
                         self._client.force_metadata_update()
                     if left:
                         await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
-        return found
+        return {(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
     async def _request_all(
         self, tps: Collection[TopicPartition], which: int, found: dict[TopicPartition, int]
@@ -122,19 +169,10 @@ class Offsets:
         await asyncio.gather(*map(ask, by_node))
         return errors
 
-    async def stop(self) -> None:
-        """Answer nobody any more."""
-        self._stopped = True
-        await asyncio.gather(*(value.stop() for value in self._asked.values()))
-
     def _together(self, node: int, which: int) -> RequestCoalescer[TopicPartition, int]:
         if (node, which) not in self._asked:
             self._asked[node, which] = RequestCoalescer(partial(self._request, node, which))
         return self._asked[node, which]
-
-    async def _leader(self, tp: TopicPartition) -> int:
-        await self._client._maybe_wait_metadata()
-        return self._known_leader(tp)
 
     def _known_leader(self, tp: TopicPartition) -> int:
         node: int | None = self._client.cluster.leader_for_partition(tp)
@@ -150,8 +188,8 @@ class Offsets:
     ) -> Mapping[TopicPartition, int | Exception]:
         topics = defaultdict(list)
         for tp in tps:
-            topics[tp.topic].append((tp.partition, NEXT if which == STABLE else which))
-        isolation = _READ_COMMITTED if which == STABLE else _READ_UNCOMMITTED
+            topics[tp.topic].append((tp.partition, _NEXT if which == _STABLE else which))
+        isolation = _READ_COMMITTED if which == _STABLE else _READ_UNCOMMITTED
         request = OffsetRequest(_NO_REPLICA, isolation, list(topics.items()))
         response = await self._client.send(node, request)
         answers: dict[TopicPartition, int | Exception] = {tp: UnknownError(tp) for tp in tps}

@@ -11,6 +11,7 @@ from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartiti
 from aiokafka.protocol.metadata import MetadataRequest
 
 from ringfence_kafka.admin.topics import SETTINGS, Described, TopicDescription
+from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.errors import TopicError
 
 _WANTED: Final = dict.fromkeys(SETTINGS)
@@ -23,7 +24,7 @@ async def partition_counts(
     """Counts asked for now, and the topics that this user may not see. One that does not exist is in neither."""
     # Not admin.describe_topics(): on a cluster that creates topics by itself, its question would be an order.
     request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
-    response = await admin._send_request(request)
+    response = await internals.ask(admin, request)
     answers = response.to_object()["topics"]
     counts = {
         answer["topic"]: len(answer["partitions"])

@@ -10,7 +10,7 @@ import contextlib
 import random
 import struct
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
@@ -22,6 +22,7 @@ from aiokafka.errors import (
     for_code,
 )
 
+from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.errors import named
 from ringfence_kafka.protocol import flexible_requests
 from ringfence_kafka.protocol.flexible_requests import INT16, INT32, NO_TAGS, Question, Reader
@@ -63,7 +64,7 @@ class IdentityQuestions:
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
         """``admin``: started before the first question."""
-        self._client: Any = admin._client
+        self._client = internals.client_of(admin)
         self._believed: int | None = None
         """The broker whose answer was the last one."""
         self._silent: set[int] = set()

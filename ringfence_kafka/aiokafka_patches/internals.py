@@ -153,6 +153,21 @@ class Membership:
         }
 
 
+def client_of(owner: Any) -> Any:
+    """Return the client of a consumer, producer or admin client."""
+    return owner.client if hasattr(owner, "client") else owner._client
+
+
+async def await_metadata(client: Any) -> None:
+    """Wait until a client knows the cluster."""
+    await client._maybe_wait_metadata()
+
+
+async def ask(admin: Any, request: Any, node: int | None = None) -> Any:
+    """Return the answer of one broker, by default any, to an admin client's request."""
+    return await admin._send_request(request, node)
+
+
 def generation(consumer: Any) -> int:
     """The group generation that a consumer believes to be in."""
     return int(consumer._coordinator.generation)
@@ -256,7 +271,7 @@ def never_create(owner: Any) -> None:
     Clusters create what they are asked for, unless they are told otherwise (``auto.create.topics.enable``): a topic that somebody deletes
     while it is in use would be back before they could create it again themselves. aiokafka has no option for it.
     """
-    client = owner.client if hasattr(owner, "client") else owner._client
+    client = client_of(owner)
     client._metadata_update = MethodType(ASK_METADATA, client)
 
 

@@ -11,6 +11,8 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest_v3
 from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String
 
+from ringfence_kafka.aiokafka_patches import internals
+
 _NO_MEMBER: Final = ""
 NO_EPOCH: Final = -1
 
@@ -81,7 +83,7 @@ async def fetch(
     topics = defaultdict(list)
     for tp in tps:
         topics[tp.topic].append(tp.partition)
-    response = await admin._send_request(_Fetch(group, list(topics.items())), coordinator)
+    response = await internals.ask(admin, _Fetch(group, list(topics.items())), coordinator)
     if code := getattr(response, "error_code", 0):
         raise for_code(code)(f"the offsets of {group}")
     answers: dict[TopicPartition, Committed | Exception | None] = dict.fromkeys(tps)
@@ -114,7 +116,7 @@ async def commit(admin: AIOKafkaAdminClient, group: str, offsets: Mapping[TopicP
         OffsetCommitRequest.DEFAULT_RETENTION_TIME,
         list(topics.items()),
     )
-    response = await admin._send_request(request, coordinator)
+    response = await internals.ask(admin, request, coordinator)
     for topic, partitions in response.topics:
         for number, code in partitions:
             if code:

@@ -6,12 +6,13 @@ the group is dead, so its members are asked for by the request of each type.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 
+from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.groups.static_members import DescribeMembers
 from ringfence_kafka.protocol import flexible_requests
 from ringfence_kafka.protocol.flexible_requests import INT16, INT32, NO_TAGS, Question, Reader
@@ -79,7 +80,7 @@ async def ask(
         NotImplementedError: the broker is older than 2.4.
     """
     coordinator = await admin.find_coordinator(group)
-    answer = await admin._send_request(DescribeMembers(group), coordinator)
+    answer = await internals.ask(admin, DescribeMembers(group), coordinator)
     ((code, _, state, _, _, classic, _),) = answer.groups
     if code and code not in _NO_SUCH_GROUP:
         raise for_code(code)(f"the members of {group}")
@@ -154,8 +155,7 @@ async def _ask(
     def read(reader: Reader) -> tuple[int, list[OtherMember]]:
         return _group(reader, share=share, typed=not share and version >= _WITH_MEMBER_TYPE)
 
-    client: Any = admin._client
-    code, members = await client.send(coordinator, Question(key, version, body, read))
+    code, members = await internals.client_of(admin).send(coordinator, Question(key, version, body, read))
     if code in _NO_SUCH_GROUP:
         return None
     if code:

@@ -22,6 +22,8 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
 
+from ringfence_kafka.aiokafka_patches import internals
+
 log: Final = logging.getLogger("ringfence.kafka")
 
 SAYS_LIMIT_S: Final = 5.0
@@ -202,7 +204,7 @@ async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
         KafkaError: the group's coordinator does not answer, or refuses.
     """
     coordinator = await admin.find_coordinator(group)
-    answer = await admin._send_request(DescribeMembers(group), coordinator)
+    answer = await internals.ask(admin, DescribeMembers(group), coordinator)
     ((code, _, _, _, _, found, _),) = answer.groups
     if code:
         raise for_code(code)(f"the members of {group}")
@@ -246,7 +248,7 @@ async def forget_outdated(
             break
         await asyncio.sleep(ASK_AGAIN_S)
     coordinator = await admin.find_coordinator(group)
-    answer = await admin._send_request(LeaveByName(group, instance), coordinator)
+    answer = await internals.ask(admin, LeaveByName(group, instance), coordinator)
     code = answer.error_code or answer.members[0][2]
     if code and for_code(code) is not UnknownMemberIdError:  # that one's session has just ended
         raise for_code(code)(f"to take {instance} out of {group}")

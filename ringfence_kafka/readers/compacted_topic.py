@@ -131,8 +131,8 @@ class CompactedTopic:
     async def _answer(self, partition: int, keys: Collection[bytes]) -> Mapping[bytes, "LatestValue"]:
         for _ in range(TRIES):
             start, end = await asyncio.gather(
-                self._cluster.log_start(self._topic, partition),
-                self._cluster.high_watermark(self._topic, partition),
+                self._cluster.offsets.log_start(self._topic, partition),
+                self._cluster.offsets.high_watermark(self._topic, partition),
             )
             asked_at = clock.now()
             # Taken out while it grows: what fails or is cancelled leaves nothing half-read behind.

@@ -119,7 +119,7 @@ async def _by_reader(settings: KafkaSettings, topic: str, take: log_reader.Take 
     cluster = Cluster(settings, "")
     await cluster.start()
     try:
-        end = await cluster.high_watermark(topic, 0)
+        end = await cluster.offsets.high_watermark(topic, 0)
     finally:
         await cluster.stop()
     with contextlib.suppress(KafkaError):  # what it stops at is seen by what is missing

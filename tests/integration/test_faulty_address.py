@@ -82,7 +82,7 @@ class Scene:
 
     def metrics(self) -> dict[tuple[str, str], float]:
         """Gauges by name and lane, or name and address where they have no lane."""
-        watch = BrokerWatch(self.cluster.ping, logging.getLogger("ringfence.test"), "")
+        watch = BrokerWatch(self.cluster.connection.ping, logging.getLogger("ringfence.test"), "")
         return {
             (sample.name, sample.labels.get("lane", sample.labels.get("address", ""))): sample.value
             for family in text_string_to_metric_families(
@@ -272,7 +272,7 @@ async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: 
 async def test_lag_of_a_topic_that_is_another_one(bootstrap: str, scene: Scene) -> None:
     """A refused lane that was further than the present topic's end has not processed any of it: all of it is its lag."""
     kafka.send(bootstrap, scene.faulty, [Sent(b"%d" % index, b"g") for index in range(7)])
-    await scene.cluster.note(scene.faulty, {0: Committed(7, "")})
+    await scene.cluster.groups.commit(scene.faulty, {0: Committed(7, "")})
     await scene.assign()
     await scene.until_state(scene.faulty, "open")
     (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.faulty}-0"]

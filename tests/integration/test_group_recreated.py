@@ -202,7 +202,7 @@ async def test_cluster_that_creates_topics_by_itself(
             assert not running.consumer.ready
 
             client = running.consumer._consumer._client
-            for item in (client, running.consumer.cluster._consumer._client):
+            for item in (client, running.consumer.cluster.connection.consumer._client):
                 await item.force_metadata_update()
             there = kafka.topics(bench.bootstrap)
 

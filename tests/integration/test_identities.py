@@ -27,7 +27,9 @@ async def test_as_librdkafka_has_them(broker: EmbeddedBroker) -> None:
     gone = kafka.unique("identity")
 
     async with Cluster(KafkaSettings(bootstrap_servers=servers), "identities") as cluster:
-        *found, missing = await asyncio.gather(*map(cluster.identity, [*names, gone]), return_exceptions=True)
+        *found, missing = await asyncio.gather(
+            *map(cluster.topics.identity, [*names, gone]), return_exceptions=True
+        )
 
     assert found == theirs
     assert len({their.topic_id for their in theirs}) == len(names)

@@ -463,7 +463,7 @@ async def test_input_that_lost_its_tail_stops_an_idle_lane(
         lanes.send(*ids(0, 10))
         lane = await lanes.opened()
         await lanes.feed(lane, 0, 10)
-        ends = lanes.cluster.high_watermark
+        ends = lanes.cluster.offsets.high_watermark
 
         async def shorter(topic: str, partition: int) -> int:
             return 5 if topic == lanes.name else await ends(topic, partition)

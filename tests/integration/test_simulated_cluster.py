@@ -49,11 +49,11 @@ class _Real:
         )
 
     async def ends(self) -> tuple[int, int]:
-        stable = await self._cluster.stable_end(self.topic, 0)
-        return stable, await self._cluster.high_watermark(self.topic, 0)
+        stable = await self._cluster.offsets.stable_end(self.topic, 0)
+        return stable, await self._cluster.offsets.high_watermark(self.topic, 0)
 
     async def committed(self) -> int | None:
-        return await self._cluster.committed(self.topic, 0)
+        return await self._cluster.groups.committed_offset(self.topic, 0)
 
     async def values(self) -> list[bytes]:
         stable, _ = await self.ends()
@@ -111,7 +111,9 @@ class _RealTopics:
             await producer.abort_transaction()
 
     async def bounds(self) -> tuple[int, int]:
-        return await self._cluster.log_start(self.topic, 0), await self._cluster.high_watermark(self.topic, 0)
+        return await self._cluster.offsets.log_start(
+            self.topic, 0
+        ), await self._cluster.offsets.high_watermark(self.topic, 0)
 
     async def delete_below(self, offset: int) -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)

@@ -127,7 +127,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/admin/offsets.py",
-                "_READ_COMMITTED if which == STABLE else _READ_UNCOMMITTED",
+                "_READ_COMMITTED if which == _STABLE else _READ_UNCOMMITTED",
                 "_READ_COMMITTED",
             ),
         ),

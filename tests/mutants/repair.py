@@ -107,8 +107,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _GROW,
-                "if (state := await cluster.group_state()) not in NO_MEMBERS:",
-                "if (state := await cluster.group_state()) is None:",
+                "if (state := await cluster.groups.state()) not in NO_MEMBERS:",
+                "if (state := await cluster.groups.state()) is None:",
             ),
         ),
         _GROWN,

@@ -36,7 +36,7 @@ class _Simulated:
         return stable, await self._questions.high_watermark(self.topic, 0)
 
     async def committed(self) -> int | None:
-        return await self._questions.committed(self.topic, 0)
+        return await self._questions.committed_offset(self.topic, 0)
 
     async def values(self) -> list[bytes]:
         return [item.value or b"" for item in self._cluster.log(self.topic, 0).committed()]

@@ -75,7 +75,7 @@ async def _at(settings: Settings, source: KafkaSettings, known: Collection[Plan]
         found = []
         for group, places in begun.items():
             async with Cluster(source, group) as cluster:
-                await cluster.await_coordinator()
+                await cluster.groups.await_coordinator()
                 found += await _left(cluster, await _notes(cluster, places), settings, known)
     except (KafkaException, KafkaError, RingfenceError, OSError, TimeoutError) as error:
         why = " ".join(said(error).split())
@@ -128,7 +128,7 @@ async def _notes(cluster: Cluster, places: Iterable[tuple[str, int]]) -> Notes:
     """Asked by another client: what confluent-kafka has of the text beside an offset goes on behind its end."""
     found: Notes = {}
     for topic, partition in places:
-        committed = await cluster.noted(topic, partition)
+        committed = await cluster.groups.committed(topic, partition)
         note = None if committed is None else decode(committed.note)
         if committed is not None and note is not None:
             found.setdefault(topic, {})[partition] = (committed.offset, note)
@@ -137,16 +137,17 @@ async def _notes(cluster: Cluster, places: Iterable[tuple[str, int]]) -> Notes:
 
 async def _left(cluster: Cluster, notes: Notes, settings: Settings, known: Iterable[Plan]) -> list[Left]:
     source, group = cluster.kafka.bootstrap_servers, cluster.group_id
-    there = await cluster.partition_counts(list(notes))
+    there = await cluster.topics.partition_counts(list(notes))
     readers = {plan.source_topic: plan.name for plan in known if plan.source.bootstrap_servers == source}
     found = []
     for topic, by_partition in notes.items():
         if topic not in there:
             continue  # deleted: nothing waits
         places = [(topic, number) for number in by_partition]
-        present = as_printed((await cluster.identity(topic)).topic_id)
+        present = as_printed((await cluster.topics.identity(topic)).topic_id)
         ends, starts = await asyncio.gather(
-            cluster.known_stable_ends(places, ANSWER_LIMIT_S), cluster.known_starts(places, ANSWER_LIMIT_S)
+            cluster.offsets.known_stable_ends(places, ANSWER_LIMIT_S),
+            cluster.offsets.known_starts(places, ANSWER_LIMIT_S),
         )
         lag = 0
         for place in places:

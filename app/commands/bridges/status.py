@@ -160,21 +160,21 @@ async def _one(plan: Plan) -> Shown:
 
 async def _read(plan: Plan, cluster: Cluster) -> Shown:
     topic = plan.source_topic
-    counts = await cluster.partition_counts([topic])
+    counts = await cluster.topics.partition_counts([topic])
     if topic not in counts:
         raise BrokerUnavailableError(
             f"{topic} does not exist at {plan.source.bootstrap_servers}: fix source_topic, or create it"
         )
     numbers = range(counts[topic])
-    present = as_printed((await cluster.identity(topic)).topic_id)
-    committed = await asyncio.gather(*(cluster.noted(topic, number) for number in numbers))
+    present = as_printed((await cluster.topics.identity(topic)).topic_id)
+    committed = await asyncio.gather(*(cluster.groups.committed(topic, number) for number in numbers))
     places = [(topic, number) for number in numbers]
     ends, starts, marks = await asyncio.gather(
-        cluster.known_stable_ends(places, TOLD_LIMIT_S),
-        cluster.known_starts(places, TOLD_LIMIT_S),
-        cluster.known_ends(places, TOLD_LIMIT_S),
+        cluster.offsets.known_stable_ends(places, TOLD_LIMIT_S),
+        cluster.offsets.known_starts(places, TOLD_LIMIT_S),
+        cluster.offsets.known_ends(places, TOLD_LIMIT_S),
     )
-    group = (await cluster.describe_groups([plan.group]))[plan.group]
+    group = (await cluster.groups.describe([plan.group]))[plan.group]
     rows = []
     for number, found in zip(numbers, committed, strict=True):
         note = OffsetMetadata() if found is None else decode(found.note) or OffsetMetadata()
@@ -198,7 +198,7 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
         rows.append(_row(number, confirmed, lag, note, group, topic, recreated=recreated))
     foreign = [
         fault(plan.group, member)
-        for member in await cluster.foreign_members(functools.partial(is_ours, topic))
+        for member in await cluster.groups.foreign_members(functools.partial(is_ours, topic))
     ]
     return Shown(
         plan.name,

@@ -16,7 +16,8 @@ from app.commands.send.send import client_options
 from app.commands.send.sender import DELIVERY_LIMIT_S, producer_options
 from ringfence_client.progress import progress_record, progress_topic
 from ringfence_client.progress.progress_record import ProgressFormatError
-from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
 from ringfence_kafka.process.step_progress import reading
@@ -100,12 +101,12 @@ async def _kept(settings: Settings, group: str) -> KeptProgress:
     """
     topic = wire_names.progress_topic(settings.app.id)
     async with Cluster(settings.kafka, group) as cluster:
-        if (state := await cluster.group_state()) not in NO_MEMBERS:
+        if (state := await cluster.groups.state()) not in NO_MEMBERS:
             raise GroupInUseError(
                 f"consumer group {group} has members ({state}): stop its consumers first; a consumer that was killed counts until its session "
                 "ends"
             )
-        count = (await cluster.partition_counts([topic])).get(topic, 0)
+        count = (await cluster.topics.partition_counts([topic])).get(topic, 0)
         found = [await progress_topic.read(settings.kafka, cluster, topic, number) for number in range(count)]
     kept = KeptProgress([], {})
     for number, records in enumerate(found):

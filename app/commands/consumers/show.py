@@ -163,7 +163,7 @@ async def read(
     """
     async with Cluster(settings.kafka, group or settings.app.id) as cluster:
         kept = wire_names.progress_topic(settings.app.id)
-        counts = await cluster.partition_counts([kept] if topic is None else [kept, topic])
+        counts = await cluster.topics.partition_counts([kept] if topic is None else [kept, topic])
         if topic is not None and topic not in counts:
             raise MissingTopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
         stored, faults = await _stored(settings, cluster, kept, counts.get(kept, 0))
@@ -176,7 +176,7 @@ async def read(
             if group in {None, place[0]} and topic in {None, place[1]} and place[0] != repair
         }
         names = {name for name, _, _ in stored} | _only(group)
-        groups = await cluster.describe_groups(sorted(names), partial=partial)
+        groups = await cluster.groups.describe(sorted(names), partial=partial)
         stored = {place: item for place, item in stored.items() if place[0] in groups}
         faults += [
             f"{name} is left out: this user may not see its members: allow Describe on that group"
@@ -189,16 +189,20 @@ async def read(
             for name, where, _ in (*stored, *(item for item in assigned if item[1] in addresses))
             if topic in {None, where}
         }
-        counts = await cluster.partition_counts(sorted({where for _, where in consumed})) if consumed else {}
+        counts = (
+            await cluster.topics.partition_counts(sorted({where for _, where in consumed}))
+            if consumed
+            else {}
+        )
         places = sorted(
             {(name, where, index) for name, where in consumed for index in range(counts.get(where, 0))}
             | set(stored)
         )
         present = {(where, number) for _, where, number in places if number < counts.get(where, 0)}
-        ends = await cluster.known_stable_ends(present, TOLD_LIMIT_S)
-        identities = await cluster.topic_ids(sorted({where for where, _ in present}))
+        ends = await cluster.offsets.known_stable_ends(present, TOLD_LIMIT_S)
+        identities = await cluster.topics.ids(sorted({where for where, _ in present}))
         old = {
-            place: await cluster.log_start(*place[1:])
+            place: await cluster.offsets.log_start(*place[1:])
             for place, item in stored.items()
             if place[1:] in present and _is_of_another(item, identities[place[1]])
         }
@@ -233,7 +237,7 @@ async def _foreign(cluster: Cluster, topics: Mapping[str, Collection[str]]) -> d
 
         with contextlib.suppress(KafkaError, OSError, TimeoutError):
             async with asyncio.timeout(TOLD_LIMIT_S):
-                return [fault(group, member) for member in await cluster.foreign_members(ours, group)]
+                return [fault(group, member) for member in await cluster.groups.foreign_members(ours, group)]
         return []
 
     found = await asyncio.gather(*map(ask, topics))

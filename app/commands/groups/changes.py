@@ -14,7 +14,8 @@ from ringfence_client.handlers import group_names
 from ringfence_client.progress.lease import LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
-from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, named
 from ringfence_kafka.ownership.partition_state import NotOwnerError
@@ -157,7 +158,7 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
 
 async def _release(settings: Settings, address: AddressSettings, group: str, name: bytes) -> list[str]:
     async with Cluster(settings.kafka, group) as cluster:
-        await cluster.await_coordinator()
+        await cluster.groups.await_coordinator()
         released = []
         for number, known in enumerate(await _progresses(settings, address, cluster)):
             if known is None or known.released:
@@ -182,7 +183,7 @@ async def _meant(
 ) -> dict[int, _Meant]:
     """Of each partition that has any: what is there now."""
     async with Cluster(settings.kafka, group) as cluster:
-        await cluster.await_coordinator()
+        await cluster.groups.await_coordinator()
         meant = {}
         for number, known in enumerate(await _progresses(settings, address, cluster)):
             now, row = await _there(settings, address, cluster, number, known, order)
@@ -204,7 +205,7 @@ async def _drop(
     """
     topic, gone = address.accepted_topic, False
     async with Cluster(settings.kafka, group) as cluster:
-        await cluster.await_coordinator()
+        await cluster.groups.await_coordinator()
         dropped: dict[int, tuple[int, Sequence[int]]] = {}
         for number, known in enumerate(await _progresses(settings, address, cluster)):
             if meant is not None and number not in meant:
@@ -229,7 +230,7 @@ async def _drop(
                     dropped[number] = count, answer.get("offsets", ())
                     continue
                 refusal = answer
-            if await cluster.group_state() not in NO_MEMBERS:
+            if await cluster.groups.state() not in NO_MEMBERS:
                 raise GroupError(
                     f"{topic}/{number} is held by {known.holder if known else 'a consumer'}, which {refusal}: run this again in a moment, "
                     "where its web server can be reached; or stop the group's consumers first"

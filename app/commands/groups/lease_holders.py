@@ -9,7 +9,8 @@ from ringfence_client.progress.lease import LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
 from ringfence_client.window.window import Window
-from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 
@@ -45,9 +46,9 @@ class LeaseHolders:
             cluster = Cluster(self._settings.kafka, group)
             await cluster.start()
             self._clusters[group] = cluster
-            await cluster.await_coordinator()
+            await cluster.groups.await_coordinator()
             self._progresses[group] = await show.progresses(self._settings, self._address, cluster)
-            self.topic_id = (await cluster.identity(self._address.accepted_topic)).topic_id
+            self.topic_id = (await cluster.topics.identity(self._address.accepted_topic)).topic_id
         return self._progresses[group]
 
     async def blocked(self, group: str) -> set[tuple[int, int]]:
@@ -69,8 +70,8 @@ class LeaseHolders:
             return False
         cluster = self._clusters[group]
         return (
-            await cluster.group_state() in NO_MEMBERS
-            and await cluster.committed(self._address.accepted_topic, partition) is None
+            await cluster.groups.state() in NO_MEMBERS
+            and await cluster.groups.committed_offset(self._address.accepted_topic, partition) is None
         )
 
     async def tell(
@@ -104,7 +105,7 @@ class LeaseHolders:
             if isinstance(answer, dict):
                 return _told(answer, letters)
             refusal = answer
-        if await cluster.group_state() not in NO_MEMBERS:
+        if await cluster.groups.state() not in NO_MEMBERS:
             # It may have changed hands: whoever has it now is asked the next time.
             self._progresses[group] = await show.progresses(self._settings, self._address, cluster)
             return ConsumerAnswer(

@@ -21,7 +21,8 @@ from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_client.progress.resume_offset import Log, resume
 from ringfence_client.progress.watermark import Watermark
-from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.groups.trusted_offsets import own_commit
@@ -106,8 +107,8 @@ async def _read(
     settings: Settings, address: AddressSettings, group: str
 ) -> tuple[list[PartitionRow], list[GroupRow], bool]:
     async with Cluster(settings.kafka, group) as cluster:
-        await cluster.await_coordinator()
-        idle = await cluster.group_state() in NO_MEMBERS
+        await cluster.groups.await_coordinator()
+        idle = await cluster.groups.state() in NO_MEMBERS
         known = await progresses(settings, address, cluster)
         met = await is_known(address, cluster, known)
         limit = asyncio.Semaphore(PARALLEL)
@@ -130,9 +131,9 @@ async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[P
 
     ``known`` is what :func:`progresses` found. An offset may be there without: an operator has set it beforehand.
     """
-    if any(item is not None for item in known) or await cluster.group_state() not in NO_MEMBERS:
+    if any(item is not None for item in known) or await cluster.groups.state() not in NO_MEMBERS:
         return True
-    asked = (cluster.committed(address.accepted_topic, number) for number in range(len(known)))
+    asked = (cluster.groups.committed_offset(address.accepted_topic, number) for number in range(len(known)))
     return any(item is not None for item in await asyncio.gather(*asked))
 
 
@@ -143,7 +144,7 @@ async def progresses(settings: Settings, address: AddressSettings, cluster: Clus
         MissingTopicError: the accepted topic does not exist.
     """
     name = wire_names.progress_topic(settings.app.id)
-    counts = await cluster.partition_counts([address.accepted_topic, name])
+    counts = await cluster.topics.partition_counts([address.accepted_topic, name])
     if address.accepted_topic not in counts:
         raise MissingTopicError(
             f"topic {address.accepted_topic} does not exist: `ringfence topics create` makes it"
@@ -203,16 +204,19 @@ class Standing(NamedTuple):
 
 async def standing(cluster: Cluster, topic: str, partition: int, known: Progress | None) -> Standing:
     """What ``known``, the last record, says of the topic as it is now: it may have been created again, or an offset been set."""
-    identity = await cluster.identity(topic)
-    start, end = await cluster.log_start(topic, partition), await cluster.stable_end(topic, partition)
+    identity = await cluster.topics.identity(topic)
+    start, end = (
+        await cluster.offsets.log_start(topic, partition),
+        await cluster.offsets.stable_end(topic, partition),
+    )
     other = known is None or known.released or known.topic_id not in {"", identity.topic_id}
     # Who holds it may have written since: that is no offset that somebody has set.
     committed = known.next if known is not None else None
     if known is None or other:
-        noted = await cluster.noted(topic, partition)
+        noted = await cluster.groups.committed(topic, partition)
         ours = noted if known is None else own_commit(noted)  # a foreign consumer's is not followed
         committed = None if ours is None else ours.offset
-    now = Log(identity.topic_id, committed, start, await cluster.high_watermark(topic, partition))
+    now = Log(identity.topic_id, committed, start, await cluster.offsets.high_watermark(topic, partition))
     return Standing(resume(known, now).progress, identity.topic_id, start, end)
 
 

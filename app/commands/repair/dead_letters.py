@@ -115,12 +115,12 @@ class LetterRedrive:
     async def _standing(self, places: Collection[Place]) -> dict[Place, Any]:
         """The messages at these places, as far as they are there."""
         found: dict[Place, Any] = {}
-        counts = await self._cluster.partition_counts([self._address.accepted_topic])
+        counts = await self._cluster.topics.partition_counts([self._address.accepted_topic])
         for (topic, number), items in groupby(sorted(places), lambda each: each[:2]):
             if number >= counts.get(topic, 0):
                 continue
-            start = await self._cluster.log_start(topic, number)
-            end = await self._cluster.stable_end(topic, number)
+            start = await self._cluster.offsets.log_start(topic, number)
+            end = await self._cluster.offsets.stable_end(topic, number)
             wanted = {item.offset for item in items if start <= item.offset < end}
 
             async def consume(

@@ -180,7 +180,7 @@ def drop(settings: Settings, name: str, selection: Selection, *, dry_run: bool, 
 
 
 async def _require_accepted(opened: common.Opened, address: AddressSettings) -> None:
-    if address.accepted_topic not in await opened.cluster.partition_counts([address.accepted_topic]):
+    if address.accepted_topic not in await opened.cluster.topics.partition_counts([address.accepted_topic]):
         raise MissingTopicError(missing("accepted topic", address.name, address.accepted_topic))
 
 

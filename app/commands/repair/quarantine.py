@@ -109,7 +109,7 @@ async def _redrive(
 
         async def publisher() -> Publisher:
             """One that knows the topics as they are now."""
-            described = (await opened.cluster.describe([quarantine.target_topic, *behind])).topics
+            described = (await opened.cluster.topics.describe([quarantine.target_topic, *behind])).topics
             target = _target(quarantine, described)
             opened.topic.batch_bytes_max = target.message_bytes_max
             end = await _end(opened, target)
@@ -144,7 +144,9 @@ async def _end(opened: common.Opened, target: TopicDescription) -> int:
     """Of the longest partition."""
     numbers = range(target.partitions)
     return max(
-        await asyncio.gather(*(opened.cluster.high_watermark(target.name, number) for number in numbers))
+        await asyncio.gather(
+            *(opened.cluster.offsets.high_watermark(target.name, number) for number in numbers)
+        )
     )
 
 

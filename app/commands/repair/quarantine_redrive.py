@@ -274,11 +274,11 @@ class Redrive:
 
 async def read_one(cluster: Cluster, kafka: KafkaSettings, place: Place) -> Any | None:
     """The record there; None = there is none any more."""
-    counts = await cluster.partition_counts([place.topic])
+    counts = await cluster.topics.partition_counts([place.topic])
     if place.partition >= counts.get(place.topic, 0):
         return None
-    start = await cluster.log_start(place.topic, place.partition)
-    end = await cluster.stable_end(place.topic, place.partition)
+    start = await cluster.offsets.log_start(place.topic, place.partition)
+    end = await cluster.offsets.stable_end(place.topic, place.partition)
     if not start <= place.offset < end:
         return None
     found: list[Any] = []

@@ -64,13 +64,13 @@ class RedriveLog:
             KafkaError: the cluster does not answer.
         """
         kept = wire_names.progress_topic(self.app_id)
-        counts = await self.cluster.partition_counts([self.topic, kept])
+        counts = await self.cluster.topics.partition_counts([self.topic, kept])
         if self.topic not in counts:
             return 0
-        self.topic_id = (await self.cluster.identity(self.topic)).topic_id
+        self.topic_id = (await self.cluster.topics.identity(self.topic)).topic_id
         if kept not in counts and replication_factor is not None:
-            await self.cluster.create_topic(kept, PARTITIONS, replication_factor, dict(TOPIC_CONFIG))
-            made = await self.cluster.await_topics([kept], APPEAR_LIMIT_S)
+            await self.cluster.topics.create(kept, PARTITIONS, replication_factor, dict(TOPIC_CONFIG))
+            made = await self.cluster.topics.await_created([kept], APPEAR_LIMIT_S)
             counts[kept] = made[kept].partitions
         if kept in counts:
             self.progress = ProgressTopic(self.kafka, self.app_id, self.cluster)
@@ -127,7 +127,7 @@ class RedrivePartition:
     async def look(self) -> None:
         """Read what is settled by now."""
         topic = self._topic
-        start = await topic.cluster.log_start(topic.topic, self.number)
+        start = await topic.cluster.offsets.log_start(topic.topic, self.number)
         known = await topic.progress.latest(self._key) if topic.progress is not None else None
         if known is None or known.topic_id != topic.topic_id:
             self._watermark = Watermark(start)

@@ -56,7 +56,7 @@ async def scan(topic: RedriveLog, partitions: int, wanted: Wanted, act: Act) -> 
     now_ms = time.time() * 1000
     left = wanted.limit
     at = {number for number, _ in wanted.selection.at}
-    ends = await topic.cluster.stable_ends([(topic.topic, index) for index in range(partitions)])
+    ends = await topic.cluster.offsets.stable_ends([(topic.topic, index) for index in range(partitions)])
     for number in range(partitions):
         if (at and number not in at) or left == 0:
             continue
@@ -106,7 +106,7 @@ async def _one(
 
     start = begin
     if wanted.settled_too:
-        start = await topic.cluster.log_start(topic.topic, partition.number)
+        start = await topic.cluster.offsets.log_start(topic.topic, partition.number)
     if wanted.selection.at and not act.writes:  # who settles something has to know what lies before it
         offsets = [offset for number, offset in wanted.selection.at if number == partition.number]
         start, end = max(start, min(offsets)), min(end, max(offsets) + 1)

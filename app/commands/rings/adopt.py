@@ -16,7 +16,8 @@ from agents.rules.lane_rules import as_written, differences, key_of, rules_of
 from app.commands.confirmation import confirmed
 from app.commands.rings import show
 from app.commands.rings.changelog_writer import OwnedLane, require_journal
-from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError
 from ringfence_kafka.process.step_progress import Steps, steps
@@ -161,8 +162,8 @@ async def _adopt_lane(
 
 
 async def _require_stopped(settings: Settings, cluster: Cluster) -> None:
-    await cluster.await_coordinator()
-    if (state := await cluster.group_state()) not in NO_MEMBERS:
+    await cluster.groups.await_coordinator()
+    if (state := await cluster.groups.state()) not in NO_MEMBERS:
         raise WorkersRunError(
             f"workers of {settings.app.id} run (its group is {state}), and a rule changes for all at once: stop all of them by SIGTERM, then run "
             "it again; a worker that was killed counts until its session ends"

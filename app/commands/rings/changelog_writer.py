@@ -24,7 +24,7 @@ async def require_journal(settings: Settings, cluster: Cluster) -> None:
         MissingTopicError: there is none.
     """
     name = wire_names.journal_topic(settings.app.id)
-    if name not in await cluster.partition_counts([name]):
+    if name not in await cluster.topics.partition_counts([name]):
         raise MissingTopicError(missing_journal(settings.app.id))
 
 

@@ -49,7 +49,7 @@ async def await_judged(
     """
     # What is forwarded is there before its place in the input is passed: asked in this order nothing slips through.
     for topic in (address.input_topic, wire_names.forward_topic(settings.app.id, address.name)):
-        ends = [await cluster.high_watermark(topic, view.partition) for view in views]
+        ends = [await cluster.offsets.high_watermark(topic, view.partition) for view in views]
         await _await(settings, address, cluster, topic, dict(zip(views, ends, strict=True)))
 
 
@@ -81,7 +81,9 @@ async def _await(
 async def first_unjudged(cluster: Cluster, topic: str, lane: int, meta: Meta | None) -> int:
     """The first offset that a lane has not judged, by its last meta record."""
     noted, start, identity = await asyncio.gather(
-        cluster.noted(topic, lane), cluster.log_start(topic, lane), cluster.identity(topic)
+        cluster.groups.committed(topic, lane),
+        cluster.offsets.log_start(topic, lane),
+        cluster.topics.identity(topic),
     )
     ours = own_commit(noted)  # what a foreign consumer read is not judged
     return unjudged_from(topic, identity.topic_id, meta, None if ours is None else ours.offset, start)

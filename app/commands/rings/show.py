@@ -119,7 +119,7 @@ async def lanes(settings: Settings, address: AddressSettings, cluster: Cluster) 
         MissingTopicError: nobody knows.
     """
     topic = wire_names.changelog_topic(settings.app.id, address.name)
-    counts = await cluster.partition_counts([topic])
+    counts = await cluster.topics.partition_counts([topic])
     if topic not in counts:
         raise MissingTopicError(
             f"topic {topic} does not exist: is app.id the workers'? `ringfence topics create` makes it"
@@ -152,8 +152,8 @@ class LaneView:
             ForeignChangelogError: it is another address's.
         """
         if self._next is None:
-            self._next = await self._cluster.log_start(self._topic, self.partition)
-        end = await self._cluster.high_watermark(self._topic, self.partition)
+            self._next = await self._cluster.offsets.log_start(self._topic, self.partition)
+        end = await self._cluster.offsets.high_watermark(self._topic, self.partition)
 
         async def consume(records: Sequence[Any]) -> None:
             self._restore.consume(records)

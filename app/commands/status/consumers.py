@@ -75,7 +75,7 @@ async def deleted(settings: Settings, cluster: Cluster) -> list[str]:
     kept = wire_names.progress_topic(settings.app.id)
     letters = [wire_names.dead_letter_topic(address.name) for address in settings.addresses]
     try:
-        counts = await cluster.partition_counts([kept, *letters])
+        counts = await cluster.topics.partition_counts([kept, *letters])
     except TopicAuthorizationFailedError:
         return []
     return [] if kept in counts else progress_deleted(kept, existing_letters(settings, counts))

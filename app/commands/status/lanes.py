@@ -46,7 +46,7 @@ async def workers(
 ) -> tuple[Members, list[Worker], dict[str, Any]]:
     """The members of the workers' group; of lanes, by their names, what their workers say."""
     inputs = {address.input_topic for address in settings.addresses}
-    group = await cluster.members()
+    group = await cluster.groups.members()
     answers = await asyncio.gather(*(ask(session, settings.app, member.web) for member in group.members))
     told: dict[str, Any] = {}
     found = []
@@ -63,7 +63,7 @@ async def workers(
 async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
     """A line for each member of the workers' group that is not a worker; nothing where the coordinator does not tell it."""
     with contextlib.suppress(KafkaError, OSError):
-        return [fault(settings.app.id, member) for member in await cluster.foreign_members(is_worker)]
+        return [fault(settings.app.id, member) for member in await cluster.groups.foreign_members(is_worker)]
     return []
 
 
@@ -107,7 +107,7 @@ def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | None:
     """The workers' committed offset; one that a foreign consumer committed is not followed."""
-    found = own_commit(await cluster.noted(topic, partition))
+    found = own_commit(await cluster.groups.committed(topic, partition))
     return None if found is None else found.offset
 
 
@@ -127,7 +127,7 @@ async def _address(
 ) -> Address:
     topic = address.input_topic
     try:
-        counts = await cluster.partition_counts([topic])
+        counts = await cluster.topics.partition_counts([topic])
         if topic not in counts:
             return Address(address.name, topic, [], [f"topic {topic} does not exist"])
         numbers = range(counts[topic])
@@ -136,9 +136,9 @@ async def _address(
             *(
                 _each(question, places)
                 for question in (
-                    cluster.high_watermark,
-                    cluster.stable_end,
-                    cluster.log_start,
+                    cluster.offsets.high_watermark,
+                    cluster.offsets.stable_end,
+                    cluster.offsets.log_start,
                     functools.partial(_own_offset, cluster),
                 )
             )
@@ -221,10 +221,10 @@ async def _metas(
     topic = wire_names.changelog_topic(settings.app.id, address.name)
     found: dict[int, Meta] = {}
     with contextlib.suppress(TopicAuthorizationFailedError):
-        count = (await cluster.partition_counts([topic])).get(topic, 0)
+        count = (await cluster.topics.partition_counts([topic])).get(topic, 0)
         places = [(topic, number) for number in numbers if number < count]
         starts, ends = await asyncio.gather(
-            *(_each(ask, places) for ask in (cluster.log_start, cluster.stable_end))
+            *(_each(ask, places) for ask in (cluster.offsets.log_start, cluster.offsets.stable_end))
         )
         spans = {place: (starts[place] or 0, ends[place] or 0) for place in places}
         for (_, number), value in (await log_reader.newest(settings.kafka, spans, META_KEY)).items():

@@ -46,7 +46,7 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
         Cluster(settings.kafka, settings.app.id) as cluster,
         auth.session(settings.app, lanes.ANSWER_LIMIT_S) as session,
     ):
-        await cluster.await_coordinator()
+        await cluster.groups.await_coordinator()
         group, workers, told = (
             await lanes.workers(settings, cluster, session)
             if settings.addresses

@@ -25,7 +25,8 @@ from app.commands.rings.changelog_writer import OwnedLane, require_journal
 from app.commands.rings.pending_input import anything, first_unjudged
 from app.commands.rings.show import LaneView
 from app.commands.topics.growth_plan import Growth, GrowthError, Work, document, foretell, named_heirs, plan
-from ringfence_kafka.admin.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing
 from ringfence_kafka.config import chains
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -161,7 +162,7 @@ async def _work(settings: Settings, address: AddressSettings, cluster: Cluster, 
     changelog = wire_names.changelog_topic(settings.app.id, address.name)
     forward = wire_names.forward_topic(settings.app.id, address.name)
     topics = {"changelog": changelog, "forward topic": forward, "input topic": address.input_topic}
-    counts = await cluster.partition_counts([*topics.values()])
+    counts = await cluster.topics.partition_counts([*topics.values()])
     for role, topic in topics.items():
         if topic not in counts:
             raise MissingTopicError(missing(role, address.name, topic))
@@ -176,8 +177,8 @@ async def _obstacles(
     settings: Settings, address: AddressSettings, cluster: Cluster, work: Work, *, despite_backlog: bool
 ) -> AsyncIterator[str]:
     """What somebody has to do before."""
-    await cluster.await_coordinator()
-    if (state := await cluster.group_state()) not in NO_MEMBERS:
+    await cluster.groups.await_coordinator()
+    if (state := await cluster.groups.state()) not in NO_MEMBERS:
         yield (
             f"workers of {settings.app.id} run (its group is {state}): stop all of them by SIGTERM, when producers have stopped and "
             "everything is judged; a worker that was killed counts until its session ends"
@@ -199,7 +200,7 @@ async def _unjudged(
     for lane in range(work.growth.began):
         for topic in (address.input_topic, wire_names.forward_topic(settings.app.id, address.name)):
             begin = await first_unjudged(cluster, topic, lane, work.metas.get(lane))
-            end = await cluster.high_watermark(topic, lane)
+            end = await cluster.offsets.high_watermark(topic, lane)
             if begin < end and await anything(settings, topic, lane, begin, end):
                 yield f"{wire_names.lane_name(address.name, lane)} has judged {topic}/{lane} up to {begin} of {end}"
                 break
@@ -248,7 +249,7 @@ async def _give(
     cluster: Cluster, topic: str, counts: dict[str, int], wanted: int, say: Callable[[str], object]
 ) -> None:
     if counts[topic] < wanted:
-        await cluster.add_partitions(topic, wanted, SHOWN_LIMIT_S)
+        await cluster.topics.add_partitions(topic, wanted, SHOWN_LIMIT_S)
         say(f"{topic}  {counts[topic]} partitions, now {wanted}")
         counts[topic] = wanted
 

@@ -105,7 +105,9 @@ async def _unprocessed(cluster: Cluster, topic: str, partitions: int) -> int:
     """Return the number of messages behind the workers' offsets; markers of transactions count."""
     count = 0
     for number in range(partitions):
-        end, start = await asyncio.gather(cluster.stable_end(topic, number), cluster.log_start(topic, number))
-        committed = await cluster.committed(topic, number)
+        end, start = await asyncio.gather(
+            cluster.offsets.stable_end(topic, number), cluster.offsets.log_start(topic, number)
+        )
+        committed = await cluster.groups.committed_offset(topic, number)
         count += max(0, end - (start if committed is None else max(start, committed)))
     return count

@@ -10,14 +10,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from aiokafka.errors import KafkaError
 
 from agents.lane.open import QUESTION_LIMIT_S
 from ringfence_kafka import clock
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.groups.static_members import Member
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -29,24 +29,12 @@ AGAIN_MOST_S: Final = 600.0
 Partition = tuple[str, int]
 
 
-class _Group(Protocol):
-    """What is asked."""
-
-    async def static_members(self) -> list[Member]:
-        """Those of the group."""
-        ...
-
-    async def partition_counts(self, topics: list[str]) -> dict[str, int]:
-        """Of those topics that exist."""
-        ...
-
-
 class OrphanLanes:
     """To be asked again and again."""
 
     def __init__(
         self,
-        group: _Group,
+        cluster: Cluster,
         topics: Collection[str],
         tell: Callable[[Sequence[Partition]], None],
         rejoin: Callable[[], None] | None,
@@ -55,13 +43,13 @@ class OrphanLanes:
         """Nothing is asked yet.
 
         Args:
-            group: Is asked.
+            cluster: Is asked of its group.
             topics: That every worker of this configuration reads.
-            tell: Told after each look which partitions stay nobody's.
+            tell: Called after each look with the partitions that stay unassigned.
             rejoin: Has this worker join the group again; None = the leader surely watches.
             now: Seconds.
         """
-        self._group = group
+        self._cluster = cluster
         self._topics = sorted(topics)
         self._tell = tell
         self._rejoin = rejoin
@@ -82,10 +70,10 @@ class OrphanLanes:
 
     async def _nobodys(self) -> set[Partition] | None:
         """None while the group rebalances."""
-        members = await self._group.static_members()
+        members = await self._cluster.groups.static_members()
         if not members or any(member.metadata is None for member in members):
             return None
-        counts = await self._group.partition_counts(self._topics)
+        counts = await self._cluster.topics.partition_counts(self._topics)
         given = {place for member in members for place in member.assigned}
         return {(topic, number) for topic, count in counts.items() for number in range(count)} - given
 

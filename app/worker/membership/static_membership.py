@@ -8,6 +8,7 @@ from aiokafka.errors import KafkaError
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
+from ringfence_kafka.groups import static_members
 from ringfence_kafka.protocol import wire_names
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -49,8 +50,10 @@ async def renew(settings: Settings) -> None:
     instance = settings.app.instance
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         try:
-            await cluster.await_coordinator()
-            outdated = await cluster.forget_outdated(instance, subscribed(settings))
+            await cluster.groups.await_coordinator()
+            outdated = await static_members.forget_outdated(
+                cluster.connection.admin, cluster.group_id, instance, subscribed(settings)
+            )
         except (KafkaError, NotImplementedError) as error:  # the latter: brokers before 2.4 are not asked so
             raise BrokerUnavailableError(
                 f"the consumer group {settings.app.id} does not say what {instance} read when it ran last ({error!r}): start this "

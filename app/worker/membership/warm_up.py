@@ -28,12 +28,12 @@ async def warm_up(
     began = time.monotonic()
     try:
         async with asyncio.timeout(LIMIT_S):
-            members = await cluster.static_members()
+            members = await cluster.groups.static_members()
             if not members or (
                 instance is not None and any(member.instance == instance for member in members)
             ):
                 return
-            counts = await cluster.partition_counts(sorted(topics))
+            counts = await cluster.topics.partition_counts(sorted(topics))
             await lanes.warm_up(assignor.foresee(members, topics, counts))
     except TimeoutError:
         log.warning("restoring lanes takes more than %.0f s: joining the group with what is there", LIMIT_S)

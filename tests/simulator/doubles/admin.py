@@ -15,13 +15,14 @@ from ringfence_kafka.readers.log_reader import Readers, Take, require_moving
 from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.kafka.logs import Fetched
 from tests.simulator.kafka.network import Network
+from tests.support.cluster_double import ClusterDouble
 
 READ_AT_ONCE: Final = 3
 """Offsets of one fetch of a restore: few, so that much can happen between two."""
 POLL_S: Final = 0.05
 
 
-class SimulatedQuestions:
+class SimulatedQuestions(ClusterDouble):
     """What a lane asks, of one process."""
 
     def __init__(
@@ -35,7 +36,7 @@ class SimulatedQuestions:
     async def describe(self, topics: Iterable[str]) -> Described:
         return Described(await self._network.call(self._cluster.describe, sorted(set(topics))), frozenset())
 
-    async def topic_ids(self, topics: list[str]) -> dict[str, str]:
+    async def ids(self, topics: list[str]) -> dict[str, str]:
         return await self._network.call(self._cluster.topic_ids, topics)
 
     async def log_start(self, topic: str, partition: int) -> int:
@@ -72,11 +73,11 @@ class SimulatedQuestions:
                 found[partition] = self._cluster.ends(*partition)[which]
         return found
 
-    async def committed(self, topic: str, partition: int) -> int | None:
+    async def committed_offset(self, topic: str, partition: int) -> int | None:
         return await self._network.call(self._cluster.committed, topic, partition)
 
-    async def noted(self, topic: str, partition: int) -> Committed | None:
-        offset = await self.committed(topic, partition)
+    async def committed(self, topic: str, partition: int) -> Committed | None:
+        offset = await self.committed_offset(topic, partition)
         return None if offset is None else Committed(offset, "")
 
 

@@ -46,10 +46,10 @@ class SimulatedClient(SimulatedQuestions):
         """None ever joins."""
         return []
 
-    async def await_topics(self, topics: Collection[str], _limit_s: float) -> dict[str, TopicDescription]:
+    async def await_created(self, topics: Collection[str], _limit_s: float) -> dict[str, TopicDescription]:
         return (await self.describe(topics)).topics
 
-    async def create_topic(
+    async def create(
         self, topic: str, partitions: int, _replication_factor: int, config: Mapping[str, str]
     ) -> None:
         def create() -> None:

@@ -42,7 +42,7 @@ class Outsider:
         self._producer = TransactionalProducer(bench.settings.kafka, name, "outsider")
         await self._producer.fence()
         async with Cluster(bench.settings.kafka, bench.group) as cluster:
-            topic_id = (await cluster.identity(bench.accepted)).topic_id
+            topic_id = (await cluster.topics.identity(bench.accepted)).topic_id
         self.lease = dataclasses.replace(self.lease, topic_id=topic_id)
 
     async def write(self, *, commit: bool = False, **changes: Any) -> None:

@@ -80,7 +80,7 @@ def test_metrics_are_exposed() -> None:
     settings = validate({"addresses": [{"name": "orders"}]})
     cluster = Cluster(settings.kafka, settings.app.id)
     consumer = GroupConsumer(settings, settings.addresses[0], "billing", print)
-    watch = BrokerWatch(cluster.ping, logging.getLogger("ringfence.test"), "")
+    watch = BrokerWatch(cluster.connection.ping, logging.getLogger("ringfence.test"), "")
     found = (
         exposed(
             Metrics()

@@ -8,12 +8,13 @@ import pytest
 from agents.batch.batch import FetchedBatch
 from agents.lane.cursor import Cursor
 from ringfence_kafka.producer.transactional import FencedError
+from tests.support.cluster_double import ClusterDouble
 
 RECORD: Any = SimpleNamespace(offset=9)
 BATCH = FetchedBatch("orders", 0, 9, 10, [RECORD], 1)
 
 
-class _Cluster:
+class _Cluster(ClusterDouble):
     """The log begins at 9."""
 
     def __init__(self, committed: int | None) -> None:
@@ -22,7 +23,7 @@ class _Cluster:
     async def log_start(self, _topic: str, _partition: int) -> int:
         return 9
 
-    async def committed(self, _topic: str, _partition: int) -> int | None:
+    async def committed_offset(self, _topic: str, _partition: int) -> int | None:
         return self._committed
 
 

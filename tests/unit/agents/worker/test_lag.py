@@ -10,12 +10,13 @@ from aiokafka.errors import KafkaConnectionError
 from agents.lane.cursor import Cursor
 from agents.lane.lane import Lane, LaneState
 from agents.worker.lag import Growth, LaneLags, Partition
+from tests.support.cluster_double import ClusterDouble
 
 INPUT, FORWARD = "orders", "app-orders-forward"
 
 
 @dataclass
-class Answers:
+class Answers(ClusterDouble):
     """What the cluster says, and how often it was asked."""
 
     ends: dict[Partition, int] = field(default_factory=dict)

@@ -15,12 +15,13 @@ from app.commands.send import send
 from ringfence_client.partition import topics
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError
+from tests.support.cluster_double import ClusterDouble
 
 SETTINGS = validate({"addresses": [{"name": "orders"}]})
 ADDRESS = SETTINGS.addresses[0]
 
 
-class _Nothing:
+class _Nothing(ClusterDouble):
     """A cluster without topics."""
 
     group_id = "g"

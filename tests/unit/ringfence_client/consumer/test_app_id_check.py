@@ -13,6 +13,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.groups.static_members import Member
 from tests.support.consumers.assignments import assigned
+from tests.support.cluster_double import ClusterDouble
 
 
 def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:
@@ -73,7 +74,7 @@ def test_what_is_said_of_app_and_topic_does_not_mix() -> None:
     assert told == ["other"]
 
 
-class _Group:
+class _Group(ClusterDouble):
     group_id = "readers"
 
     def __init__(self, *members: Said | None) -> None:

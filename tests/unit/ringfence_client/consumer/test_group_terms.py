@@ -15,6 +15,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
 from tests.support.consumers.assignments import assigned
+from tests.support.cluster_double import ClusterDouble
 
 PARK, FLOW = {"on_dead_letter": "park"}, {"on_dead_letter": "flow"}
 
@@ -51,7 +52,7 @@ def test_who_states_nothing_gets_nothing() -> None:
     assert refused == {"m1": None, "m2": PARK, "m3": None}
 
 
-class _Group:
+class _Group(ClusterDouble):
     group_id = "billing"
 
     def __init__(self, *found: Member | Exception) -> None:

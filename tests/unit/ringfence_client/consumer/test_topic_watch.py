@@ -10,6 +10,7 @@ from ringfence_client.consumer import topic_watch
 from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import TopicIdentity
+from tests.support.cluster_double import ClusterDouble
 
 
 def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +32,7 @@ async def test_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[TopicIdentity | None] = []
     there = asyncio.Event()
 
-    class _Cluster:
+    class _Cluster(ClusterDouble):
         async def identity(self, topic: str) -> TopicIdentity:
             nonlocal asked
             asked += 1
@@ -59,7 +60,7 @@ async def test_a_right_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then nobody ever tells: who waits for it goes on."""
     told: asyncio.Queue[TopicIdentity | None] = asyncio.Queue()
 
-    class _Cluster:
+    class _Cluster(ClusterDouble):
         async def identity(self, topic: str) -> TopicIdentity:
             raise TopicAuthorizationFailedError(topic)
 

@@ -15,6 +15,7 @@ from ringfence_client.progress.progress_record import HELD, Progress
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka import clock
 from ringfence_kafka.config.settings import KafkaSettings
+from tests.support.cluster_double import ClusterDouble
 
 TOPIC = "orders.accepted"
 
@@ -46,13 +47,13 @@ class _Progress:
         return self.records.get(key), clock.now()
 
 
-class _Cluster:
+class _Cluster(ClusterDouble):
     group_id = "billing"
 
     async def identity(self, _topic: str) -> Any:
         return SimpleNamespace(topic_id="id", partitions=2)
 
-    async def noted(self, _topic: str, _partition: int) -> None:
+    async def committed(self, _topic: str, _partition: int) -> None:
         return None
 
     async def log_start(self, _topic: str, _partition: int) -> int:

@@ -28,7 +28,7 @@ SETTINGS = validate({"addresses": [{"name": "orders"}]})
 
 def _of_a_worker() -> bytes:
     cluster = Cluster(SETTINGS.kafka, SETTINGS.app.id)
-    watch = BrokerWatch(cluster.ping, logging.getLogger("ringfence.test"), "")
+    watch = BrokerWatch(cluster.connection.ping, logging.getLogger("ringfence.test"), "")
     lanes, buffers = Lanes(SETTINGS, cluster), Buffers(SETTINGS.app.buffer_bytes_max)
     return Metrics().show(lanes, watch, buffers, FetchInterval(0.025)).text()
 

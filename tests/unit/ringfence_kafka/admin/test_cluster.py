@@ -20,26 +20,26 @@ class Coordinator:
     async def find_coordinator(self, group: str) -> int:
         return 1
 
-    async def _send_request(self, request: Any, node: int) -> Any:
+    async def _send_request(self, _request: Any, _node: int) -> Any:
         return self._answer
 
 
 def _cluster(coordinator: Coordinator) -> Cluster:
     cluster = Cluster(KafkaSettings(), "group")
-    cluster._admin = coordinator
+    cluster.connection.admin = coordinator
     return cluster
 
 
 async def test_committed() -> None:
     """An offset is told, and that there is none."""
-    assert await _cluster(Coordinator(7)).committed("orders", 0) == 7
-    assert await _cluster(Coordinator(0)).committed("orders", 0) == 0
-    assert await _cluster(Coordinator(-1)).committed("orders", 0) is None
+    assert await _cluster(Coordinator(7)).groups.committed_offset("orders", 0) == 7
+    assert await _cluster(Coordinator(0)).groups.committed_offset("orders", 0) == 0
+    assert await _cluster(Coordinator(-1)).groups.committed_offset("orders", 0) is None
 
 
 async def test_coordinator_that_cannot_say() -> None:
     """A coordinator that loads, or refuses, is no coordinator that has nothing: a lane would begin at the log's start."""
     with pytest.raises(CoordinatorLoadInProgressError):
-        await _cluster(Coordinator(-1, error=14)).committed("orders", 0)
+        await _cluster(Coordinator(-1, error=14)).groups.committed_offset("orders", 0)
     with pytest.raises(TopicAuthorizationFailedError):
-        await _cluster(Coordinator(-1, partition_error=29)).committed("orders", 0)
+        await _cluster(Coordinator(-1, partition_error=29)).groups.committed_offset("orders", 0)

@@ -5,13 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, NotLeaderForPartitionError, TopicAuthorizationFailedError
 
-from ringfence_kafka.admin.offsets import FIRST, NEXT, Offsets
+from ringfence_kafka.admin.offsets import OffsetReader
 from ringfence_kafka.concurrency.coalesce import StoppedError
 
-PARTITIONS = [TopicPartition("orders", number) for number in range(6)]
+PARTITIONS = [("orders", number) for number in range(6)]
 LIMIT_S = 30.0
 
 
@@ -23,9 +22,7 @@ class Client:
         """Broker, and how many partitions."""
         self.codes: dict[int, list[int]] = {}
         """What a partition is answered with, one time after the other; then it is well."""
-        self.leaders: dict[int, int | None] = {
-            partition.partition: partition.partition // 3 for partition in PARTITIONS
-        }
+        self.leaders: dict[int, int | None] = {number: number // 3 for _, number in PARTITIONS}
         self.away: list[int] = []
         self.silent: int | None = None
         """A broker that never answers."""
@@ -40,7 +37,7 @@ class Client:
 
     def force_metadata_update(self) -> None:
         self.updates += 1
-        self.leaders = {partition.partition: partition.partition // 3 for partition in PARTITIONS}
+        self.leaders = {number: number // 3 for _, number in PARTITIONS}
 
     async def send(self, node: int, request: Any) -> Any:
         await asyncio.sleep(0)
@@ -68,15 +65,18 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Client:
     return Client()
 
 
-def _all(*without: int) -> dict[TopicPartition, int]:
-    return {
-        partition: 100 + partition.partition for partition in PARTITIONS if partition.partition not in without
-    }
+def _reader(client: Client) -> OffsetReader:
+    connection: Any = SimpleNamespace(consumer=SimpleNamespace(client=client))
+    return OffsetReader(connection)
+
+
+def _all(*without: int) -> dict[tuple[str, int], int]:
+    return {("orders", number): 100 + number for _, number in PARTITIONS if number not in without}
 
 
 async def test_one_question_a_broker(client: Client) -> None:
     """However many partitions."""
-    found = await Offsets(client).known(PARTITIONS, NEXT, LIMIT_S)
+    found = await _reader(client).known_ends(PARTITIONS, LIMIT_S)
 
     assert found == _all()
     assert sorted(client.asked) == [(0, 3), (1, 3)]
@@ -86,7 +86,7 @@ async def test_only_those_again_that_had_no_answer(client: Client) -> None:
     """One that moved, and those of a broker that was away for a moment; metadata are asked for, as for one question."""
     client.codes[1] = [NotLeaderForPartitionError.errno]
     client.away = [1]
-    found = await Offsets(client).known(PARTITIONS, FIRST, LIMIT_S)
+    found = await _reader(client).known_starts(PARTITIONS, LIMIT_S)
 
     assert found == _all()
     assert sorted(client.asked) == [(0, 1), (0, 3), (1, 3), (1, 3)]
@@ -96,7 +96,7 @@ async def test_only_those_again_that_had_no_answer(client: Client) -> None:
 async def test_a_refusal_is_none_of_the_others(client: Client) -> None:
     """It is not asked again."""
     client.codes[4] = [TopicAuthorizationFailedError.errno] * 9
-    found = await Offsets(client).known(PARTITIONS, NEXT, LIMIT_S)
+    found = await _reader(client).known_ends(PARTITIONS, LIMIT_S)
 
     assert found == _all(4)
     assert len(client.asked) == 2
@@ -105,23 +105,23 @@ async def test_a_refusal_is_none_of_the_others(client: Client) -> None:
 async def test_a_leader_that_is_away_has_no_answer(client: Client) -> None:
     """The others have theirs when the time is over."""
     client.codes[2] = [NotLeaderForPartitionError.errno] * 30
-    found = await Offsets(client).known(PARTITIONS, NEXT, 0.3)
+    found = await _reader(client).known_ends(PARTITIONS, 0.3)
 
     assert found == _all(2)
 
 
 async def test_nobody_is_answered_after_the_end(client: Client) -> None:
     """Who looks again and again is told to end."""
-    offsets = Offsets(client)
+    offsets = _reader(client)
     await offsets.stop()
 
     with pytest.raises(StoppedError):
-        await offsets.known(PARTITIONS, NEXT, LIMIT_S)
+        await offsets.known_ends(PARTITIONS, LIMIT_S)
 
 
 async def test_a_silent_broker_takes_no_other_answer_away(client: Client) -> None:
     """A broker that hangs answers nobody; what the other one said counts."""
     client.silent = 0
-    found = await Offsets(client).known(PARTITIONS, NEXT, 0.3)
+    found = await _reader(client).known_ends(PARTITIONS, 0.3)
 
     assert found == _all(0, 1, 2)

@@ -16,7 +16,7 @@ class Brokers:
     def __init__(self, *codes: int) -> None:
         self._codes = list(codes)
 
-    async def _send_request(self, _request: Any) -> Any:
+    async def _send_request(self, _request: Any, _node: int | None) -> Any:
         topics = [{"topic": "t", "error_code": 0, "partitions": [{}, {}]}]
         return SimpleNamespace(to_object=lambda: {"topics": topics})
 

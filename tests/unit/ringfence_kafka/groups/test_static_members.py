@@ -2,7 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
@@ -11,7 +11,6 @@ from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, UnknownMe
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 
 from app.worker.membership import static_membership
-from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import BrokerUnavailableError
 from ringfence_kafka.groups import static_members
@@ -21,6 +20,7 @@ from ringfence_kafka.groups.static_members import (
     LeaveByName,
     NamedHeartbeat,
 )
+from tests.support.cluster_double import ClusterDouble
 
 FENCED = 82
 
@@ -189,10 +189,13 @@ def test_what_a_worker_is_in_its_group() -> None:
 async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line with the way out, and not a trace."""
 
-    class Silent(Cluster):
-        async def start(self) -> None: ...
+    class Silent(ClusterDouble):
+        def __init__(self, *_: Any) -> None: ...
 
-        async def stop(self) -> None: ...
+        async def __aenter__(self) -> Self:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
 
         async def await_coordinator(self) -> None:
             raise GroupAuthorizationFailedError("rf")

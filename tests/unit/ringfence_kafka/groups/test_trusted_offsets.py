@@ -1,17 +1,19 @@
 """Which committed offsets of a group are followed."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiokafka.errors import GroupLoadInProgressError
 
 from ringfence_client.consumer.assignor import KeepingAssignor, is_ours
 from ringfence_client.consumer.foreign_members import log
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.groups.foreign_members import CONSUMER, ForeignMember
-from ringfence_kafka.groups.group_watch import GroupWatch
 from ringfence_kafka.groups.trusted_offsets import distrust, own_commit
+from tests.support.cluster_double import ClusterDouble
 
 BY_TOOL = Committed(40, "")
 BY_CONSUMER = Committed(40, "", 3)
@@ -63,7 +65,7 @@ def test_own_commits_have_no_epoch() -> None:
 
 
 @dataclass
-class _Group:
+class _Group(ClusterDouble):
     group_id: str = "billing"
     offset: Committed | None = None
     found: list[ForeignMember] | Exception = field(default_factory=list)
@@ -72,7 +74,7 @@ class _Group:
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
         return dict.fromkeys(topics, 2)
 
-    async def noted(self, _topic: str, _partition: int) -> Committed | None:
+    async def committed(self, _topic: str, _partition: int) -> Committed | None:
         return self.offset
 
     async def foreign_members(self, _is_ours: Any) -> list[ForeignMember]:
@@ -83,7 +85,7 @@ class _Group:
 
 
 def _watch(group: _Group, member_id: list[str]) -> GroupWatch:
-    return GroupWatch(group, ["t"], lambda *_: True, log, "they wait", lambda: member_id[0])
+    return GroupWatch(cast("Cluster", group), ["t"], lambda *_: True, log, "they wait", lambda: member_id[0])
 
 
 async def test_a_new_membership_is_a_new_beginning() -> None:

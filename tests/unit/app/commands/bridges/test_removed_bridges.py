@@ -58,10 +58,10 @@ async def test_what_stands_beside_the_offset() -> None:
     """A group of somebody's that merely has such a name is none."""
     committed = {0: Committed(5, encode(OffsetMetadata(forwarded=5))), 1: Committed(7, "somebody's")}
 
-    async def noted(_: str, partition: int) -> Committed | None:
+    async def committed_beside(_: str, partition: int) -> Committed | None:
         return committed.get(partition)
 
-    cluster: Any = SimpleNamespace(noted=noted)
+    cluster: Any = SimpleNamespace(groups=SimpleNamespace(committed=committed_beside))
     found = await removed_bridges._notes(cluster, [("t", 0), ("t", 1), ("t", 2)])
 
     assert found == {"t": {0: (5, OffsetMetadata(forwarded=5))}}

@@ -14,17 +14,18 @@ from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
 from tests.support.consumers.windows import of
+from tests.support.cluster_double import ClusterDouble
 from tests.support.keyboard import Keyboard
 
 GROUP = b"g"
 SETTINGS = validate({"addresses": [{"name": "orders"}]})
 
 
-class _Topic:
+class _Topic(ClusterDouble):
     """The accepted topic and its holder, if there is one: messages of a group that are not finished, and what was dropped of them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, held: bool) -> None:
-        self.offsets = [5, 7]
+        self.unfinished = [5, 7]
         self.topic_id = "first"
         self.told: list[dict[str, Any]] = []
         self.below: list[int] = []
@@ -48,7 +49,7 @@ class _Topic:
     async def await_coordinator(self) -> None:
         pass
 
-    async def group_state(self) -> str:
+    async def state(self) -> str:
         return "Empty"
 
     async def _progresses(self, *_: object) -> list[Progress]:
@@ -56,10 +57,10 @@ class _Topic:
         return [Progress(0, holder="c1/1", web=self._web, state=state)]
 
     async def _standing(self, *_: object) -> show.Standing:
-        return show.Standing(Progress(0), self.topic_id, 0, self.offsets[-1] + 1)
+        return show.Standing(Progress(0), self.topic_id, 0, self.unfinished[-1] + 1)
 
     async def _unfinished(self, *arguments: Any) -> dict[str | None, show.GroupRow]:
-        there = [offset for offset in self.offsets if offset < arguments[3].end]
+        there = [offset for offset in self.unfinished if offset < arguments[3].end]
         row = show.GroupRow(0, "g", GROUP.hex(), len(there), 0, None, there[0], 1.0) if there else None
         return {GROUP.hex(): row} if row else {}
 
@@ -88,7 +89,7 @@ def _answer(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[str]:
 def test_purge_what_was_asked_about(monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
     """What has come since is not dropped, nor counted; the question names offsets."""
     topic = _Topic(monkeypatch, held=held)
-    asked = _answer(monkeypatch, lambda: topic.offsets.extend([8, 9]))
+    asked = _answer(monkeypatch, lambda: topic.unfinished.extend([8, 9]))
 
     assert changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 0
     assert "drop for good 2 messages" in asked[0]
@@ -103,7 +104,7 @@ def test_skip_what_was_asked_about(
 ) -> None:
     """Somebody else was quicker: the next message is another one, and stays."""
     topic = _Topic(monkeypatch, held=held)
-    asked = _answer(monkeypatch, lambda: topic.offsets.pop(0))
+    asked = _answer(monkeypatch, lambda: topic.unfinished.pop(0))
 
     assert changes.drop(SETTINGS, "orders", "billing", "g", skip=True, yes=False) == 1
     assert "the first message, orders.accepted/0/5?" in asked[0]

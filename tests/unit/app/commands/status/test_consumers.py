@@ -14,6 +14,7 @@ from ringfence_client.progress.progress_record import Progress
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups import descriptions
 from ringfence_kafka.groups.descriptions import GroupDescription
+from tests.support.cluster_double import ClusterDouble
 
 SETTINGS = validate({"addresses": [{"name": "orders"}]})
 TOPIC = "orders.accepted"
@@ -36,7 +37,7 @@ class _Admin:
         return found
 
 
-class _Cluster:
+class _Cluster(ClusterDouble):
     """One accepted topic of a partition, of which all is finished."""
 
     def __init__(self, *_: object) -> None:
@@ -51,7 +52,7 @@ class _Cluster:
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
         return dict.fromkeys(topics, 1)
 
-    async def describe_groups(self, groups: list[str], *, partial: bool) -> dict[str, GroupDescription]:
+    async def describe(self, groups: list[str], *, partial: bool) -> dict[str, GroupDescription]:
         return descriptions.describe(SETTINGS.kafka, groups, partial=partial)
 
     async def foreign_members(self, _is_ours: Any, _group: str) -> list[Any]:
@@ -60,7 +61,7 @@ class _Cluster:
     async def known_stable_ends(self, places: Any, _limit: float) -> dict[Any, int]:
         return dict.fromkeys(places, 5)
 
-    async def topic_ids(self, topics: list[str]) -> dict[str, str]:
+    async def ids(self, topics: list[str]) -> dict[str, str]:
         return dict.fromkeys(topics, "id")
 
 

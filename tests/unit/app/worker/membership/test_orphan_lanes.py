@@ -9,13 +9,15 @@ from aiokafka.errors import GroupLoadInProgressError
 
 from agents.worker.lanes import Lanes
 from app.worker.membership.orphan_lanes import AGAIN_MOST_S, STANDS_S, OrphanLanes, Partition
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
+from tests.support.cluster_double import ClusterDouble
 
 ALL = frozenset({("a", 0), ("a", 1)})
 
 
-class Group:
+class Group(ClusterDouble):
     """One worker, which has what it was given; the topics have two partitions."""
 
     def __init__(self) -> None:
@@ -41,7 +43,7 @@ class World:
         self.joined: list[float] = []
         self.now = 1_000.0
         self._looks = OrphanLanes(
-            self.group,
+            cast("Cluster", self.group),
             {"a", "b"},
             self.told.append,
             (lambda: self.joined.append(self.now - 1_000.0)) if static else None,

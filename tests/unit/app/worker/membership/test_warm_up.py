@@ -17,6 +17,7 @@ from app.worker.run import create_app
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
+from tests.support.cluster_double import ClusterDouble
 
 TOPICS = {"orders", "rf-orders-forward"}
 COUNTS = dict.fromkeys(TOPICS, 4)
@@ -102,7 +103,7 @@ async def test_a_static_member_takes_what_its_predecessor_had(tmp_path: Path) ->
     assert after.assigned_actives() == _partitions(given)
 
 
-class Asked:
+class Asked(ClusterDouble):
     """A cluster with these members, and lanes that note what they restore."""
 
     def __init__(self, members: list[Member] | Exception, *, hangs: bool = False) -> None:

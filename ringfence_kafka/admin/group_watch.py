@@ -4,11 +4,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
 from ringfence_kafka import clock
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.concurrency.timeouts import set_within
 from ringfence_kafka.errors import RingfenceError
@@ -27,30 +28,12 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-class _Group(Protocol):
-    """The group that is asked, as :class:`ringfence_kafka.admin.cluster.Cluster` has it."""
-
-    group_id: str
-
-    async def foreign_members(self, is_ours: IsOurs) -> list[ForeignMember]:
-        """Those of the group now."""
-        ...
-
-    async def partition_counts(self, topics: list[str]) -> dict[str, int]:
-        """Those of topics that exist."""
-        ...
-
-    async def noted(self, topic: str, partition: int) -> Committed | None:
-        """The committed offset of the group."""
-        ...
-
-
 class GroupWatch:
     """Of the group of one process."""
 
     def __init__(
         self,
-        group: _Group,
+        cluster: Cluster,
         topics: Collection[str],
         is_ours: IsOurs,
         log: logging.Logger,
@@ -62,17 +45,17 @@ class GroupWatch:
         """Nothing is asked yet.
 
         Args:
-            group: Is asked.
+            cluster: Is asked of its group.
             topics: Whose offsets matter.
             is_ours: Judges a member by the user data that it joined with.
             log: Names foreign members.
-            meaning: What a foreign member means for messages, in the log.
+            meaning: The log text that says what a foreign member means for messages.
             member_id: The ID by which this process is a member; empty = it is not a member now.
             reserved: Whether nobody but Ringfence has a use for the group. Else the group may have been another program's before.
         """
         self.foreign: list[ForeignMember] = []
         """As last asked."""
-        self._group = group
+        self._cluster = cluster
         self._topics = sorted(topics)
         self._is_ours = is_ours
         self._log = log
@@ -88,12 +71,12 @@ class GroupWatch:
     @property
     def group_id(self) -> str:
         """Of the group."""
-        return self._group.group_id
+        return self._cluster.group_id
 
     @property
     def faults(self) -> list[str]:
         """A line for each foreign member."""
-        return [fault(self._group.group_id, item) for item in self.foreign]
+        return [fault(self._cluster.group_id, item) for item in self.foreign]
 
     @property
     def joined(self) -> bool:
@@ -119,21 +102,21 @@ class GroupWatch:
                     await self._note_joining()
                     await self._ask()
         except _UNANSWERED as error:
-            self._log.debug("the members of %s cannot be asked now: %r", self._group.group_id, error)
+            self._log.debug("the members of %s cannot be asked now: %r", self._cluster.group_id, error)
 
     async def _ask(self) -> None:
-        found = await self._group.foreign_members(self._is_ours)
+        found = await self._cluster.groups.foreign_members(self._is_ours)
         self._asked_at = clock.now()
         for item in found:
             if item not in self.foreign:
                 self._log.error(
                     "%s is a member of the group %s and is not Ringfence's: %s. Offsets that it commits are not followed. Stop it or give it "
                     "another group.id, and keep others out by ACLs (docs/security.md)",
-                    item, self._group.group_id, self._meaning,
+                    item, self._cluster.group_id, self._meaning,
                 )  # fmt: skip
         for entry in self.foreign:
             if entry not in found:
-                self._log.warning("%s has left the group %s", entry, self._group.group_id)
+                self._log.warning("%s has left the group %s", entry, self._cluster.group_id)
         self.foreign = found
 
     async def distrust(
@@ -172,9 +155,11 @@ class GroupWatch:
             return
         offsets: dict[Place, Committed | None] = {}
         if member_id:
-            counts = await self._group.partition_counts(self._topics)
+            counts = await self._cluster.topics.partition_counts(self._topics)
             places: Sequence[Place] = [(topic, index) for topic in counts for index in range(counts[topic])]
-            found: Sequence[Any] = await asyncio.gather(*(self._group.noted(*place) for place in places))
+            found: Sequence[Any] = await asyncio.gather(
+                *(self._cluster.groups.committed(*place) for place in places)
+            )
             offsets = dict(zip(places, found, strict=True))
         if self._member_id() == member_id:
             self._joined_as, self._at_joining = member_id, offsets

@@ -1,0 +1,174 @@
+"""Questions about one consumer group: committed offsets, state, members."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupIdNotFound,
+    GroupLoadInProgressError,
+    KafkaError,
+    NotCoordinatorForGroupError,
+    for_code,
+)
+
+from ringfence_kafka.admin.connection import Connection
+from ringfence_kafka.concurrency.coalesce import RequestCoalescer
+from ringfence_kafka.errors import BrokerUnavailableError
+from ringfence_kafka.groups import committed_offsets, descriptions, foreign_members, members, static_members
+from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.groups.descriptions import GroupDescription
+from ringfence_kafka.groups.foreign_members import ForeignMember, IsOurs
+
+COORDINATOR_LIMIT_S: Final = 20.0
+DEAD: Final = "Dead"
+NO_MEMBERS: Final = frozenset({"Empty", DEAD})
+"""States of a consumer group of which no consumer runs."""
+_ELSEWHERE: Final = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
+
+
+class GroupAdmin:
+    """One group of one cluster. Offsets that are asked for at the same time are one request."""
+
+    def __init__(self, connection: Connection, group_id: str) -> None:
+        self._connection = connection
+        self._group_id = group_id
+        self._committed = RequestCoalescer(self._ask_committed)
+        self._coordinator: int | None = None
+        """The broker that coordinated the group when it was asked last."""
+
+    async def stop(self) -> None:
+        """Answer nobody any more."""
+        await self._committed.stop()
+
+    async def known_commits(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], int | None]:
+        """Return the group's offsets of many partitions; None = none. Absent where the coordinator cannot say.
+
+        Raises:
+            KafkaError: it cannot say anything now.
+        """
+        if not partitions:
+            return {}
+        found = await self._ask_committed([TopicPartition(*partition) for partition in partitions])
+        return {
+            (tp.topic, tp.partition): None if item is None else item.offset
+            for tp, item in found.items()
+            if not isinstance(item, Exception)
+        }
+
+    async def committed_offset(self, topic: str, partition: int) -> int | None:
+        """Return the group's committed offset, asked for now; None = none. Raises as :meth:`committed` does."""
+        found = await self.committed(topic, partition)
+        return None if found is None else found.offset
+
+    async def committed(self, topic: str, partition: int) -> Committed | None:
+        """Return the group's committed offset and its metadata, asked for now; None = none.
+
+        Raises:
+            KafkaError: the group's coordinator cannot say, such as while it loads; aiokafka's own question would then say
+                that there is none.
+        """
+        return await self._committed.ask(TopicPartition(topic, partition))
+
+    async def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+        """Commit for the group, which has no members now.
+
+        Raises:
+            KafkaError: it has, or its coordinator does not answer.
+        """
+        named = {TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
+        await committed_offsets.commit(self._connection.admin, self._group_id, named)
+
+    async def _ask_committed(
+        self, tps: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed | Exception | None]:
+        admin, known = self._connection.admin, self._coordinator
+        if known is not None:
+            with contextlib.suppress(KafkaError):  # it may be another broker by now
+                found = await committed_offsets.fetch(admin, self._group_id, tps, known)
+                if not any(isinstance(value, _ELSEWHERE) for value in found.values()):
+                    return found
+        self._coordinator = None
+        node = await admin.find_coordinator(self._group_id)
+        found = await committed_offsets.fetch(admin, self._group_id, tps, node)
+        self._coordinator = node
+        return found
+
+    async def await_coordinator(self) -> None:
+        """Until the group's coordinator answers: on a new cluster it is made by the first question, on others it may load.
+
+        Raises:
+            BrokerUnavailableError: it does not within the limit.
+        """
+        deadline = time.monotonic() + COORDINATOR_LIMIT_S
+        while True:
+            try:
+                await self.state()
+                return
+            except (*_ELSEWHERE, GroupLoadInProgressError) as error:
+                if time.monotonic() > deadline:
+                    raise BrokerUnavailableError(
+                        f"the coordinator of the consumer group {self._group_id} does not answer ({type(error).__name__}): "
+                        "is the topic __consumer_offsets available?"
+                    ) from error
+                await asyncio.sleep(0.2)
+
+    async def state(self) -> str:
+        """``Empty`` or ``Dead`` = the group has no members now, of whatever protocol.
+
+        Raises:
+            KafkaError: the group's coordinator cannot say.
+        """
+        admin = self._connection.admin
+        coordinator = await admin.find_coordinator(self._group_id)
+        (answer,) = await admin.describe_consumer_groups([self._group_id], coordinator)
+        ((code, _, state, *_),) = answer.groups
+        if code and code != GroupIdNotFound.errno:
+            raise for_code(code)(f"the state of {self._group_id}")
+        if (code or state == DEAD) and await foreign_members.of_other_types(
+            admin, self._group_id, coordinator
+        ):
+            return "Stable"  # DescribeGroups calls a group of another type dead
+        return DEAD if code else str(state)
+
+    async def members(self) -> members.Members:
+        """Return the members of the group, with what each states about itself.
+
+        Raises:
+            KafkaError: the group's coordinator cannot say.
+        """
+        return await members.fetch(self._connection.admin, self._group_id, self._connection.kafka.instance_of)
+
+    async def static_members(self) -> list[static_members.Member]:
+        """Return the members with their instance names.
+
+        Raises:
+            KafkaError: the group's coordinator does not answer, or refuses.
+        """
+        return await static_members.members(self._connection.admin, self._group_id)
+
+    async def foreign_members(self, is_ours: IsOurs, group: str | None = None) -> list[ForeignMember]:
+        """Return the members, of our group or another one, that are not Ringfence's; none of a broker before 2.4.
+
+        Raises:
+            KafkaError: the coordinator cannot say now, or denies access.
+        """
+        prefix = f"{self._connection.kafka.client_id_of('')}-"
+        try:
+            return await foreign_members.ask(self._connection.admin, group or self._group_id, is_ours, prefix)
+        except NotImplementedError:
+            return []
+
+    async def describe(
+        self, groups: Collection[str], *, partial: bool = False
+    ) -> dict[str, GroupDescription]:
+        """Describe any groups, in a thread. Raises as :func:`ringfence_kafka.groups.descriptions.describe` does."""
+        if not groups:
+            return {}
+        return await asyncio.to_thread(descriptions.describe, self._connection.kafka, groups, partial=partial)

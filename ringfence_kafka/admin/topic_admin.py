@@ -1,0 +1,138 @@
+"""Questions about topics, and their creation."""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from aiokafka.admin import NewPartitions, NewTopic
+from aiokafka.errors import (
+    BrokerResponseError,
+    ClusterAuthorizationFailedError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+
+from ringfence_kafka.admin import topic_descriptions
+from ringfence_kafka.admin.connection import Connection
+from ringfence_kafka.admin.topic_ids import Identities, IdentityQuestions, TopicIdentity
+from ringfence_kafka.admin.topics import Described, TopicDescription
+from ringfence_kafka.concurrency.coalesce import RequestCoalescer
+from ringfence_kafka.errors import TopicError, named
+
+
+class _Refused:
+    """This user may not see the topic."""
+
+
+class TopicAdmin:
+    """The topics of one cluster. Questions that come together are one request."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._descriptions = RequestCoalescer(self._ask_descriptions)
+        self._identities = RequestCoalescer(self._ask_identities)
+        self._questions: IdentityQuestions | None = None
+
+    async def stop(self) -> None:
+        """Answer nobody any more."""
+        await self._identities.stop()
+        await self._descriptions.stop()
+
+    async def partition_counts(self, topics: list[str]) -> dict[str, int]:
+        """Partition counts asked for now; a topic that does not exist is absent.
+
+        Raises:
+            TopicAuthorizationFailedError: we may not even see a topic.
+        """
+        counts, refused = await topic_descriptions.partition_counts(self._connection.admin, topics)
+        if refused:
+            raise TopicAuthorizationFailedError(", ".join(refused))
+        return counts
+
+    async def describe(self, topics: Iterable[str]) -> Described:
+        """Describe topics, with their settings."""
+        names = sorted(set(topics))
+        answers = zip(names, await asyncio.gather(*map(self._descriptions.ask, names)), strict=True)
+        found = {name: item for name, item in answers if item is not None}
+        topics = {name: item for name, item in found.items() if isinstance(item, TopicDescription)}
+        return Described(topics, frozenset(found.keys() - topics.keys()))
+
+    async def _ask_descriptions(
+        self, topics: Collection[str]
+    ) -> Mapping[str, TopicDescription | _Refused | Exception | None]:
+        """None = there is none of that name."""
+        described = await topic_descriptions.describe(self._connection.admin, topics)
+        refused = dict.fromkeys(described.refused, _Refused())
+        return dict.fromkeys(topics) | described.topics | refused
+
+    async def create(
+        self, topic: str, partitions: int, replication_factor: int, config: dict[str, str]
+    ) -> None:
+        """Create a topic. Succeeds if it already exists. ``replication_factor`` 0: the smaller of 3 and the brokers.
+
+        Raises:
+            TopicError: the cluster refuses it.
+        """
+        admin = self._connection.admin
+        if not replication_factor:
+            replication_factor = min(3, len((await admin.describe_cluster())["brokers"]))
+        response = await admin.create_topics(
+            [NewTopic(topic, partitions, replication_factor, topic_configs=config)]
+        )
+        for _, code, *rest in response.topic_errors:
+            error = for_code(code)
+            if code and error is not TopicAlreadyExistsError:
+                said = f"{error.__name__}: {rest[0]}" if rest and rest[0] else error.__name__
+                raise TopicError(
+                    f"{topic} was not created with {partitions} partitions ({said}): allow this user to create topics, "
+                    "or have somebody create it"
+                )
+
+    async def await_created(self, topics: list[str], limit_s: float) -> dict[str, TopicDescription]:
+        """Describe topics that were just created, once all are shown. Raises as :func:`ringfence_kafka.admin.topic_descriptions.appeared` does."""
+        return await topic_descriptions.appeared(self._connection.admin, topics, limit_s)
+
+    async def add_partitions(self, topic: str, count: int, limit_s: float) -> None:
+        """Give a topic so many partitions; returns when all brokers that are asked show them.
+
+        Raises:
+            TopicError: the cluster refuses, or shows them too late.
+        """
+        try:
+            await self._connection.admin.create_partitions({topic: NewPartitions(count)})
+        except BrokerResponseError as error:
+            denied = isinstance(error, TopicAuthorizationFailedError | ClusterAuthorizationFailedError)
+            do = "allow this user Alter on it" if denied else "look at the brokers and run this again"
+            raise TopicError(
+                f"{topic} was not given {count} partitions ({named(error)}): {do}, or have somebody do it: "
+                f"kafka-topics.sh --alter --topic {topic} --partitions {count}"
+            ) from error
+        deadline = time.monotonic() + limit_s
+        while (shown := (await self.partition_counts([topic])).get(topic, 0)) < count:
+            if time.monotonic() > deadline:
+                raise TopicError(
+                    f"{topic} was given {count} partitions, and brokers show {shown} after {limit_s:g} s: see what keeps the cluster busy, "
+                    "and run this again"
+                )
+            await asyncio.sleep(0.05)
+
+    async def ids(self, topics: list[str]) -> dict[str, str]:
+        """Kafka's own IDs of topics, which must exist. Raises as :meth:`identity` does."""
+        identities = await asyncio.gather(*map(self.identity, topics))
+        return {topic: item.topic_id for topic, item in zip(topics, identities, strict=True)}
+
+    async def identity(self, topic: str) -> TopicIdentity:
+        """Which topic of this name it is now. Asking never creates it, and costs one small request.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none.
+            TopicAuthorizationFailedError: this user may not see it.
+            KafkaConnectionError: no broker answers.
+        """
+        return await self._identities.ask(topic)
+
+    async def _ask_identities(self, topics: Collection[str]) -> Identities:
+        if self._questions is None:
+            self._questions = IdentityQuestions(self._connection.admin)
+        return await self._questions.ask(topics)

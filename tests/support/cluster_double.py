@@ -1,0 +1,23 @@
+"""A base for doubles of :class:`ringfence_kafka.admin.cluster.Cluster`."""
+
+from typing import Self
+
+
+class ClusterDouble:
+    """Answers for its topics, offsets, group and connection itself."""
+
+    @property
+    def topics(self) -> Self:
+        return self
+
+    @property
+    def offsets(self) -> Self:
+        return self
+
+    @property
+    def groups(self) -> Self:
+        return self
+
+    @property
+    def connection(self) -> Self:
+        return self
