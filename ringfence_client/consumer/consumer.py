@@ -45,7 +45,7 @@ from ringfence_kafka.aiokafka_patches.metadata_refresh import refresh_metadata_o
 from ringfence_kafka.auth.access_errors import nobody
 from ringfence_kafka.auth.client_options import client_options, refusal
 from ringfence_kafka.concurrency.timeouts import cancelled
-from ringfence_kafka.config.names import require_consumer_group
+from ringfence_kafka.config.section import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
 from ringfence_kafka.protocol import wire_names

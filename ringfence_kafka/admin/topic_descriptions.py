@@ -61,25 +61,6 @@ async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Describ
     return Described(found, frozenset(refused))
 
 
-async def broker_settings(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, int]:
-    """Return numeric settings of one broker by name; empty if this user may not see them."""
-    brokers = (await admin.describe_cluster())["brokers"]
-    if not brokers:
-        return {}
-    # The node of the question decides who answers: each broker describes itself alone.
-    broker = ConfigResource(
-        ConfigResourceType.BROKER, str(brokers[0]["node_id"]), configs=dict.fromkeys(names)
-    )
-    (response,) = await admin.describe_configs([broker])
-    return {
-        entry[0]: int(entry[1])
-        for error_code, _message, _type, _name, entries in response.resources
-        if error_code == 0
-        for entry in entries
-        if entry[1] is not None
-    }
-
-
 async def appeared(
     admin: AIOKafkaAdminClient, topics: Collection[str], limit_s: float
 ) -> dict[str, TopicDescription]:

@@ -1,6 +1,9 @@
 """``[address_defaults]`` and ``[[addresses]]``: the logical destinations."""
 
-from typing import Final, Literal, TypeGuard
+import fnmatch
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeGuard
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
@@ -12,6 +15,9 @@ MAX_ID_CACHE_SIZE: Final = 2**31 - 1
 """Slots are numbered with 31 bits in the changelog's keys."""
 DEFAULT_GROUP: Final = "qpid.no-group"
 _NAME: Final = TypeAdapter(TopicName)
+_WILDCARDS: Final = frozenset("*?[")
+_POSSIBLE: Final = re.compile(r"([a-zA-Z0-9._*?-]|\[!?[a-zA-Z0-9._-]+\])+")
+"""Kafka's legal characters, wildcards, and sets that are closed."""
 
 
 class AddressDefaults(Section):
@@ -118,3 +124,111 @@ def _is_name(name: object) -> TypeGuard[str]:
     except ValidationError:
         return False
     return True
+
+
+# -- patterns: entries that set defaults for all names that match; the most specific wins, key by key ----------------
+
+
+def resolve_patterns(defaults: Mapping[str, Any], entries: Sequence[Any]) -> tuple[Any, ...]:
+    """The literal addresses with everything put under them that applies; what is no table stays as it is."""
+    patterns = [entry for entry in entries if is_pattern(entry)]
+    patterns.sort(key=_specificity)  # stable: the later of equals stays later
+    resolved = []
+    for entry in entries:
+        if is_pattern(entry):
+            continue
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            resolved.append({**defaults, **entry} if isinstance(entry, dict) else entry)
+            continue
+        merged = dict(defaults)
+        for pattern in patterns:
+            if fnmatch.fnmatchcase(entry["name"], pattern["name"]):
+                merged |= pattern
+        resolved.append(merged | entry)
+    return tuple(resolved)
+
+
+def is_pattern(entry: object) -> bool:
+    """Whether an entry's name has a wildcard: ``*``, ``?`` or ``[``."""
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return isinstance(name, str) and has_wildcard(name)
+
+
+def has_wildcard(name: str) -> bool:
+    """Whether a name stands for all that match."""
+    return not _WILDCARDS.isdisjoint(name)
+
+
+def can_match(pattern: str) -> bool:
+    """Whether there are topic names that it matches."""
+    return _POSSIBLE.fullmatch(pattern) is not None
+
+
+def _specificity(pattern: Mapping[str, Any]) -> int:
+    """Literal characters of the pattern; a set in brackets counts as none."""
+    literal = re.sub(r"\[[^]]*\]|[*?]", "", pattern["name"])
+    return len(literal)
+
+
+# -- chains: the accepted topic of one address is the input topic of the next ----------------------------------------
+
+
+def feeders(addresses: Iterable[AddressSettings]) -> dict[str, str]:
+    """Return the address that writes the input topic of each chained address, by name."""
+    known = list(addresses)
+    writers = {address_settings.accepted_topic: address_settings.name for address_settings in known}
+    return {
+        address_settings.name: writers[address_settings.input_topic]
+        for address_settings in known
+        if address_settings.input_topic in writers
+    }
+
+
+def feeder(address: AddressSettings, addresses: Iterable[AddressSettings]) -> AddressSettings | None:
+    """Return the address whose accepted topic is this address's input topic, or None."""
+    return next(
+        (
+            address_settings
+            for address_settings in addresses
+            if address_settings.accepted_topic == address.input_topic
+        ),
+        None,
+    )
+
+
+def upstream(name: str, addresses: Iterable[AddressSettings]) -> tuple[str, ...]:
+    """Return the addresses whose messages reach an address by chains, the nearest first."""
+    _, *found = _path(name, feeders(addresses))
+    return tuple(found)
+
+
+def upstream_first(addresses: Sequence[AddressSettings]) -> list[AddressSettings]:
+    """Return the addresses so that each one comes after the address that feeds it."""
+    by_name = {address.name: address for address in addresses}
+    fed_by = feeders(addresses)
+    found: dict[str, AddressSettings] = {}
+    for address in addresses:
+        for name in reversed(list(_path(address.name, fed_by))):
+            found.setdefault(name, by_name[name])
+    return list(found.values())
+
+
+def feeding_cycle(addresses: Iterable[AddressSettings]) -> list[str]:
+    """Return the names along a circle of chained addresses, the first one again at the end; empty if there is none."""
+    fed_by = feeders(addresses)
+    for name in fed_by:
+        *path, last = _path(name, fed_by)
+        if last in fed_by:  # the walk ended at an address that it had passed
+            path = [*path, last]
+            return [fed_by[last], *reversed(path[path.index(fed_by[last]) :])]
+    return []
+
+
+def _path(name: str, fed_by: Mapping[str, str]) -> Iterator[str]:
+    """Yield an address and those upstream of it, each once."""
+    passed = {name}
+    yield name
+    while (following := fed_by.get(name)) is not None and following not in passed:
+        passed.add(following)
+        yield following
+        name = following

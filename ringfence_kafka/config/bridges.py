@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from ringfence_kafka.config.addresses import has_wildcard
 from ringfence_kafka.config.kafka import KafkaSettings
-from ringfence_kafka.config.patterns import has_wildcard
 from ringfence_kafka.config.section import NAME_PATTERN, Section, TopicName, listed
 from ringfence_kafka.protocol import wire_names
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ringfence_kafka.config import properties
-from ringfence_kafka.config.patterns import can_match, is_pattern
+from ringfence_kafka.config.addresses import can_match, is_pattern
 from ringfence_kafka.config.section import NAME_PATTERN, TOPIC_NAME_PATTERN
 from ringfence_kafka.config.settings import AddressDefaults, Settings
 from ringfence_kafka.errors import ConfigurationError

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ringfence_kafka.config import java_properties
+_ENTRY: Final = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])+)[ \t\f]*(?:[=:][ \t\f]*)?(?P<value>.*)", re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 KEYS: Final = {
     "bootstrap.servers": "bootstrap_servers",
@@ -130,7 +132,7 @@ def read(file: str) -> Translated:
         ValueError: it cannot be read, or a property cannot be used; names each, and the way out.
     """
     try:
-        properties = java_properties.parse(Path(file).read_text("utf-8"))
+        properties = parse_java(Path(file).read_text("utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: not UTF-8: name a text file of key=value lines") from error
     except OSError as error:
@@ -205,13 +207,6 @@ def _keep_secret(name: str, value: str, found: Translated) -> None:
         found.secrets[_SECRETS[name]] = value
 
 
-def _tokens_by(name: str, value: str) -> bool:
-    """Whether it says that tokens come by client credentials, which the other properties say anyway."""
-    if name == _CALLBACK and not _KAFKAS_CALLBACK.fullmatch(value):
-        raise ValueError(f"{_CODE}: name a function of Python's as sasl_oauth_callback")
-    return name == _CALLBACK or (name == "sasl.oauthbearer.method" and value in {"oidc", "default"})
-
-
 def _log_in(jaas: str, found: Translated) -> None:
     """Name and password of a login module, as Java has them."""
     login = _LOGIN.fullmatch(jaas)
@@ -254,3 +249,43 @@ def _open_store(
         found.keys.update(dict.fromkeys(_STORES[store], value))
     elif part not in {"type", "password"}:
         raise ValueError(f"write it into a file, and name that as {keys}")
+
+
+def parse_java(text: str) -> dict[str, str]:
+    """Key → value; of a key that stands twice the last counts.
+
+    Raises:
+        ValueError: a line is none; names its number.
+    """
+    found: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        entry = _ENTRY.fullmatch(line)
+        if entry is None:
+            raise ValueError(f"line {number} is no property: write key=value")
+        found[_plain(entry["key"])] = _plain(entry["value"])
+    return found
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    """Without comments and empty ones; one that ends with a backslash goes on in the next."""
+    lines: list[tuple[int, str]] = []
+    continued = False
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.lstrip(" \t\f")
+        if continued:
+            lines[-1] = (lines[-1][0], lines[-1][1] + line)
+        elif not line or line[0] in "#!":
+            continue
+        else:
+            lines.append((number, line))
+        continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        if continued:
+            lines[-1] = (lines[-1][0], lines[-1][1][:-1])
+    return lines
+
+
+def _plain(text: str) -> str:
+    return _ESCAPED.sub(
+        lambda found: chr(int(found[1][1:], 16)) if len(found[1]) > 1 else _LETTERS.get(found[1], found[1]),
+        text,
+    )

@@ -4,11 +4,15 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, field_validator
 
+from ringfence_kafka.errors import ConfigurationError
+
 NAME_PATTERN: Final = r"^[a-zA-Z0-9._-]+$"
 TOPIC_NAME_PATTERN: Final = r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$"
 TOPIC_NAME_MAX: Final = 200
 TopicName = Annotated[str, StringConstraints(pattern=TOPIC_NAME_PATTERN, max_length=TOPIC_NAME_MAX)]
 """Kafka's legal characters; ``.`` and ``..`` are no topics."""
+GROUP_BYTES_MAX: Final = 1_000
+"""Of a consumer group's name. Kafka's own bound is some 32,000, for the name and what Ringfence makes of it."""
 
 
 class Section(BaseModel):
@@ -24,3 +28,33 @@ def listed(field: str, *others: str) -> Any:
 
 def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
+
+
+def require_consumer_group(name: str) -> str:
+    """The name, if a consumer group may be called so.
+
+    Kafka takes nearly everything but an empty name. What is refused beyond that is a mistake, such as a variable that is not set,
+    or could not be told in one line of a log.
+
+    Raises:
+        ConfigurationError: it may not.
+    """
+    if not name.strip():
+        raise ConfigurationError(
+            "a consumer group without a name: give it one, such as billing; is a variable empty?"
+        )
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"the consumer group {name!r} has bytes that are not UTF-8: choose another name"
+        ) from error
+    if not name.isprintable():
+        raise ConfigurationError(
+            f"the consumer group {name!r} has characters that cannot be printed: choose another name"
+        )
+    if size > GROUP_BYTES_MAX:
+        raise ConfigurationError(
+            f"the consumer group {name[:40]!r}… has a name of {size} bytes: choose one of at most {GROUP_BYTES_MAX}"
+        )
+    return name

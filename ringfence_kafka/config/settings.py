@@ -6,8 +6,6 @@ errors that name the key, its value and the way out. Nothing is ignored.
 
 import os
 import socket
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -21,23 +19,25 @@ from pydantic import (
     model_validator,
 )
 
-from ringfence_kafka.config import chains, patterns
-from ringfence_kafka.config.access_faults import NOT_SET, file_fault, variable
-from ringfence_kafka.config.addresses import AddressDefaults, AddressSettings
-from ringfence_kafka.config.bridge_faults import Addressed, bridge_faults, window_faults
-from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
-from ringfence_kafka.config.kafka import KafkaSettings
-from ringfence_kafka.config.section import Section, TopicName, listed
-from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.protocol import wire_names
-
-TOPIC_CHARACTERS_MAX: Final = 249
-"""Kafka's limit."""
-
-KAFKA_INTERNAL: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+from ringfence_kafka.config.addresses import (
+    AddressDefaults,
+    AddressSettings,
+    feeder,
+    is_pattern,
+    resolve_patterns,
+    upstream,
 )
-"""Topics of the cluster itself."""
+from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
+from ringfence_kafka.config.kafka import NOT_SET, KafkaSettings, file_fault, variable
+from ringfence_kafka.config.section import Section, TopicName, listed
+from ringfence_kafka.config.validation import (
+    Addressed,
+    bridge_faults,
+    claimed_topics,
+    topic_faults,
+    window_faults,
+)
+from ringfence_kafka.errors import ConfigurationError
 
 NIGHTS_FOLDER: Final = "reconcile"
 """Below ``app.data_dir``, beside the folders of workers."""
@@ -158,7 +158,7 @@ class Settings(Section):
     def _keeps_patterns(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         settings = handler(data)
         if isinstance(data, dict):
-            settings._patterns = tuple(filter(patterns.is_pattern, data.get("addresses", ())))
+            settings._patterns = tuple(filter(is_pattern, data.get("addresses", ())))
         return settings
 
     _lists = listed("bridges", "cluster_connections")
@@ -187,77 +187,17 @@ class Settings(Section):
             AddressDefaults.model_validate(defaults)
         except ValidationError:
             defaults = {}  # reported once, at address_defaults, and not again at each address
-        return {**data, "addresses": patterns.resolve(defaults, addresses)}
+        return {**data, "addresses": resolve_patterns(defaults, addresses)}
 
     @model_validator(mode="after")
-    def _names_are_distinct(self) -> Self:
-        names = Counter(address.name for address in self.addresses)
-        for name, count in names.items():
-            if count > 1:
-                raise ValueError(
-                    f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
-                )
-        chained = self._chained_topics()
-        owners: dict[str, tuple[str, str]] = {}
-        """Kafka takes no two topics that differ only in where they have dots and underscores."""
-        for topic, claim in self._topics():
-            if topic in KAFKA_INTERNAL:
-                raise ValueError(
-                    f"addresses: {claim} would be {topic!r}, which is Kafka's own: choose another name"
-                )
-            if len(topic) > TOPIC_CHARACTERS_MAX:
-                raise ValueError(
-                    f"addresses: {claim} would be topic {topic!r}, which has {len(topic)} characters: Kafka takes "
-                    f"{TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
-                )
-            other, owner = owners.setdefault(topic.replace(".", "_"), (topic, claim))
-            if owner == claim or (other == topic and topic in chained):
-                continue
-            if other == topic:
-                raise ValueError(f"addresses: topic {topic!r} would be both {owner} and {claim}; rename one")
-            raise ValueError(
-                f"addresses: {owner} would be topic {other!r} and {claim} {topic!r}: Kafka takes no two topics that differ in "
-                "dots and underscores alone; rename one"
-            )
+    def _topics_are_distinct(self) -> Self:
+        for fault in topic_faults(self.addresses, self.app.id):
+            raise ValueError(fault)
         return self
-
-    def _chained_topics(self) -> set[str]:
-        """Return the topics that are the accepted topic of one address and the input topic of one other, and nothing else.
-
-        An address that only has the name of such a topic is none of a chain: its file does not say so.
-
-        Raises:
-            ValueError: the chains have a cycle.
-        """
-        if circle := chains.cycle(self.addresses):
-            raise ValueError(
-                f"addresses: {' -> '.join(map(repr, circle))} is a cycle: each reads what the one before it accepts, and messages would "
-                "go round for ever; give one of them another input_topic"
-            )
-        roles = Counter(
-            (topic, role) for address in self.addresses for role, topic in address.topics(self.app.id).items()
-        )
-        writers = {address.accepted_topic: address.name for address in self.addresses}
-        for topic, count in Counter(address.input_topic for address in self.addresses).items():
-            if count > 1 and topic in writers:
-                readers = [repr(address.name) for address in self.addresses if address.input_topic == topic]
-                raise ValueError(
-                    f"addresses: {' and '.join(readers)} have the input topic {topic!r}, the accepted topic of {writers[topic]!r}: it can be the input "
-                    "of one address; rename one input_topic, or chain them one after the other"
-                )
-        uses = Counter(topic for topic, _ in self._topics())
-        names = {address.name for address in self.addresses}
-        return {
-            topic
-            for topic, count in uses.items()
-            if count == 2
-            and topic not in names
-            and roles[topic, "accepted topic"] == roles[topic, "input topic"] == 1
-        }
 
     def feeder(self, address: AddressSettings) -> AddressSettings | None:
         """Return the address whose accepted topic is this address's input topic, or None."""
-        return chains.feeder(address, self.addresses)
+        return feeder(address, self.addresses)
 
     def require_own_input(self, address: AddressSettings, what: str) -> None:
         """Refuse to write into the input of a chained address: workers alone write it.
@@ -269,39 +209,11 @@ class Settings(Section):
         Raises:
             ConfigurationError: another address feeds it.
         """
-        if upstream := chains.upstream(address.name, self.addresses):
+        if fed_by := upstream(address.name, self.addresses):
             raise ConfigurationError(
-                f"{what}: the input topic of {address.name} is {address.input_topic}, the accepted topic of {upstream[0]}, and workers "
-                f"alone write there: send to {upstream[-1]}"
+                f"{what}: the input topic of {address.name} is {address.input_topic}, the accepted topic of {fed_by[0]}, and workers "
+                f"alone write there: send to {fed_by[-1]}"
             )
-
-    def _topics(self) -> Iterator[tuple[str, str]]:
-        """All topics that belong to this configuration, each with what it is."""
-        yield wire_names.journal_topic(self.app.id), "the journal"
-        yield wire_names.progress_topic(self.app.id), "the progress of consumer groups"
-        for address in self.addresses:
-            for role, topic in address.topics(self.app.id).items():
-                yield topic, f"the {role} of address {address.name!r}"
-            yield (
-                wire_names.dead_letter_topic(address.name),
-                f"the dead-letter topic of address {address.name!r}",
-            )
-
-    @model_validator(mode="after")
-    def _transactions_go_to_addresses(self) -> Self:
-        names = {address.name for address in self.addresses}
-        for address in self.addresses:
-            for name in address.transaction_addresses:
-                if name == address.name:
-                    raise ValueError(
-                        f"addresses: transaction_addresses of {name!r} names itself: remove it, its own parts are always allowed"
-                    )
-                if name not in names:
-                    raise ValueError(
-                        f"addresses: transaction_addresses of {address.name!r} names {name!r}, which is no address here: add an "
-                        f"[[addresses]] entry of it, or remove it; there are {', '.join(sorted(names))}"
-                    )
-        return self
 
     @model_validator(mode="after")
     def _bridges_lead_somewhere(self) -> Self:
@@ -310,11 +222,11 @@ class Settings(Section):
                 address.input_topic,
                 address.accepted_topic,
                 address.duplicate_id_headers,
-                chains.upstream(address.name, self.addresses),
+                upstream(address.name, self.addresses),
             )
             for address in self.addresses
         }
-        topics = dict(self._topics())
+        topics = dict(claimed_topics(self.addresses, self.app.id))
         for fault in bridge_faults(self.bridges, self.cluster_connections, addressed, topics, self.kafka):
             raise ValueError(fault)
         targets = {f"bridges: {bridge.name!r}": [bridge.target_address] for bridge in self.bridges}
@@ -348,7 +260,7 @@ class Settings(Section):
         if found is not None:
             return found
         defaults = {key: getattr(self.address_defaults, key) for key in AddressDefaults.model_fields}
-        (resolved,) = patterns.resolve(defaults, [*self._patterns, {"name": name}])
+        (resolved,) = resolve_patterns(defaults, [*self._patterns, {"name": name}])
         return AddressSettings.model_validate(resolved)
 
     def _size(self, name: str) -> int | None:
@@ -356,7 +268,7 @@ class Settings(Section):
         found = self.target(name).id_cache_size
         if self.address(name) is not None or "id_cache_size" in self.address_defaults.model_fields_set:
             return found
-        (matched,) = patterns.resolve({}, [*self._patterns, {"name": name}])
+        (matched,) = resolve_patterns({}, [*self._patterns, {"name": name}])
         return found if "id_cache_size" in matched else None
 
     def transaction_targets(self, address: AddressSettings) -> tuple[AddressSettings, ...]:

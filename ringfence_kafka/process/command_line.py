@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from ringfence_kafka.config.load import Connection, load
-from ringfence_kafka.config.names import require_consumer_group
+from ringfence_kafka.config.section import require_consumer_group
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, said, unforeseen
 

@@ -28,7 +28,7 @@ from app.commands.topics.growth_plan import Growth, GrowthError, Work, document,
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing
-from ringfence_kafka.config import chains
+from ringfence_kafka.config.addresses import upstream
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, named
 from ringfence_kafka.process import failpoints
@@ -82,11 +82,11 @@ def grow(
     """
     failpoints.install_from_environment()
     address = settings.configured(name)
-    if upstream := chains.upstream(name, settings.addresses):
+    if fed_by := upstream(name, settings.addresses):
         raise GrowthError(
-            f"the input topic of {name} is {address.input_topic}, the accepted topic of {upstream[0]}, whose lanes have recorded its "
+            f"the input topic of {name} is {address.input_topic}, the accepted topic of {fed_by[0]}, whose lanes have recorded its "
             f"partition count: it keeps that count, and {name} as many lanes. In a chain only the first address can get more: "
-            f"'ringfence topics grow {upstream[-1]}'"
+            f"'ringfence topics grow {fed_by[-1]}'"
         )
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
     try:

@@ -17,7 +17,7 @@ from ringfence_kafka.admin.topics import (
     TopicDescription,
     alter,
 )
-from ringfence_kafka.config.chains import upstream_first
+from ringfence_kafka.config.addresses import upstream_first
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted

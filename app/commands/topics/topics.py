@@ -34,13 +34,14 @@ from app.commands.topics.required_topics import (
     replica_faults,
     required,
 )
-from ringfence_kafka import broker_limits
+from ringfence_kafka.admin.broker_settings import SETTINGS, broker_settings, limit_faults
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.topic_descriptions import appeared, broker_settings, describe
+from ringfence_kafka.admin.topic_descriptions import appeared, describe
 from ringfence_kafka.admin.topics import MESSAGE_BYTES_DEFAULT, TopicDescription
 from ringfence_kafka.auth import client_properties
 from ringfence_kafka.auth.access_errors import nobody, readable
 from ringfence_kafka.auth.client_options import client_options, refusal
+from ringfence_kafka.broker_limits import MESSAGE_SIZE
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 from ringfence_kafka.process.step_progress import BRIEF_S, steps
@@ -144,9 +145,9 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
 async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
     findings, denied = await examine(settings), await access_rights.missing_on_topics(settings)
     async with _connected(settings.kafka) as admin:
-        limits = await broker_settings(admin, broker_limits.SETTINGS)
+        limits = await broker_settings(admin, SETTINGS)
         brokers = len((await admin.describe_cluster())["brokers"])
-    findings.shared += broker_limits.faults(settings, limits)
+    findings.shared += limit_faults(settings, limits)
     findings.shared += replica_faults(settings, brokers)
     async with _answered(settings.kafka):
         findings.notes += [address.note for address in await removed_addresses(settings)]
@@ -205,8 +206,8 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         existing = (await describe(admin, [*required(settings), *of_consumers])).topics
         brokers = len((await admin.describe_cluster())["brokers"])
         recorded = await _recorded(settings, existing)
-        sizes = await broker_settings(admin, [broker_limits.MESSAGE_SIZE])
-        bytes_max = sizes.get(broker_limits.MESSAGE_SIZE, MESSAGE_BYTES_DEFAULT)
+        sizes = await broker_settings(admin, [MESSAGE_SIZE])
+        bytes_max = sizes.get(MESSAGE_SIZE, MESSAGE_BYTES_DEFAULT)
         plans = missing(settings, existing, brokers, recorded, bytes_max)
         names = [*required(settings), *(plan.name for plan in plans if plan.name in of_consumers)]
         # All of them are checked before the first is created: none is, or all are.

@@ -12,7 +12,7 @@ from reconcile.run.frames.distributions import by_address
 from reconcile.run.history.cut import AddressCut, TopicCut, ranges
 from reconcile.spark import outputs, topic_reader
 from reconcile.spark.schemas import EVENTS, LONG
-from ringfence_kafka.config.chains import feeders
+from ringfence_kafka.config.addresses import feeders
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 

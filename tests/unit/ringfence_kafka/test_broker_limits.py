@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from aiokafka.errors import InvalidSessionTimeoutError, InvalidTransactionTimeout, OffsetMetadataTooLargeError
 
-from ringfence_kafka import broker_limits
+from ringfence_kafka.admin.broker_settings import limit_faults
 from ringfence_kafka.broker_limits import METADATA_LIMIT, SESSION_MAX, SESSION_MIN, TRANSACTION_LIMIT
 from ringfence_kafka.config.load import load
 from ringfence_kafka.config.settings import Settings
@@ -26,8 +26,8 @@ def _settings(folder: Path, text: str) -> Settings:
 def test_defaults_fit(tmp_path: Path) -> None:
     """Kafka's own settings keep nothing from its work, and neither do settings that nobody may see."""
     settings = _settings(tmp_path, ADDRESS + BRIDGE)
-    assert broker_limits.faults(settings, DEFAULTS) == []
-    assert broker_limits.faults(settings, {}) == []
+    assert limit_faults(settings, DEFAULTS) == []
+    assert limit_faults(settings, {}) == []
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_a_limit_that_is_too_tight(
 ) -> None:
     """Each part of the configuration that needs more has a line, which names setting, value and need."""
     brokers = DEFAULTS | {setting: limit}
-    lanes = broker_limits.faults(_settings(tmp_path, ADDRESS), brokers)
-    bridges = broker_limits.faults(_settings(tmp_path, BRIDGE), brokers)
+    lanes = limit_faults(_settings(tmp_path, ADDRESS), brokers)
+    bridges = limit_faults(_settings(tmp_path, BRIDGE), brokers)
     assert (len(lanes), len(bridges)) == (by_lanes, by_bridges)
     assert all(f"{setting} is {limit}" in lane for lane in (*lanes, *bridges))
 

@@ -12,8 +12,8 @@ from ringfence_client.consumer.assignor import KeepingAssignor, Owned
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.groups.static_members import Member
-from tests.support.consumers.assignments import assigned
 from tests.support.cluster_double import ClusterDouble
+from tests.support.consumers.assignments import assigned
 
 
 def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:

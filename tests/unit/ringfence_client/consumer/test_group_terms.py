@@ -14,8 +14,8 @@ from ringfence_client.consumer.group_terms import Terms
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
-from tests.support.consumers.assignments import assigned
 from tests.support.cluster_double import ClusterDouble
+from tests.support.consumers.assignments import assigned
 
 PARK, FLOW = {"on_dead_letter": "park"}, {"on_dead_letter": "flow"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringfence_kafka.config.java_properties import parse
+from ringfence_kafka.config.properties import parse_java
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,10 @@ from ringfence_kafka.config.java_properties import parse
 )
 def test_files(text: str, expected: dict[str, str]) -> None:
     """Comments, separators, escapes and lines that go on in the next."""
-    assert parse(text) == expected
+    assert parse_java(text) == expected
 
 
 def test_no_property() -> None:
     """A line without a key is named by its number."""
     with pytest.raises(ValueError, match="line 3 is no property"):
-        parse("a=1\n\n=2\n")
+        parse_java("a=1\n\n=2\n")

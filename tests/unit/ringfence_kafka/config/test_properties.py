@@ -10,8 +10,8 @@ from app.worker import run
 from reconcile.spark.source_options import kafka_options
 from ringfence_kafka.auth import access_errors, client_properties
 from ringfence_kafka.auth.client_options import client_options, producer_options
+from ringfence_kafka.auth.client_properties import JAVA_NAMES
 from ringfence_kafka.auth.tls import confluent_options
-from ringfence_kafka.config.java_names import JAVA_NAMES
 from ringfence_kafka.config.load import Connection, load, validate
 from ringfence_kafka.config.properties import KEYS, OWNED
 from ringfence_kafka.config.settings import KafkaSettings, Settings

@@ -13,8 +13,8 @@ from ringfence_client.web import offline_drop
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
-from tests.support.consumers.windows import of
 from tests.support.cluster_double import ClusterDouble
+from tests.support.consumers.windows import of
 from tests.support.keyboard import Keyboard
 
 GROUP = b"g"

@@ -1,4 +1,4 @@
-"""What does not fit together among ``[[bridges]]``, ``[[cluster_connections]]`` and ``[[addresses]]``."""
+"""What does not fit together among ``[[addresses]]``, ``[[bridges]]`` and ``[[cluster_connections]]``. Pure."""
 
 import fnmatch
 from collections import Counter
@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from ringfence_kafka.config.addresses import AddressSettings, feeding_cycle, has_wildcard
 from ringfence_kafka.config.bridges import (
     ADDRESS,
     NAME_CHARACTERS_MAX,
@@ -14,11 +15,16 @@ from ringfence_kafka.config.bridges import (
     ConnectionSettings,
 )
 from ringfence_kafka.config.kafka import KafkaSettings
-from ringfence_kafka.config.patterns import has_wildcard
 from ringfence_kafka.config.section import TopicName
 from ringfence_kafka.protocol import wire_names
 
 _TOPIC_NAME: Final = TypeAdapter(TopicName)
+TOPIC_CHARACTERS_MAX: Final = 249
+"""Kafka's limit."""
+KAFKA_INTERNAL: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+"""Topics of the cluster itself."""
 
 
 class Addressed(NamedTuple):
@@ -28,7 +34,97 @@ class Addressed(NamedTuple):
     accepted_topic: str
     id_headers: tuple[str, ...]
     upstream: tuple[str, ...] = ()
-    """The addresses that feed it, the nearest first; see :mod:`ringfence_kafka.config.chains`."""
+    """The addresses that feed it, the nearest first; see :func:`ringfence_kafka.config.addresses.upstream`."""
+
+
+def topic_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[str]:
+    """Yield what is wrong with the names of addresses and their topics, and with the addresses of transactions."""
+    for name, count in Counter(address.name for address in addresses).items():
+        if count > 1:
+            yield f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
+    yield from _chain_faults(addresses)
+    yield from _claim_faults(addresses, app_id)
+    names = {address.name for address in addresses}
+    for address in addresses:
+        for name in address.transaction_addresses:
+            if name == address.name:
+                yield (
+                    f"addresses: transaction_addresses of {name!r} names itself: remove it, its own parts are always allowed"
+                )
+            elif name not in names:
+                yield (
+                    f"addresses: transaction_addresses of {address.name!r} names {name!r}, which is no address here: add an "
+                    f"[[addresses]] entry of it, or remove it; there are {', '.join(sorted(names))}"
+                )
+
+
+def claimed_topics(addresses: Iterable[AddressSettings], app_id: str) -> Iterator[tuple[str, str]]:
+    """Yield each topic that belongs to this configuration, with what it is."""
+    yield wire_names.journal_topic(app_id), "the journal"
+    yield wire_names.progress_topic(app_id), "the progress of consumer groups"
+    for address in addresses:
+        for role, topic in address.topics(app_id).items():
+            yield topic, f"the {role} of address {address.name!r}"
+        yield wire_names.dead_letter_topic(address.name), f"the dead-letter topic of address {address.name!r}"
+
+
+def _chain_faults(addresses: Sequence[AddressSettings]) -> Iterator[str]:
+    if circle := feeding_cycle(addresses):
+        yield (
+            f"addresses: {' -> '.join(map(repr, circle))} is a cycle: each reads what the one before it accepts, and messages would "
+            "go round for ever; give one of them another input_topic"
+        )
+    writers = {address.accepted_topic: address.name for address in addresses}
+    for topic, count in Counter(address.input_topic for address in addresses).items():
+        if count > 1 and topic in writers:
+            readers = [repr(address.name) for address in addresses if address.input_topic == topic]
+            yield (
+                f"addresses: {' and '.join(readers)} have the input topic {topic!r}, the accepted topic of {writers[topic]!r}: it can be the input "
+                "of one address; rename one input_topic, or chain them one after the other"
+            )
+
+
+def _claim_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[str]:
+    """Yield topics that cannot be, or that are two things at once without being a chain."""
+    claims = list(claimed_topics(addresses, app_id))
+    chained = _chained_topics(addresses, app_id, claims)
+    owners: dict[str, tuple[str, str]] = {}
+    """Kafka takes no two topics that differ only in where they have dots and underscores."""
+    for topic, claim in claims:
+        if topic in KAFKA_INTERNAL:
+            yield f"addresses: {claim} would be {topic!r}, which is Kafka's own: choose another name"
+        if len(topic) > TOPIC_CHARACTERS_MAX:
+            yield (
+                f"addresses: {claim} would be topic {topic!r}, which has {len(topic)} characters: Kafka takes "
+                f"{TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
+            )
+        other, owner = owners.setdefault(topic.replace(".", "_"), (topic, claim))
+        if owner == claim or (other == topic and topic in chained):
+            continue
+        if other == topic:
+            yield f"addresses: topic {topic!r} would be both {owner} and {claim}; rename one"
+        yield (
+            f"addresses: {owner} would be topic {other!r} and {claim} {topic!r}: Kafka takes no two topics that differ in "
+            "dots and underscores alone; rename one"
+        )
+
+
+def _chained_topics(
+    addresses: Sequence[AddressSettings], app_id: str, claims: Sequence[tuple[str, str]]
+) -> set[str]:
+    """Return the topics that are the accepted topic of one address and the input topic of one other, and nothing else.
+
+    An address that only has the name of such a topic is none of a chain: its file does not say so.
+    """
+    roles = Counter((topic, role) for address in addresses for role, topic in address.topics(app_id).items())
+    names = {address.name for address in addresses}
+    return {
+        topic
+        for topic, count in Counter(topic for topic, _ in claims).items()
+        if count == 2
+        and topic not in names
+        and roles[topic, "accepted topic"] == roles[topic, "input topic"] == 1
+    }
 
 
 def same_cluster(one: KafkaSettings, other: KafkaSettings) -> bool:
