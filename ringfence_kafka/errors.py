@@ -51,6 +51,10 @@ class ForeignChangelogError(RingfenceError):
         )
 
 
+class RepairError(RingfenceError):
+    """A redrive or a drop of refused records cannot go on."""
+
+
 class InvariantError(AssertionError):
     """What always holds does not: a fault of Ringfence. Whoever meets it begins anew from what is written."""
 

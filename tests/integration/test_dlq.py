@@ -10,10 +10,12 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from app.commands.consumers.forget import RedrivesPendingError, forget
-from app.commands.repair import dlq
-from app.commands.repair.redrive_log import RedrivePartition, RepairError
-from app.commands.repair.selection import Selection
+from app.commands.repair import verbs
+from app.commands.repair.dead_letters import DeadLetterTopic
+from app.commands.repair.records import RedriveOptions, Selection
+from app.commands.repair.redrive_log import RedrivePartition
 from ringfence_kafka.config.load import load
+from ringfence_kafka.errors import RepairError
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.consumers.processes import ConsumerProcess, consumers, latest_written, noted
@@ -34,6 +36,7 @@ class Scene:
         self.mended = folder / "mended"
         self.config = configure(folder, bootstrap, self.name, [{"name": self.name, "partitions": 1}])
         self.settings = load(self.config)
+        self.topic = DeadLetterTopic(self.settings, self.name)
         self.accepted = f"{self.name}.accepted"
         source = f"{self.name}/0/"
         kafka.send(
@@ -70,11 +73,10 @@ class Scene:
         return kafka.read_all(self.bootstrap, f"{self.name}.dlq", 1) if f"{self.name}.dlq" in topics else []
 
     def redrive(self, selection: Selection | None = None, **options: Any) -> int:
-        given = {"dry_run": False, "rate": None, "limit": None, "most": 3, "force": False}
-        return dlq.redrive(self.settings, self.name, selection or Selection(), **{**given, **options})
+        return verbs.redrive(self.topic, selection or Selection(), RedriveOptions(**options))
 
     def drop(self, selection: Selection) -> int:
-        return dlq.drop(self.settings, self.name, selection, dry_run=False, yes=True)
+        return verbs.drop(self.topic, selection, dry_run=False, yes=True)
 
     def finished(self) -> int:
         """By the last record, and when nothing is owed; else -1."""
@@ -122,7 +124,7 @@ def test_done_once_more(
     shown = json.loads(_groups(scene, "show", "--json"))["groups"]
     nothing = scene.redrive()
     capsys.readouterr()
-    dlq.list_(scene.settings, scene.name, Selection(), all_=True, as_json=True)
+    verbs.list_records(scene.topic, Selection(), settled_too=True, as_json=True)
     listed = json.loads(capsys.readouterr().out)
     with consumers(process):
         wait_for(lambda: len(_handled(process)) == 2 * EACH, process.log)
@@ -162,7 +164,7 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
         process.start()
         wait_for(lambda: process.health()[0] == 200, process.log)
         wait_for(lambda: "bad" in {group["group"] for group in process.groups()}, process.log)
-        dlq.list_(scene.settings, scene.name, Selection(), all_=False, as_json=True)
+        verbs.list_records(scene.topic, Selection(), settled_too=False, as_json=True)
         listed = json.loads(capsys.readouterr().out)
         assert [(item["group"], item["group_waits"]) for item in listed] == [("bad", True)]
         redriven = scene.redrive()  # nothing is mended
@@ -196,7 +198,7 @@ def test_dropped_while_parked_and_nobody_consumes(
         assert process.stop() == 0
     dropped = _groups(scene, verb, "bad")
     capsys.readouterr()
-    dlq.list_(scene.settings, scene.name, Selection(), all_=False, as_json=False)
+    verbs.list_records(scene.topic, Selection(), settled_too=False, as_json=False)
     listed = capsys.readouterr().out
     redriven = scene.redrive()
     scene.mended.touch()

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.commands.repair import quarantine
-from app.commands.repair.redrive_log import RepairError
-from app.commands.repair.selection import Selection
+from app.commands.repair import verbs
+from app.commands.repair.quarantine import QuarantineTopic
+from app.commands.repair.records import RedriveOptions, Selection
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import RepairError
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from ringfence_kafka.protocol import wire_names
@@ -38,6 +39,7 @@ class Scene:
                 "addresses": [{"name": self.name}],
             }
         )
+        self.topic = QuarantineTopic(self.settings, self.name, bridge=False)
         kafka.create_topics(
             bootstrap, {self.name: (partitions, {}), f"{self.name}.quarantine": (partitions, {})}
         )
@@ -53,8 +55,7 @@ class Scene:
         )
 
     def redrive(self, selection: Selection | None = None, **options: Any) -> int:
-        given = {"bridge": False, "dry_run": False, "rate": None, "limit": None, "most": 3, "force": False}
-        return quarantine.redrive(self.settings, self.name, selection or Selection(), **{**given, **options})
+        return verbs.redrive(self.topic, selection or Selection(), RedriveOptions(**options))
 
     def came(self) -> list[Got]:
         """What is in the input."""
@@ -133,9 +134,7 @@ def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> N
     nothing = scene.values()
     told = capsys.readouterr().out
     code = scene.redrive(chosen)
-    dropped = quarantine.drop(
-        scene.settings, scene.name, Selection(at=[(0, 1)]), bridge=False, dry_run=False, yes=True
-    )
+    dropped = verbs.drop(scene.topic, Selection(at=[(0, 1)]), dry_run=False, yes=True)
     left = scene.redrive()
     after = capsys.readouterr().out
     listed = json.loads(_listed(scene, capsys, all_=False))
@@ -156,7 +155,7 @@ def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def _listed(scene: Scene, capsys: pytest.CaptureFixture[str], *, all_: bool) -> str:
     capsys.readouterr()
-    quarantine.list_(scene.settings, scene.name, Selection(), bridge=False, all_=all_, as_json=True)
+    verbs.list_records(scene.topic, Selection(), settled_too=all_, as_json=True)
     return capsys.readouterr().out
 
 
@@ -189,9 +188,7 @@ def test_of_a_bridge(bootstrap: str) -> None:
     hop = (("_RF_REASON", b"why"), ("_RF_SOURCE", b"elsewhere/2/5"), ("_RF_BRIDGE_DUPL_ID", b"b/x/2/5"))
     home = kafka.at_home(3, 4)
     kafka.send(bootstrap, f"{bridge}.quarantine", [Sent(b"id", home, b"v", (("h", b"1"), *hop))])
-    code = quarantine.redrive(
-        settings, bridge, Selection(), bridge=True, dry_run=False, rate=None, limit=None, most=3, force=False
-    )
+    code = verbs.redrive(QuarantineTopic(settings, bridge, bridge=True), Selection(), RedriveOptions())
     (got,) = scene.came()
 
     assert code == 0
@@ -224,31 +221,23 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
         ],
     )
 
-    def redrive(settings: Settings) -> int:
-        return quarantine.redrive(
-            settings,
-            bridge,
-            Selection(),
-            bridge=True,
-            dry_run=False,
-            rate=None,
-            limit=None,
-            most=3,
-            force=False,
-        )
+    bremens, kassels = (QuarantineTopic(settings, bridge, bridge=True) for settings in (bremen, kassel))
 
-    assert redrive(bremen) == 0
+    def redrive(topic: QuarantineTopic) -> int:
+        return verbs.redrive(topic, Selection(), RedriveOptions())
+
+    assert redrive(bremens) == 0
     assert scene.values() == [b"bremen"]
     assert f"{kassel.app.id}: 2" in capsys.readouterr().err
-    assert redrive(bremen) == 1
+    assert redrive(bremens) == 1
     at = Selection(at=[(0, 1)])
-    assert quarantine.drop(bremen, bridge, at, bridge=True, dry_run=False, yes=True) == 1
-    assert quarantine.show(bremen, bridge, (0, 1), bridge=True, as_json=False) == 1
+    assert verbs.drop(bremens, at, dry_run=False, yes=True) == 1
+    assert verbs.show_record(bremens, (0, 1), as_json=False) == 1
     assert f"{kassel.app.id}: 1" in capsys.readouterr().err
-    assert quarantine.list_(bremen, bridge, Selection(), bridge=True, all_=True, as_json=True) == 0
+    assert verbs.list_records(bremens, Selection(), settled_too=True, as_json=True) == 0
     assert [load["place"] for load in json.loads(capsys.readouterr().out)] == ["0/0"]
-    assert quarantine.drop(kassel, bridge, at, bridge=True, dry_run=False, yes=True) == 0
-    assert redrive(kassel) == 0
+    assert verbs.drop(kassels, at, dry_run=False, yes=True) == 0
+    assert redrive(kassels) == 0
     assert scene.values() == [b"bremen", b"kassel-2"]
 
 

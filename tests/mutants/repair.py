@@ -9,7 +9,7 @@ _WINDOW: Final = "ringfence_client/window/window.py"
 _DLQ_TESTS: Final = "tests/integration/test_dlq.py"
 _QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
 _REDRIVEN_TESTS: Final = "tests/unit/ringfence_client/window/test_redriven.py"
-_REPAIR_TESTS: Final = "tests/unit/app/commands/repair/test_repair.py"
+_REPAIR_TESTS: Final = "tests/unit/app/commands/repair"
 _GROWN: Final = "tests/integration/test_grow.py::test_grow"
 
 MUTANTS: Final = (
@@ -44,12 +44,12 @@ MUTANTS: Final = (
         "A redriven record has the hop that its lane knows already, and is dropped as a duplicate of itself.",
         (
             Patch(
-                "app/commands/repair/quarantine_redrive.py",
+                "app/commands/repair/republish.py",
                 "wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED,",
                 "wire_names.HEADER_CONFIRMED,",
             ),
         ),
-        f"{_REPAIR_TESTS}::test_what_is_left_behind",
+        f"{_REPAIR_TESTS}/test_republish.py::test_what_is_left_behind",
         (f"{_QUARANTINE_TESTS}::test_record_as_it_came",),
     ),
     Mutant(
@@ -70,8 +70,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "app/commands/repair/dead_letters.py",
-                ("        if reason:\n                self._leave([item], reason)"),
-                ("        if False:\n                self._leave([item], reason)"),
+                "            if reason:\n                self.result.leave(item.refused, reason)",
+                "            if False:\n                self.result.leave(item.refused, reason)",
             ),
         ),
         f"{_DLQ_TESTS}::test_what_is_left",
@@ -81,12 +81,12 @@ MUTANTS: Final = (
         "A drop or a redrive that has left something ends as if all were done, and a script goes on.",
         (
             Patch(
-                "app/commands/repair/result.py",
+                "app/commands/repair/output.py",
                 "        return 1 if self.left else 0\n",
                 "        return 0\n",
             ),
         ),
-        f"{_REPAIR_TESTS}::test_how_it_ends",
+        f"{_REPAIR_TESTS}/test_output.py::test_how_it_ends",
         (f"{_QUARANTINE_TESTS}::test_what_is_chosen",),
     ),
     Mutant(

@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import click
 from aiokafka.errors import KafkaError
 
 from app.commands.consumers import show
 from app.commands.groups.lease_holders import LeaseHolders
-from app.commands.repair import common
+from app.commands.repair.records import Refused, Selection, Wanted
 from app.commands.repair.redrive_log import RedrivePartition
-from app.commands.repair.refused_record import Refused
-from app.commands.repair.scan import Act, Wanted, scan
-from app.commands.repair.selection import Selection
+from app.commands.repair.scan import Act, opened, scan
 from ringfence_client.handlers import group_names
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
@@ -69,9 +66,8 @@ async def read(settings: Settings, group: str) -> Inventory:
 
 async def _letters(settings: Settings, address: AddressSettings, group: str, found: Inventory) -> None:
     """Add the dead letters at one address."""
-    holders = LeaseHolders(settings, address, lambda text: click.echo(text, err=True))
     wanted = Wanted(Selection(consumer_group=group), lambda record: record.key)
-    try:
+    async with LeaseHolders(settings, address) as holders:
         blocked = await holders.blocked(group)
 
         async def count(_: RedrivePartition, letters: Sequence[Refused]) -> None:
@@ -82,9 +78,6 @@ async def _letters(settings: Settings, address: AddressSettings, group: str, fou
                 if letter.accepted is not None and letter.accepted[1:] in blocked
             }
 
-        async with common.opened(
-            settings.kafka, settings.app.id, wire_names.dead_letter_topic(address.name)
-        ) as opened:
-            await scan(opened.topic, opened.partitions, wanted, Act(count))
-    finally:
-        await holders.close()
+        topic = wire_names.dead_letter_topic(address.name)
+        async with opened(settings.kafka, settings.app.id, topic) as open_topic:
+            await scan(open_topic, wanted, Act(count))

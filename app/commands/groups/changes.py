@@ -10,6 +10,7 @@ from aiokafka.errors import KafkaError
 
 from app.commands.confirmation import can_ask, confirmed
 from app.commands.groups import consumer_api, show
+from app.commands.groups.lease_holders import say_waiting
 from ringfence_client.handlers import group_names
 from ringfence_client.progress.lease import LostError
 from ringfence_client.progress.progress_record import Progress
@@ -243,7 +244,7 @@ async def _drop(
             end = row.head_offset + 1 if order.skip else now.end
             again = [number for number in row.redriven if number < end]
             await offline_drop.drop_below(
-                settings, address, cluster, number, order.name, end, now.topic_id, _say_waiting, again
+                settings, address, cluster, number, order.name, end, now.topic_id, say_waiting, again
             )
             dropped[number] = (1, [row.head_offset]) if order.skip else (row.depth, ())
         return dropped, gone
@@ -296,10 +297,6 @@ async def _progresses(
             "--reset-offsets sets where"
         )
     return progresses
-
-
-def _say_waiting(text: str) -> None:
-    click.echo(f"{text}; waiting until its lease has run out", err=True)
 
 
 async def _told(

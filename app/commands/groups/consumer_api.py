@@ -1,4 +1,4 @@
-"""Asks a consumer, through its web server, to change something in a partition that it holds."""
+"""Asks a consumer, through its web server, to change a partition that it holds."""
 
 from http import HTTPStatus
 from typing import Any, Final
@@ -11,11 +11,11 @@ from ringfence_kafka.http.auth import session
 from ringfence_kafka.http.probe_errors import ProbeError
 
 ANSWER_LIMIT_S: Final = 30.0
-"""For a holder to write it down."""
+"""Time for a holder to write the change."""
 
 
 async def ask(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
-    """Have the holder do it; returns what it says, or why it does not: another may listen where it did."""
+    """Return the holder's answer, or why there is none: another program may listen at its address."""
     if not web:
         return "has no web server"
     try:

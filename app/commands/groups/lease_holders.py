@@ -1,10 +1,11 @@
-"""Whoever holds partitions of an accepted topic, for the consumer groups whose dead letters are repaired."""
+"""Holders of the partitions of an accepted topic, for the consumer groups whose dead letters are repaired."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import click
 
 from app.commands.groups import consumer_api, show
-from app.commands.repair.redrive_log import RepairError
 from ringfence_client.progress.lease import LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
@@ -12,59 +13,66 @@ from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import RepairError
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 
 
 class ConsumerAnswer(NamedTuple):
-    """What a holder says, or what was written without one."""
+    """What a holder has done, or what was written without one."""
 
     done: Collection[int]
-    """Offsets that it has done what was asked for, or had done it before."""
+    """Offsets that are changed, now or before."""
     left: str = ""
     """Why the others are left."""
 
 
-class LeaseHolders:
-    """Whoever has the partitions of an accepted topic for the consumer groups whose dead letters they are."""
+def say_waiting(text: str) -> None:
+    """Report whose lease must run out first."""
+    click.echo(f"{text}; waiting until its lease has run out", err=True)
 
-    def __init__(self, settings: Settings, address: AddressSettings, say: Callable[[str], None]) -> None:
+
+class LeaseHolders:
+    """Holders of the partitions of one accepted topic; a context manager that disconnects."""
+
+    def __init__(self, settings: Settings, address: AddressSettings) -> None:
         self._settings = settings
         self._address = address
-        self._say = say
         self._clusters: dict[str, Cluster] = {}
         self._progresses: dict[str, Sequence[Progress | None]] = {}
-        self.topic_id = ""
+        self._topic_id = ""
 
-    async def close(self) -> None:
-        """Disconnect."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         for cluster in self._clusters.values():
             await cluster.stop()
 
     async def progresses(self, group: str) -> Sequence[Progress | None]:
-        """Of each partition, as they were when they were first asked for."""
+        """Return the progress records by partition, as they were when first read."""
         if group not in self._clusters:
             cluster = Cluster(self._settings.kafka, group)
             await cluster.start()
             self._clusters[group] = cluster
             await cluster.groups.await_coordinator()
             self._progresses[group] = await show.progresses(self._settings, self._address, cluster)
-            self.topic_id = (await cluster.topics.identity(self._address.accepted_topic)).topic_id
+            self._topic_id = (await cluster.topics.identity(self._address.accepted_topic)).topic_id
         return self._progresses[group]
 
     async def blocked(self, group: str) -> set[tuple[int, int]]:
-        """Partitions and offsets behind which their groups wait, as was written last."""
+        """Return partitions and offsets behind which message groups wait, by the last progress records."""
         found = await self.progresses(group)
         return {
             (number, offset)
             for number, item in enumerate(found)
-            if item is not None and item.topic_id == self.topic_id
+            if item is not None and item.topic_id == self._topic_id
             for offset in item.blocked
         }
 
     async def is_unknown(self, group: str, partition: int) -> bool:
         """Return whether a group without members has neither a progress record nor an offset in a partition.
 
-        A redrive would give it a record that begins at the start of the log. A new consumer would then begin there, whatever its ``--start``.
+        A redrive would give it a progress record at the start of the log, and overrule the ``--start`` of a new consumer.
         """
         if (await self.progresses(group))[partition] is not None:
             return False
@@ -74,17 +82,20 @@ class LeaseHolders:
             and await cluster.groups.committed_offset(self._address.accepted_topic, partition) is None
         )
 
-    async def tell(
+    async def change(
         self,
         group: str,
         partition: int,
         letters: Mapping[int, int],
-        what: str,
+        verb: str,
         change: Callable[[Window], Any],
     ) -> ConsumerAnswer:
-        """Have the holder of a partition do something about messages: offset → the number of the redrive.
+        """Have the holder of a partition ``redrive`` or ``drop`` messages: offset → the number of the redrive.
 
-        Where nobody holds it, ``change`` is done to what is due, by taking it for a moment.
+        If nobody holds it, take it for a moment and apply ``change``.
+
+        Raises:
+            RepairError: a consumer came meanwhile.
         """
         known = (await self.progresses(group))[partition]
         cluster = self._clusters[group]
@@ -93,20 +104,20 @@ class LeaseHolders:
             answer = await consumer_api.ask(
                 self._settings.app,
                 known.web,
-                f"letters/{what}",
+                f"letters/{verb}",
                 {
                     "consumer_group": group,
                     "topic": self._address.accepted_topic,
                     "partition": partition,
-                    "topic_id": self.topic_id,
+                    "topic_id": self._topic_id,
                     "letters": sorted(letters.items()),
                 },
             )
             if isinstance(answer, dict):
-                return _told(answer, letters)
+                return _parsed(answer, letters)
             refusal = answer
         if await cluster.groups.state() not in NO_MEMBERS:
-            # It may have changed hands: whoever has it now is asked the next time.
+            # The holder may have changed: the next call asks the new one.
             self._progresses[group] = await show.progresses(self._settings, self._address, cluster)
             return ConsumerAnswer(
                 (),
@@ -115,7 +126,7 @@ class LeaseHolders:
             )
         try:
             await offline_drop.change(
-                self._settings, self._address, cluster, partition, change, self.topic_id, self._say
+                self._settings, self._address, cluster, partition, change, self._topic_id, say_waiting
             )
         except (NotOwnerError, LostError) as error:
             raise RepairError(
@@ -125,9 +136,9 @@ class LeaseHolders:
         return ConsumerAnswer(letters.keys())
 
 
-def _told(answer: Mapping[str, Any], letters: Mapping[int, int]) -> ConsumerAnswer:
+def _parsed(answer: Mapping[str, Any], letters: Mapping[int, int]) -> ConsumerAnswer:
     if answer.get("full"):
-        # Which of them, a repetition tells: those that wait already change nothing.
+        # A repetition changes nothing for those that wait already.
         return ConsumerAnswer(
             (), "too many redriven messages wait there already: run this again later, or with --rate"
         )

@@ -1,101 +1,53 @@
 """``ringfence quarantine`` and ``ringfence dlq``: options, and which function runs."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import click
 
-from ringfence_kafka.process.command_line import (
-    CONSUMER_GROUP,
-    NumberRange,
-    config_option,
-    settings_of,
-    settings_with_addresses,
-    silence_clients,
-)
+from app.commands.options import DRY_RUN, JSON, YES, addresses_option, grouped, settings_option
+from app.commands.repair.records import RedriveOptions, Selection, parse_place, span
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.process.command_line import CONSUMER_GROUP, NumberRange, silence_clients
 
 MAX_REDRIVES: Final = 3
 RATE_MAX: Final = 1_000_000
 
 
-class Chosen(NamedTuple):
-    """The filters, as they were given."""
+def _parse_group(text: str) -> bytes:
+    from ringfence_client.handlers import group_names
 
-    reason: str
-    group: str | None
-    older_than: str | None
-    newer_than: str | None
-    at: tuple[str, ...]
-
-    def selection(self, consumer_group: str = "") -> Any:
-        """The same, read.
-
-        Raises:
-            RingfenceError: one cannot be.
-        """
-        from app.commands.repair import selection
-        from ringfence_client.handlers import group_names
-
-        return selection.Selection(
-            reason=self.reason,
-            group=None if self.group is None else group_names.parse(self.group),
-            older_s=None if self.older_than is None else selection.span(self.older_than),
-            newer_s=None if self.newer_than is None else selection.span(self.newer_than),
-            at=tuple(map(selection.place, self.at)),
-            consumer_group=consumer_group,
-        )
+    return group_names.parse(text)
 
 
-def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that choose records; all that are given must hold."""
-    options = (
-        click.option(
-            "--reason", default="", metavar="TEXT", help="TEXT stands in the reason, in whatever case."
-        ),
-        click.option(
-            "--group", "group_name", metavar="GROUP", help="Of this message group; hex:... for bytes."
-        ),
-        click.option(
-            "--older-than", metavar="TIME", help="So old or older, by their timestamps: 90s, 10m, 2h, 7d."
-        ),
-        click.option("--newer-than", metavar="TIME", help="No older than that."),
-        click.option("--at", multiple=True, metavar="PARTITION/OFFSET", help="This one; repeat it for more."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def _redriving(command: Callable[..., Any]) -> Callable[..., Any]:
-    options = (
-        click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
-        click.option(
-            "--rate", type=NumberRange(0, RATE_MAX, min_open=True), help="So many records a second at most."
-        ),
-        click.option("--limit", type=click.IntRange(1), help="So many records, and no more."),
-        click.option(
-            "--max-redrives",
-            "most",
-            type=click.IntRange(1),
-            default=MAX_REDRIVES,
-            show_default=True,
-            help="Leave what was redriven so often.",
-        ),
-        click.option("--force", is_flag=True, help="Also what would be left for such a reason."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
-_all = click.option("--all", "all_", is_flag=True, help="Also what is settled: redriven, or dropped.")
-_yes = click.option("--yes", is_flag=True, help="Do not ask.")
-_dry = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+_FILTERS: Final = (
+    click.option("--reason", default="", metavar="TEXT", help="TEXT stands in the reason, in whatever case."),
+    click.option("--group", type=_parse_group, metavar="GROUP", help="Of this message group; hex:... for bytes."),
+    click.option("--older-than", "older_s", type=span, metavar="TIME", help="So old or older, by their timestamps: 90s, 10m, 2h, 7d."),
+    click.option("--newer-than", "newer_s", type=span, metavar="TIME", help="No older than that."),
+    click.option("--at", type=parse_place, multiple=True, metavar="PARTITION/OFFSET", help="This one; repeat it for more."),
+)  # fmt: skip
+_CONSUMER_GROUP: Final = click.option(
+    "--consumer-group", type=CONSUMER_GROUP, help="Those of this consumer group's handlers."
+)
+_filters = grouped("selection", Selection, *_FILTERS)
+_letter_filters = grouped("selection", Selection, _CONSUMER_GROUP, *_FILTERS)
+_redriving = grouped(
+    "options",
+    RedriveOptions,
+    DRY_RUN,
+    click.option("--rate", type=NumberRange(0, RATE_MAX, min_open=True), help="So many records a second at most."),
+    click.option("--limit", type=click.IntRange(1), help="So many records, and no more."),
+    click.option(
+        "--max-redrives", "redrives_max", type=click.IntRange(1), default=MAX_REDRIVES, show_default=True,
+        help="Leave what was redriven so often.",
+    ),
+    click.option("--force", is_flag=True, help="Also what would be left for such a reason."),
+)  # fmt: skip
+_all = click.option("--all", "settled_too", is_flag=True, help="Also what is settled: redriven, or dropped.")
 _bridge = click.option(
     "--bridge", is_flag=True, help="NAME is a bridge's; only needed if an address has it too."
 )
+_place = click.argument("place", type=parse_place, metavar="PARTITION/OFFSET")
 
 
 @click.group()
@@ -109,33 +61,33 @@ def quarantine() -> None:
 @_filters
 @_bridge
 @_all
-@_json
-@config_option
+@JSON
+@settings_option
 def quarantine_list(
-    name: str, reason: str, group_name: str | None, older_than: str | None, newer_than: str | None, at: tuple[str, ...],
-    bridge: bool, all_: bool, as_json: bool, config: Path,
-) -> int:  # fmt: skip
+    settings: Settings, name: str, selection: Selection, *, bridge: bool, settled_too: bool, as_json: bool
+) -> int:
     """What stands open in the quarantine of NAME, an address or a bridge: place, age, group, how often redriven, reason."""
-    settings = settings_of(config)
-    from app.commands.repair import quarantine as quarantine_verbs
+    from app.commands.repair import verbs
+    from app.commands.repair.quarantine import QuarantineTopic
 
-    chosen = Chosen(reason, group_name, older_than, newer_than, at).selection()
-    return quarantine_verbs.list_(settings, name, chosen, bridge=bridge, all_=all_, as_json=as_json)
+    topic = QuarantineTopic(settings, name, bridge=bridge)
+    return verbs.list_records(topic, selection, settled_too=settled_too, as_json=as_json)
 
 
 @quarantine.command("show")
 @click.argument("name")
-@click.argument("place", metavar="PARTITION/OFFSET")
+@_place
 @_bridge
-@_json
-@config_option
-def quarantine_show(name: str, place: str, bridge: bool, as_json: bool, config: Path) -> int:
+@JSON
+@settings_option
+def quarantine_show(
+    settings: Settings, name: str, place: tuple[int, int], *, bridge: bool, as_json: bool
+) -> int:
     """All of one quarantined record: key, headers, value, and why it was refused."""
-    settings = settings_of(config)
-    from app.commands.repair import quarantine as quarantine_verbs
-    from app.commands.repair import selection
+    from app.commands.repair import verbs
+    from app.commands.repair.quarantine import QuarantineTopic
 
-    return quarantine_verbs.show(settings, name, selection.place(place), bridge=bridge, as_json=as_json)
+    return verbs.show_record(QuarantineTopic(settings, name, bridge=bridge), place, as_json=as_json)
 
 
 @quarantine.command("redrive")
@@ -143,47 +95,37 @@ def quarantine_show(name: str, place: str, bridge: bool, as_json: bool, config: 
 @_filters
 @_redriving
 @_bridge
-@config_option
+@settings_option
 def quarantine_redrive(
-    name: str, reason: str, group_name: str | None, older_than: str | None, newer_than: str | None, at: tuple[str, ...],
-    dry_run: bool, rate: float | None, limit: int | None, most: int, force: bool, bridge: bool, config: Path,
-) -> int:  # fmt: skip
+    settings: Settings, name: str, selection: Selection, options: RedriveOptions, *, bridge: bool
+) -> int:
     """Publish again what is open in the quarantine of NAME, an address or a bridge: each record once, whatever ends this.
 
     It goes into the input that it came from, and is judged anew. What comes into quarantine meanwhile is left. Exit code 1 if something
     was left, with the reason.
     """
-    settings = settings_of(config)
-    from app.commands.repair import quarantine as quarantine_verbs
+    from app.commands.repair import verbs
+    from app.commands.repair.quarantine import QuarantineTopic
 
-    chosen = Chosen(reason, group_name, older_than, newer_than, at).selection()
-    return quarantine_verbs.redrive(
-        settings, name, chosen, bridge=bridge, dry_run=dry_run, rate=rate, limit=limit, most=most, force=force
-    )
+    return verbs.redrive(QuarantineTopic(settings, name, bridge=bridge), selection, options)
 
 
 @quarantine.command("drop")
 @click.argument("name")
 @_filters
-@_dry
-@_yes
+@DRY_RUN
+@YES
 @_bridge
-@config_option
+@settings_option
 def quarantine_drop(
-    name: str, reason: str, group_name: str | None, older_than: str | None, newer_than: str | None, at: tuple[str, ...],
-    dry_run: bool, yes: bool, bridge: bool, config: Path,
-) -> int:  # fmt: skip
+    settings: Settings, name: str, selection: Selection, *, dry_run: bool, yes: bool, bridge: bool
+) -> int:
     """Have records count as settled without being published again. They stay in the topic for as long as it keeps them."""
-    settings = settings_of(config)
-    from app.commands.repair import quarantine as quarantine_verbs
+    from app.commands.repair import verbs
+    from app.commands.repair.quarantine import QuarantineTopic
 
-    chosen = Chosen(reason, group_name, older_than, newer_than, at).selection()
-    return quarantine_verbs.drop(settings, name, chosen, bridge=bridge, dry_run=dry_run, yes=yes)
-
-
-_consumer_group = click.option(
-    "--consumer-group", "consumer_group", type=CONSUMER_GROUP, help="Those of this consumer group's handlers."
-)
+    topic = QuarantineTopic(settings, name, bridge=bridge)
+    return verbs.drop(topic, selection, dry_run=dry_run, yes=yes)
 
 
 @click.group()
@@ -194,76 +136,60 @@ def dlq() -> None:
 
 @dlq.command("list")
 @click.argument("address")
-@_consumer_group
-@_filters
+@_letter_filters
 @_all
-@_json
-@config_option
+@JSON
+@addresses_option
 def dlq_list(
-    address: str, consumer_group: str | None, reason: str, group_name: str | None, older_than: str | None,
-    newer_than: str | None, at: tuple[str, ...], all_: bool, as_json: bool, config: Path,
-) -> int:  # fmt: skip
+    settings: Settings, address: str, selection: Selection, *, settled_too: bool, as_json: bool
+) -> int:
     """Open dead letters of ADDRESS: place, age, consumer group, how often tried and redriven, group, reason."""
-    settings = settings_with_addresses(config)
-    from app.commands.repair import dlq as dlq_verbs
+    from app.commands.repair import verbs
+    from app.commands.repair.dead_letters import DeadLetterTopic
 
-    chosen = Chosen(reason, group_name, older_than, newer_than, at).selection(consumer_group or "")
-    return dlq_verbs.list_(settings, address, chosen, all_=all_, as_json=as_json)
+    topic = DeadLetterTopic(settings, address)
+    return verbs.list_records(topic, selection, settled_too=settled_too, as_json=as_json)
 
 
 @dlq.command("show")
 @click.argument("address")
-@click.argument("place", metavar="PARTITION/OFFSET")
-@_json
-@config_option
-def dlq_show(address: str, place: str, as_json: bool, config: Path) -> int:
+@_place
+@JSON
+@addresses_option
+def dlq_show(settings: Settings, address: str, place: tuple[int, int], *, as_json: bool) -> int:
     """All of one dead letter: key, headers, value, and why its handler could not do it."""
-    settings = settings_with_addresses(config)
-    from app.commands.repair import dlq as dlq_verbs
-    from app.commands.repair import selection
+    from app.commands.repair import verbs
+    from app.commands.repair.dead_letters import DeadLetterTopic
 
-    return dlq_verbs.show(settings, address, selection.place(place), as_json=as_json)
+    return verbs.show_record(DeadLetterTopic(settings, address), place, as_json=as_json)
 
 
 @dlq.command("redrive")
 @click.argument("address")
-@_consumer_group
-@_filters
+@_letter_filters
 @_redriving
-@config_option
-def dlq_redrive(
-    address: str, consumer_group: str | None, reason: str, group_name: str | None, older_than: str | None,
-    newer_than: str | None, at: tuple[str, ...], dry_run: bool, rate: float | None, limit: int | None, most: int,
-    force: bool, config: Path,
-) -> int:  # fmt: skip
+@addresses_option
+def dlq_redrive(settings: Settings, address: str, selection: Selection, options: RedriveOptions) -> int:
     """Have the consumer group whose handler could not do it do it once more; other consumer groups see nothing of it.
 
     Each message takes its place in its group, before all that nobody has begun. Works beside running consumers and without any. What
     becomes a dead letter meanwhile is left. Exit code 1 if something was left, with the reason.
     """
-    settings = settings_with_addresses(config)
-    from app.commands.repair import dlq as dlq_verbs
+    from app.commands.repair import verbs
+    from app.commands.repair.dead_letters import DeadLetterTopic
 
-    chosen = Chosen(reason, group_name, older_than, newer_than, at).selection(consumer_group or "")
-    return dlq_verbs.redrive(
-        settings, address, chosen, dry_run=dry_run, rate=rate, limit=limit, most=most, force=force
-    )
+    return verbs.redrive(DeadLetterTopic(settings, address), selection, options)
 
 
 @dlq.command("drop")
 @click.argument("address")
-@_consumer_group
-@_filters
-@_dry
-@_yes
-@config_option
-def dlq_drop(
-    address: str, consumer_group: str | None, reason: str, group_name: str | None, older_than: str | None,
-    newer_than: str | None, at: tuple[str, ...], dry_run: bool, yes: bool, config: Path,
-) -> int:  # fmt: skip
+@_letter_filters
+@DRY_RUN
+@YES
+@addresses_option
+def dlq_drop(settings: Settings, address: str, selection: Selection, *, dry_run: bool, yes: bool) -> int:
     """Have dead letters count as settled without being done again; a group that waits behind one goes on."""
-    settings = settings_with_addresses(config)
-    from app.commands.repair import dlq as dlq_verbs
+    from app.commands.repair import verbs
+    from app.commands.repair.dead_letters import DeadLetterTopic
 
-    chosen = Chosen(reason, group_name, older_than, newer_than, at).selection(consumer_group or "")
-    return dlq_verbs.drop(settings, address, chosen, dry_run=dry_run, yes=yes)
+    return verbs.drop(DeadLetterTopic(settings, address), selection, dry_run=dry_run, yes=yes)

@@ -1,24 +1,131 @@
-"""Dead letters: their messages, which still stand in the accepted topic, are done once more by whoever holds the partition."""
+"""Dead letters: whoever holds the partition processes their messages, which are still in the accepted topic, once more."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import click
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+
 from app.commands.groups.lease_holders import LeaseHolders
-from app.commands.repair.rate_limit import RateLimit
-from app.commands.repair.redrive_log import RedrivePartition, RepairError
-from app.commands.repair.refused_record import Place, Refused
-from app.commands.repair.result import Result
-from ringfence_client.web.group_lookup import APART_MAX
+from app.commands.repair import output
+from app.commands.repair.output import Row
+from app.commands.repair.records import Place, RedriveOptions, Refused
+from app.commands.repair.redrive_log import RedrivePartition
+from app.commands.repair.scan import OpenTopic, records_at
+from app.commands.repair.verbs import Redriver, RepairTopic, Unblock
 from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.config.settings import AddressSettings, KafkaSettings
-from ringfence_kafka.protocol import offset_ranges, wire_names
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.admin.topics import missing
+from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
+from ringfence_kafka.errors import MissingTopicError, RepairError, TopicError
+from ringfence_kafka.protocol import wire_names
 
 
-class LetterRedrive:
-    """Has the messages of dead letters done once more."""
+class DeadLetterTopic(RepairTopic):
+    """The dead letters of an address."""
+
+    what = "dead letters"
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        """The dead letters of address ``name``.
+
+        Raises:
+            ConfigurationError: unknown address.
+        """
+        self._settings = settings
+        self._address = address = settings.configured(name)
+        topic = wire_names.dead_letter_topic(name)
+        super().__init__(settings.kafka, settings.app.id, topic, address.replication_factor)
+
+    def group_of(self, record: Any) -> bytes | None:
+        """Return the group of a record: accepted records are keyed by it."""
+        key: bytes | None = record.key
+        return key
+
+    def outcome(self, *, dry_run: bool) -> str:
+        """Return what becomes of redriven records, in words."""
+        return "would be done again" if dry_run else "to be done again"
+
+    @asynccontextmanager
+    async def redriver(self, topic: OpenTopic, options: RedriveOptions) -> AsyncIterator[Redriver]:
+        """Return what has messages processed once more.
+
+        Raises:
+            MissingTopicError: the accepted topic is missing.
+        """
+        if topic.partitions:
+            await require_accepted(topic.cluster, self._address)
+        async with LeaseHolders(self._settings, self._address) as holders:
+            yield LetterRedrive(self._address, self.kafka, topic.cluster, holders, options)
+
+    @asynccontextmanager
+    async def unblocker(self, topic: OpenTopic, *, dry_run: bool) -> AsyncIterator[Unblock]:
+        """Return what lets groups go on that wait behind dropped dead letters.
+
+        Raises:
+            MissingTopicError: the accepted topic is missing.
+        """
+        if topic.partitions and not dry_run:
+            await require_accepted(topic.cluster, self._address)
+        async with LeaseHolders(self._settings, self._address) as holders:
+
+            async def unblock(letters: Sequence[Refused]) -> list[tuple[Refused, str]]:
+                return await _unblock(holders, letters)
+
+            yield unblock
+
+    async def waiting(self, rows: Sequence[Row]) -> Mapping[Place, bool | None]:
+        """Return whether groups wait behind open dead letters; None = not known.
+
+        Of several dead letters of one message, the group waits behind the last.
+        """
+        last: dict[tuple[str, Place], Place] = {}
+        unknown: dict[Place, bool | None] = {}
+        denied: set[str] = set()
+        try:
+            async with LeaseHolders(self._settings, self._address) as holders:
+                for row in rows:
+                    accepted, group = row.refused.accepted, row.refused.consumer_group
+                    if row.settled or accepted is None or not group:
+                        continue
+                    if accepted.topic != self._address.accepted_topic:
+                        continue
+                    try:
+                        if group not in denied and accepted[1:] in await holders.blocked(group):
+                            last[group, accepted] = row.refused.place
+                    except (GroupAuthorizationFailedError, TopicAuthorizationFailedError) as error:
+                        denied.add(group)
+                        _note_denied(group, error)
+                    if group in denied:
+                        unknown[row.refused.place] = None
+        except TopicError:
+            return {}  # the accepted topic does not exist any more
+        return unknown | dict.fromkeys(last.values(), True)
+
+
+def _note_denied(group: str, error: Exception) -> None:
+    of_group = isinstance(error, GroupAuthorizationFailedError)
+    lacking = f"the consumer group {group}" if of_group else f"the topic {error.args[0]}"
+    click.echo(
+        f"note: whether groups wait behind dead letters of {group} cannot be told: this user may not see {lacking}: allow Describe on it",
+        err=True,
+    )
+
+
+async def require_accepted(cluster: Cluster, address: AddressSettings) -> None:
+    """Make sure that the accepted topic exists.
+
+    Raises:
+        MissingTopicError: it does not.
+    """
+    if address.accepted_topic not in await cluster.topics.partition_counts([address.accepted_topic]):
+        raise MissingTopicError(missing("accepted topic", address.name, address.accepted_topic))
+
+
+class LetterRedrive(Redriver):
+    """Has the messages of dead letters processed once more."""
 
     def __init__(
         self,
@@ -26,79 +133,66 @@ class LetterRedrive:
         kafka: KafkaSettings,
         cluster: Cluster,
         holders: LeaseHolders,
-        pace: RateLimit,
-        say: Callable[[str], None],
-        *,
-        most: int,
-        force: bool,
+        options: RedriveOptions,
     ) -> None:
+        super().__init__(options)
         self._address = address
         self._kafka = kafka
         self._cluster = cluster
         self._holders = holders
-        self._pace = pace
-        self._say = say
-        self._most = most
-        self._force = force
-        self.result = Result()
 
-    async def act(self, partition: RedrivePartition, found: Sequence[Refused]) -> None:
-        """All of these, and write that they are settled."""
-        for begin in range(0, len(found), self._pace.chunk):
-            sound = await self._sound(found[begin : begin + self._pace.chunk])
-            if not sound:
-                continue
-            await self._pace.wait(len(sound))
-            done = []
-            for (group, number), value in _by_holder(sound):
-                letters: dict[int, int] = {}
-                for letter in value:  # one message may have several dead letters
-                    offset = letter.place_accepted.offset
-                    letters[offset] = max(letters.get(offset, 0), letter.redriven + 1)
-                told = await self._holders.tell(group, number, letters, "redrive", _redriving(letters))
-                settled = [letter for letter in value if letter.place_accepted.offset in told.done]
-                self._leave((letter for letter in value if letter not in settled), told.left)
-                done += [letter.refused.place.offset for letter in settled]
-            if done:
-                await partition.settle(sorted(done))
-                self.result.done += len(done)
-                self._say(f"redriven  {partition}  {len(done)} up to offset {max(done)}")
+    async def redrive(self, partition: RedrivePartition, chunk: Sequence[Refused]) -> None:
+        """Have a chunk processed, and write that it is settled."""
+        sound = await self._sound(chunk)
+        if not sound:
+            return
+        await self.rate_limit.wait(len(sound))
+        done = []
+        for (group, number), letters in _by_holder(sound):
+            redrives: dict[int, int] = {}
+            for letter in letters:  # one message may have several dead letters
+                offset = letter.accepted.offset
+                redrives[offset] = max(redrives.get(offset, 0), letter.refused.redriven + 1)
+            answer = await self._holders.change(group, number, redrives, "redrive", _redriving(redrives))
+            for letter in letters:
+                if letter.accepted.offset in answer.done:
+                    done.append(letter.refused.place.offset)
+                else:
+                    self.result.leave(letter.refused, answer.left)
+        if done:
+            await partition.settle(sorted(done))
+            self.result.done += len(done)
+            output.say(f"redriven  {partition}  {len(done)} up to offset {max(done)}")
 
-    async def try_out(self, _: RedrivePartition, found: Sequence[Refused]) -> None:
-        """Say what would become of these."""
-        for item in await self._sound(found):
+    async def try_out(self, _: RedrivePartition, records: Sequence[Refused]) -> None:
+        """Print what would become of these dead letters."""
+        for refused, accepted in await self._sound(records):
             self.result.done += 1
-            refused = item.refused
-            self._say(
-                f"would redrive  {refused.place}  {item.place_accepted} for {refused.consumer_group}  {refused.reason}"
+            output.say(
+                f"would redrive  {refused.place}  {accepted} for {refused.consumer_group}  {refused.reason}"
             )
 
-    def _leave(self, letters: Any, reason: str) -> None:
-        for letter in letters:
-            self.result.leave(letter.refused, reason)
-
-    async def _sound(self, found: Sequence[Refused]) -> list["_Redrivable"]:
-        """Those that may be redriven; the others are left, with why."""
+    async def _sound(self, records: Sequence[Refused]) -> list["_Letter"]:
+        """Return those that may be redriven; leave the others with a reason."""
         due = []
-        for refused in found:
+        for refused in records:
             reason = self._refusal(refused)
             if reason or refused.accepted is None:
                 self.result.leave(refused, reason)
             else:
-                due.append(_Redrivable(refused, refused.accepted))
-        standing = await self._standing({item.place_accepted for item in due})
+                due.append(_Letter(refused, refused.accepted))
+        messages = await records_at(self._cluster, self._kafka, {letter.accepted for letter in due})
         sound = []
         for item in due:
-            reason = _difference(item.refused, standing.get(item.place_accepted))
-            if not reason and await self._holders.is_unknown(
-                item.refused.consumer_group, item.place_accepted.partition
-            ):
+            group = item.refused.consumer_group
+            reason = _difference(item.refused, messages.get(item.accepted))
+            if not reason and await self._holders.is_unknown(group, item.accepted.partition):
                 reason = (
-                    f"{item.refused.consumer_group} has no progress there: it was forgotten, or it never consumed; start a consumer of it, then "
-                    "redrive; or drop the dead letter"
+                    f"{group} has no progress there: it was forgotten, or it never consumed; start a consumer of it, then redrive; or drop the "
+                    "dead letter"
                 )
             if reason:
-                self._leave([item], reason)
+                self.result.leave(item.refused, reason)
             else:
                 sound.append(item)
         return sound
@@ -108,67 +202,36 @@ class LetterRedrive:
             return "it does not say where its message stands: no consumer of Ringfence wrote it; publish it again"
         if letter.accepted.topic != self._address.accepted_topic:
             return f"its message stands in {letter.accepted.topic}, which is not the accepted topic of {self._address.name} any more"
-        if letter.redriven >= self._most and not self._force:
-            return f"redriven {letter.redriven} times already: fix what the reason says, then --force"
-        return ""
-
-    async def _standing(self, places: Collection[Place]) -> dict[Place, Any]:
-        """The messages at these places, as far as they are there."""
-        found: dict[Place, Any] = {}
-        counts = await self._cluster.topics.partition_counts([self._address.accepted_topic])
-        for (topic, number), items in groupby(sorted(places), lambda each: each[:2]):
-            if number >= counts.get(topic, 0):
-                continue
-            start = await self._cluster.offsets.log_start(topic, number)
-            end = await self._cluster.offsets.stable_end(topic, number)
-            wanted = {item.offset for item in items if start <= item.offset < end}
-
-            async def consume(
-                records: Sequence[Any], topic: str = topic, number: int = number, wanted: set[int] = wanted
-            ) -> None:
-                found.update(
-                    (Place(topic, number, record.offset), record)
-                    for record in records
-                    if record.offset in wanted
-                )
-
-            for first, last in offset_ranges.near(sorted(wanted), APART_MAX):
-                await log_reader.read(self._kafka, topic, number, first, last + 1, consume)
-        return found
+        return self.options.too_often(letter)
 
 
-class _Redrivable(NamedTuple):
-    """A dead letter that says where its message is."""
+class _Letter(NamedTuple):
+    """A dead letter whose message is known."""
 
     refused: Refused
-    place_accepted: Place
-
-    @property
-    def redriven(self) -> int:
-        return self.refused.redriven
+    accepted: Place
 
 
-def _by_holder(letters: Sequence[_Redrivable]) -> list[tuple[tuple[str, int], list[_Redrivable]]]:
-    def key(each: _Redrivable) -> tuple[str, int]:
-        return each.refused.consumer_group, each.place_accepted.partition
+def _by_holder(letters: Iterable[_Letter]) -> list[tuple[tuple[str, int], list[_Letter]]]:
+    def key(letter: _Letter) -> tuple[str, int]:
+        return letter.refused.consumer_group, letter.accepted.partition
 
-    return [(item, list(items)) for item, items in groupby(sorted(letters, key=key), key)]
+    return [(holder, list(items)) for holder, items in groupby(sorted(letters, key=key), key)]
 
 
-def _redriving(letters: Mapping[int, int]) -> Callable[[Window], None]:
+def _redriving(redrives: Mapping[int, int]) -> Callable[[Window], None]:
     def change(window: Window) -> None:
-        for offset, number in sorted(letters.items()):
+        for offset, number in sorted(redrives.items()):
             window.redrive(offset, number)
 
     return change
 
 
 def _difference(letter: Refused, message: Any | None) -> str:
-    """Why what stands at its place is not its message; empty = it is."""
+    """Return why the record at its place is not its message; empty = it is."""
     if message is None:
         return "its message is gone from the accepted topic: publish it anew, or drop it"
-    headers = dict(message.headers)
-    source = (headers.get(wire_names.HEADER_SOURCE) or b"").decode(errors="backslashreplace")
+    source = (dict(message.headers).get(wire_names.HEADER_SOURCE) or b"").decode(errors="backslashreplace")
     bare = letter.digest is not None and not letter.source
     same_value = letter.value == message.value or (
         letter.digest is not None and letter.digest.of(message.value)
@@ -178,25 +241,23 @@ def _difference(letter: Refused, message: Any | None) -> str:
     return "another message stands at its place: the accepted topic was deleted and created again; publish it anew, or drop it"
 
 
-async def drop_blocked(
-    holders_: LeaseHolders, letters: Sequence[Refused], say: Callable[[str], None]
-) -> list[tuple[Refused, str]]:
-    """Have groups go on that wait behind these. Returns those of which that could not be done, with why."""
+async def _unblock(holders: LeaseHolders, letters: Sequence[Refused]) -> list[tuple[Refused, str]]:
+    """Let groups go on that wait behind these. Return those where that failed, with the reason."""
     left: list[tuple[Refused, str]] = []
-    waiting = []
-    for letter in letters:
-        place = letter.accepted
-        if place is None or not letter.consumer_group:
-            continue
-        if place[1:] in await holders_.blocked(letter.consumer_group):
-            waiting.append(_Redrivable(letter, place))
-    for (group, number), item in _by_holder(waiting):
-        change = _unblocking([(item.refused.key, item.place_accepted.offset) for item in item])
-        asked = {item.place_accepted.offset: item.redriven + 1 for item in item}
-        told = await holders_.tell(group, number, asked, "drop", change)
-        left += ((item.refused, told.left) for item in item if item.place_accepted.offset not in told.done)
-        for offset in told.done:
-            say(f"unblocked  {number}/{offset} of {group}: its group goes on without it")
+    waiting = [
+        _Letter(letter, letter.accepted)
+        for letter in letters
+        if letter.accepted is not None
+        and letter.consumer_group
+        and letter.accepted[1:] in await holders.blocked(letter.consumer_group)
+    ]
+    for (group, number), items in _by_holder(waiting):
+        change = _unblocking([(item.refused.key, item.accepted.offset) for item in items])
+        redrives = {item.accepted.offset: item.refused.redriven + 1 for item in items}
+        answer = await holders.change(group, number, redrives, "drop", change)
+        left += ((item.refused, answer.left) for item in items if item.accepted.offset not in answer.done)
+        for offset in answer.done:
+            output.say(f"unblocked  {number}/{offset} of {group}: its group goes on without it")
     return left
 
 

@@ -1,16 +1,17 @@
-"""How refused records and dead letters are shown: to people, and to programs."""
+"""Refused records, dead letters and results of verbs, as text and as JSON."""
 
 import base64
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import click
 from rich.table import Table
 
-from app.commands.repair.refused_record import Refused
+from app.commands.repair.records import Refused, Selection, Wanted
 from conf import terminal
 from ringfence_client.handlers import group_names
 from ringfence_kafka.escaping import moment, printable
@@ -20,11 +21,23 @@ SHOWN_MAX: Final = 50
 VALUE_SHOWN_MAX: Final = 2_000
 REASON_SHOWN_MAX: Final = 80
 REASONS_MAX: Final = 20
-"""Kinds of what is left, at the end of a run."""
+"""Reasons that are listed."""
+NOTHING: Final = 1
+"""Exit code: no record was found."""
 
 
-def readable(value: bytes | None) -> str | None:
-    """Text where it is UTF-8, else ``base64:…``, from which it can be made again."""
+class Row(NamedTuple):
+    """A record in a list."""
+
+    refused: Refused
+    group: bytes | None
+    settled: bool
+    waits: bool | None = False
+    """Whether its group waits behind it; None = not known."""
+
+
+def _readable(value: bytes | None) -> str | None:
+    """Text where it is UTF-8, else ``base64:…``."""
     if value is None:
         return None
     try:
@@ -33,9 +46,10 @@ def readable(value: bytes | None) -> str | None:
         return f"base64:{base64.b64encode(value).decode()}"
 
 
-def document(refused: Refused, group: bytes | None, *, settled: bool) -> dict[str, Any]:
-    """A record, without its content."""
-    found = {
+def document(row: Row) -> dict[str, Any]:
+    """A record without its content, for programs."""
+    refused, group, settled, _ = row
+    shown = {
         "place": f"{refused.place.partition}/{refused.place.offset}",
         "topic": refused.place.topic,
         "partition": refused.place.partition,
@@ -50,37 +64,46 @@ def document(refused: Refused, group: bytes | None, *, settled: bool) -> dict[st
         "settled": settled,
     }
     if refused.app_id:
-        found["application"] = refused.app_id
+        shown["application"] = refused.app_id
     if refused.consumer_group:
-        found |= {
+        shown |= {
             "consumer_group": refused.consumer_group,
             "attempts": refused.attempts,
             "accepted": None if refused.accepted is None else str(refused.accepted),
         }
-    return found
+    return shown
 
 
-def content(refused: Refused) -> dict[str, Any]:
-    """All that stands there."""
-    return {
-        "key": readable(refused.key),
-        "value": readable(refused.value),
-        "headers": [[name, readable(value)] for name, value in refused.headers],
-    }
+def show_rows(topic: str, rows: Sequence[Row], wanted: Wanted, what: str, *, as_json: bool) -> None:
+    """Print a list of records; ``what`` names their kind."""
+    if as_json:
+        _dump([document(row) | {"group_waits": row.waits} for row in rows])
+    elif rows:
+        print_rows(topic, rows)
+    elif wanted.settled_too and wanted.selection == Selection():
+        click.echo(f"nothing  {topic} has no record of them")
+    else:
+        click.echo(f"nothing  {none_open(what, wanted)}")
 
 
-class Row(NamedTuple):
-    """A record in a list."""
-
-    refused: Refused
-    group: bytes | None
-    settled: bool
-    waits: bool | None
-    """Whether its group waits behind it; None = that cannot be told."""
+def show_one(row: Row, *, as_json: bool) -> None:
+    """Print all of one record."""
+    if not as_json:
+        print_one(row)
+        return
+    refused = row.refused
+    _dump(
+        document(row)
+        | {
+            "key": _readable(refused.key),
+            "value": _readable(refused.value),
+            "headers": [[name, _readable(value)] for name, value in refused.headers],
+        }
+    )
 
 
 def print_rows(topic: str, rows: Sequence[Row]) -> None:
-    """For a person: the oldest first. A column that would say the same in each row is left out: windows are narrow."""
+    """Print a table. A column with the same text in each row is left out: windows are narrow."""
     settled = sum(row.settled for row in rows)
     console = terminal.console()
     groups = sorted({row.refused.consumer_group for row in rows})
@@ -101,11 +124,11 @@ def print_rows(topic: str, rows: Sequence[Row]) -> None:
 def _columns(
     rows: Sequence[Row], consumer_groups: Sequence[str]
 ) -> list[tuple[str, Callable[[Row], str], bool]]:
-    """Each column's name, what it says of a row, and whether it says anything."""
+    """Name of each column, its cell of a row, and whether it is shown."""
     redriven = any(row.refused.redriven for row in rows)
     return [
         ("place", lambda row: f"{row.refused.place.partition}/{row.refused.place.offset}", True),
-        ("age", lambda row: age(row.refused), True),
+        ("age", lambda row: _age(row.refused), True),
         ("consumer group", lambda row: row.refused.consumer_group, len(consumer_groups) > 1),
         ("tried", lambda row: str(row.refused.attempts), consumer_groups != [""]),
         ("group", lambda row: group_names.in_table(row.group), True),
@@ -122,18 +145,18 @@ def _reason(row: Row) -> str:
     return state + reason
 
 
-def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
-    """All of one record, for a person."""
-    found = document(refused, group, settled=settled)
-    found["timestamp"] = moment(refused.timestamp)
-    for name, value in found.items():
+def print_one(row: Row) -> None:
+    """Print all of one record for a person."""
+    refused = row.refused
+    fields = document(row) | {"timestamp": moment(refused.timestamp)}
+    for name, value in fields.items():
         if name not in {"topic", "partition", "offset", "group_hex"}:
             say(f"{name:<15} {'-' if value in {None, ''} else value}")
-    say(f"{'age':<15} {age(refused)}")
-    say(f"{'key':<15} {_told(refused.key)}")
-    for header, carried in refused.headers:
-        say(f"{'header':<15} {header}: {_told(carried)}")
-    text = readable(refused.value)
+    say(f"{'age':<15} {_age(refused)}")
+    say(f"{'key':<15} {_in_line(refused.key)}")
+    for header, content in refused.headers:
+        say(f"{'header':<15} {header}: {_in_line(content)}")
+    text = _readable(refused.value)
     size = len(refused.value or b"")
     if text is not None and len(text) > VALUE_SHOWN_MAX:
         text = f"{text[:VALUE_SHOWN_MAX]}… (--json has all)"
@@ -141,9 +164,9 @@ def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
     click.echo(f"{'value':<15} {size:,} bytes\n{shown}")
 
 
-def _told(value: bytes | None) -> str:
-    """In a line, for a person: ``--json`` has all of it."""
-    text = readable(value)
+def _in_line(value: bytes | None) -> str:
+    """The first characters; ``--json`` has all."""
+    text = _readable(value)
     if text is None:
         return "(none)"
     return (
@@ -151,8 +174,7 @@ def _told(value: bytes | None) -> str:
     )
 
 
-def age(refused: Refused) -> str:
-    """As a person says it."""
+def _age(refused: Refused) -> str:
     seconds = max(0.0, time.time() - refused.timestamp / 1000)
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= size:
@@ -160,32 +182,71 @@ def age(refused: Refused) -> str:
     return f"{seconds:.0f} s"
 
 
-def print_left(left: Sequence[tuple[Refused, str]], say: Callable[[str], None]) -> None:
-    """What was not redriven, by why, with the first place of each."""
-    first: dict[str, Refused] = {}
-    counts: Counter[str] = Counter()
-    for refused, reason in left:
-        counts[reason] += 1
-        first.setdefault(reason, refused)
-    for reason, count in counts.most_common(REASONS_MAX):
-        place = first[reason].place
-        say(f"left  {count} ({place.partition}/{place.offset}{', …' if count > 1 else ''}): {reason}")
-    if len(counts) > REASONS_MAX:
-        say(
-            f"left  {sum(counts.values()) - sum(number for _, number in counts.most_common(REASONS_MAX))} more"
-        )
-
-
 def line(refused: Refused) -> str:
-    """Which, whence and why."""
+    """Place, source and reason."""
     return f"{refused.place}  {refused.source or 'no source'}  {refused.reason or 'no reason'}"
 
 
 def say(text: str) -> None:
-    """A line, of which parts may be anybody's words."""
+    """Print a line; parts of it may come from other programs."""
     click.echo(printable(text))
 
 
-def dump(value: object) -> None:
-    """One JSON document."""
+def _dump(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
+
+
+def none_open(what: str, wanted: Wanted) -> str:
+    """Return that no wanted record is open, and what is open beside."""
+    selection = wanted.selection
+    if selection == Selection():
+        return f"there are no open {what}"
+    if selection.at:
+        places = ", ".join(f"{number}/{offset}" for number, offset in sorted(selection.at))
+        return f"{places}: no open {what} that are meant; `list --all` shows what is settled"
+    beside = f"; {wanted.passed}" if wanted.passed.count else ""
+    open_ones = what if wanted.settled_too else f"open {what}"
+    return f"there are no {open_ones} that are meant{beside}"
+
+
+@dataclass(slots=True)
+class Result:
+    """What a redrive or a drop has done, and what it has left."""
+
+    done: int = 0
+    left: list[tuple[Refused, str]] = field(default_factory=list)
+    """With the reason."""
+
+    def leave(self, refused: Refused, reason: str) -> None:
+        """Note that a record is not done. Its value, which may be large, is not kept."""
+        self.left.append((replace(refused, value=None), reason))
+
+    def report(self, wanted: Wanted, what: str, outcome: str) -> int:
+        """Print the end of a verb.
+
+        Args:
+            wanted: The records that it worked on.
+            what: The kind of record, in one word or two.
+            outcome: What became of those that are done.
+
+        Returns:
+            The exit code: 0 all wanted records are done; 1 there is none, or some are left.
+        """
+        if not self.done and not self.left:
+            click.echo(f"nothing to do  {none_open(what, wanted)}")
+            return NOTHING
+        self._print_left()
+        click.echo(f"{self.done} {outcome}, {len(self.left)} left")
+        return 1 if self.left else 0
+
+    def _print_left(self) -> None:
+        """A line for each reason, with the first place."""
+        by_reason: dict[str, list[Refused]] = {}
+        for refused, reason in self.left:
+            by_reason.setdefault(reason, []).append(refused)
+        reasons = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+        for reason, records in reasons[:REASONS_MAX]:
+            place, count = records[0].place, len(records)
+            say(f"left  {count} ({place.partition}/{place.offset}{', …' if count > 1 else ''}): {reason}")
+        if more := sum(len(records) for _, records in reasons[REASONS_MAX:]):
+            say(f"left  {more} more")

@@ -1,197 +1,243 @@
-"""``ringfence quarantine``."""
+"""Quarantined records: what a lane or a bridge refused is published again as a new input record."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
-import click
-
+from agents.bridge.plan import Plan, plans
+from agents.decision import bridge_headers
 from agents.decision.ids_and_groups import IdReader
-from app.commands.repair import common, output
-from app.commands.repair.quarantine_redrive import InputTopic, Publisher, Quarantine, Redrive, find
-from app.commands.repair.rate_limit import RateLimit
-from app.commands.repair.refused_record import Refused
-from app.commands.repair.result import Result
-from app.commands.repair.scan import Act, Wanted
-from app.commands.repair.selection import Selection
-from app.commands.repair.size_check import Input, SizeCheck, outputs
+from app.commands.repair import output
+from app.commands.repair.records import RedriveOptions, Refused, Selection, Wanted, place_of
+from app.commands.repair.redrive_log import RedrivePartition
+from app.commands.repair.republish import Batches, InputTopic, Publisher, SizeCheck, as_read, outputs
+from app.commands.repair.scan import OpenTopic, records_at
+from app.commands.repair.verbs import Redriver, RepairTopic
+from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import TopicDescription, missing, untold
-from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import MissingTopicError
-from ringfence_kafka.escaping import printable
-
-WHAT = "quarantined records"
-
-
-def list_(
-    settings: Settings, name: str, selection: Selection, *, bridge: bool, all_: bool, as_json: bool
-) -> int:
-    """Print what is open, or with ``all_`` also what is settled.
-
-    Raises:
-        ConfigurationError: unknown address or bridge.
-        BrokerUnavailableError: nobody answers.
-    """
-    quarantine = find(settings, name, bridge=bridge)
-    wanted = _wanted(settings, quarantine, selection, settled_too=all_)
-
-    async def read() -> list[tuple[Refused, bool]]:
-        async with common.opened(quarantine.kafka, settings.app.id, quarantine.topic) as opened:
-            return await common.listed(opened, wanted)
-
-    rows = asyncio.run(read())
-    code = common.show_rows(quarantine.topic, rows, wanted, WHAT, as_json=as_json)
-    _tell_foreign(wanted)
-    return code
+from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
+from ringfence_kafka.errors import ConfigurationError, MissingTopicError
+from ringfence_kafka.producer.transactional import NewBuilder, empty_batch
+from ringfence_kafka.protocol import wire_names
 
 
-def show(settings: Settings, name: str, at: tuple[int, int], *, bridge: bool, as_json: bool) -> int:
-    """Print all of one record. Returns 1 if it is not there. Raises as :func:`list_` does."""
-    quarantine = find(settings, name, bridge=bridge)
-    wanted = _wanted(settings, quarantine, Selection(at=[at]), settled_too=True)
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """One quarantine topic, and where its records go."""
 
-    async def read() -> list[tuple[Refused, bool]]:
-        async with common.opened(quarantine.kafka, settings.app.id, quarantine.topic) as opened:
-            return await common.listed(opened, wanted, whole=True)
+    name: str
+    """Of the address or the bridge."""
+    kafka: KafkaSettings
+    topic: str
+    target_topic: str
+    address: AddressSettings
+    """The address that has the target."""
+    bridged: bool = False
+    """A bridge refused the records: their sources are in another topic."""
 
-    rows = asyncio.run(read())
-    code = common.show_one(quarantine.topic, at, rows, wanted.group_of, as_json=as_json)
-    _tell_foreign(wanted)
-    return code
 
-
-def redrive(
-    settings: Settings,
-    name: str,
-    selection: Selection,
-    *,
-    bridge: bool,
-    dry_run: bool,
-    rate: float | None,
-    limit: int | None,
-    most: int,
-    force: bool,
-) -> int:
-    """Publish again what is meant.
-
-    Returns:
-        0 all of it is, or would be; 1 there is none, or some was left.
+def find(settings: Settings, name: str, *, bridge: bool = False) -> Quarantine:
+    """Return the quarantine of an address, or of a bridge.
 
     Raises:
-        ConfigurationError: unknown address or bridge, or another address feeds it.
-        MissingTopicError: the input is missing.
-        RepairError: another redrive has begun, or something cannot be written.
-        BrokerUnavailableError: nobody answers.
+        ConfigurationError: there is neither.
     """
-    quarantine = find(settings, name, bridge=bridge)
-    if not quarantine.bridged:
-        settings.require_own_input(quarantine.address, "nothing was redriven")
-    wanted = _wanted(settings, quarantine, selection, limit=limit)
-    return asyncio.run(
-        _redrive(settings, quarantine, wanted, RateLimit(rate), dry_run=dry_run, most=most, force=force)
+    address = settings.address(name)
+    if address is not None and not bridge:
+        return Quarantine(name, settings.kafka, address.quarantine_topic, address.input_topic, address)
+    known: list[Plan] = []
+    if settings.bridges or settings.cluster_connections:
+        known = plans(settings)
+    for plan in known:
+        if plan.name == name:
+            return Quarantine(
+                name, plan.target, plan.quarantine_topic, plan.target_topic, plan.address, bridged=True
+            )
+    names = [*(plan.name for plan in known), *(address.name for address in settings.addresses if not bridge)]
+    kind = "bridge" if bridge else "address or bridge"
+    raise ConfigurationError(
+        f"unknown {kind} {name!r}: the configuration has {', '.join(sorted(names)) or 'none'}"
     )
 
 
-async def _redrive(
-    settings: Settings,
-    quarantine: Quarantine,
-    wanted: Wanted,
-    pace: RateLimit,
-    *,
-    dry_run: bool,
-    most: int,
-    force: bool,
-) -> int:
-    writes = None if dry_run else quarantine.address.replication_factor
-    others = () if quarantine.bridged else settings.transaction_targets(quarantine.address)
-    behind = outputs(settings.app.id, quarantine.address, others, bridged=quarantine.bridged)
-    async with common.opened(quarantine.kafka, settings.app.id, quarantine.topic, writes=writes) as opened:
+class QuarantineTopic(RepairTopic):
+    """The quarantine of an address or a bridge."""
+
+    what = "quarantined records"
+
+    def __init__(self, settings: Settings, name: str, *, bridge: bool) -> None:
+        """The quarantine of ``name``.
+
+        Raises:
+            ConfigurationError: unknown address or bridge.
+        """
+        quarantine = find(settings, name, bridge=bridge)
+        replication_factor = quarantine.address.replication_factor
+        super().__init__(quarantine.kafka, settings.app.id, quarantine.topic, replication_factor)
+        self._settings = settings
+        self._quarantine = quarantine
+        self._reader = IdReader(quarantine.address)
+
+    def wanted(self, selection: Selection, *, settled_too: bool = False, limit: int | None = None) -> Wanted:
+        """Return what a verb works on: of bridges of one name only the records of this application's."""
+        wanted = super().wanted(selection, settled_too=settled_too, limit=limit)
+        return replace(wanted, app_id=self.app_id) if self._quarantine.bridged else wanted
+
+    def group_of(self, record: Any) -> bytes | None:
+        """Return the group of a record."""
+        (group,) = self._reader.groups([record])
+        return group
+
+    def outcome(self, *, dry_run: bool) -> str:
+        """Return what became of redriven records, in words."""
+        return f"{'would be redriven' if dry_run else 'redriven'} to {self._quarantine.target_topic}"
+
+    def require_redrivable(self) -> None:
+        """Make sure that records may be published to the input.
+
+        Raises:
+            ConfigurationError: another address writes it.
+        """
+        if not self._quarantine.bridged:
+            self._settings.require_own_input(self._quarantine.address, "nothing was redriven")
+
+    @asynccontextmanager
+    async def redriver(self, topic: OpenTopic, options: RedriveOptions) -> AsyncIterator[Redriver]:
+        """Return what publishes records again.
+
+        Raises:
+            MissingTopicError: the input is missing, or the cluster does not show its settings.
+        """
 
         async def publisher() -> Publisher:
-            """One that knows the topics as they are now."""
-            described = (await opened.cluster.topics.describe([quarantine.target_topic, *behind])).topics
-            target = _target(quarantine, described)
-            opened.topic.batch_bytes_max = target.message_bytes_max
-            end = await _end(opened, target)
-            room = SizeCheck(
-                settings.app.id, quarantine.address, others, Input(target.name, target.partitions, end), described,
-                bridged=quarantine.bridged,
-            )  # fmt: skip
-            size = InputTopic(target.partitions, target.message_bytes_max)
-            return Publisher(quarantine, size, most, force=force, room=room)
+            return await self._publisher(topic, options)
 
-        run = Redrive(await publisher(), quarantine, opened.cluster, pace, output.say, publisher)
-        act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
-        await common.worked(
-            opened, wanted, act, "looking at records" if dry_run else "redriving records", run.result
-        )
-    said = "would be redriven" if dry_run else "redriven"
-    _tell_foreign(wanted)
-    return run.result.tell(wanted, WHAT, f"{said} to {quarantine.target_topic}")
+        yield QuarantineRedrive(await publisher(), self._quarantine, topic.cluster, options, publisher)
 
+    async def _publisher(self, topic: OpenTopic, options: RedriveOptions) -> Publisher:
+        """Return a publisher that knows the topics as they are now."""
+        address, bridged = self._quarantine.address, self._quarantine.bridged
+        others = () if bridged else self._settings.transaction_targets(address)
+        behind = outputs(self.app_id, address, others, bridged=bridged)
+        described = (await topic.cluster.topics.describe([self._quarantine.target_topic, *behind])).topics
+        target = await self._target(topic.cluster, described)
+        topic.log.batch_bytes_max = target.bytes_max
+        size_check = SizeCheck(self.app_id, address, others, target, described, bridged=bridged)
+        return Publisher(target, address, options, bridged=bridged, size_check=size_check)
 
-def _target(quarantine: Quarantine, described: Mapping[str, TopicDescription]) -> TopicDescription:
-    """Return the input topic. Raises MissingTopicError if it is missing, or the cluster does not tell its settings."""
-    target = described.get(quarantine.target_topic)
-    if target is None:
-        raise MissingTopicError(missing("input topic", quarantine.address.name, quarantine.target_topic))
-    if target.config is None:
-        raise MissingTopicError(untold(target.name))
-    return target
+    async def _target(self, cluster: Cluster, described: Mapping[str, TopicDescription]) -> InputTopic:
+        name = self._quarantine.target_topic
+        target = described.get(name)
+        if target is None:
+            raise MissingTopicError(missing("input topic", self._quarantine.address.name, name))
+        if target.config is None:
+            raise MissingTopicError(untold(name))
+        ends = (cluster.offsets.high_watermark(name, number) for number in range(target.partitions))
+        return InputTopic(name, target.partitions, target.message_bytes_max, max(await asyncio.gather(*ends)))
 
 
-async def _end(opened: common.Opened, target: TopicDescription) -> int:
-    """Of the longest partition."""
-    numbers = range(target.partitions)
-    return max(
-        await asyncio.gather(
-            *(opened.cluster.offsets.high_watermark(target.name, number) for number in numbers)
-        )
-    )
+class QuarantineRedrive(Redriver):
+    """Publishes each chunk in one transaction with the record that says that it is settled."""
 
+    def __init__(
+        self,
+        publisher: Publisher,
+        quarantine: Quarantine,
+        cluster: Cluster,
+        options: RedriveOptions,
+        renewed: Callable[[], Awaitable[Publisher]] | None = None,
+    ) -> None:
+        """A run.
 
-def drop(
-    settings: Settings, name: str, selection: Selection, *, bridge: bool, dry_run: bool, yes: bool
-) -> int:
-    """Have it settled without being done. Returns and raises as :func:`redrive` does."""
-    quarantine = find(settings, name, bridge=bridge)
-    wanted = _wanted(settings, quarantine, selection)
+        Args:
+            publisher: Decides.
+            quarantine: Whose records.
+            cluster: The cluster of the input.
+            options: Which records are left, and the rate.
+            renewed: Returns a publisher that knows the topics as they are now; None = they do not change.
+        """
+        super().__init__(options)
+        self._publisher = publisher
+        self._renewed = renewed
+        self._current = False
+        """The publisher knows the topics as they were when this chunk began."""
+        self._quarantine = quarantine
+        self._cluster = cluster
+        self._hops: set[bytes] = set()
+        """Hops of the published records that came over bridges."""
 
-    async def run() -> Result:
-        writes = None if dry_run else quarantine.address.replication_factor
-        async with common.opened(
-            quarantine.kafka, settings.app.id, quarantine.topic, writes=writes
-        ) as opened:
-            return await common.drop(opened, wanted, dry_run=dry_run, yes=yes, what=WHAT)
+    async def redrive(self, partition: RedrivePartition, chunk: Sequence[Refused]) -> None:
+        """Publish a chunk. Raises as :meth:`RedrivePartition.settle` does."""
+        self._current = False
+        whole = [await self._whole(refused) for refused in chunk]
+        offsets, count = [], 0
+        batches = Batches(self._quarantine.target_topic, partition.builder)
+        for refused in whole:
+            if not self._repeats(refused):
+                if not await self._is_sound(refused, partition.builder):
+                    continue
+                batches.append(self._publisher.published(refused))
+                count += 1
+            offsets.append(refused.place.offset)
+        if not offsets:
+            return
+        await self.rate_limit.wait(len(offsets))
+        await partition.settle(offsets, batches.finish())
+        self.result.done += count
+        output.say(f"redriven  {partition}  {count} up to offset {offsets[-1]}")
 
-    result = asyncio.run(run())
-    _tell_foreign(wanted)
-    return result.tell(wanted, WHAT, "would be dropped" if dry_run else "dropped")
+    async def try_out(self, _: RedrivePartition, records: Sequence[Refused]) -> None:
+        """Print what would become of these records."""
+        self._current = False
+        for refused in records:
+            whole = await self._whole(refused)
+            if not self._repeats(whole) and await self._is_sound(whole, empty_batch):
+                self.result.done += 1
+                output.say(f"would redrive  {output.line(refused)}")
 
+    async def _is_sound(self, whole: Refused, new_builder: NewBuilder) -> bool:
+        """Return whether a record is published; leave it with a reason if not."""
+        reason = self._publisher.refusal(whole) or await self._too_large(whole, new_builder)
+        if reason:
+            self.result.leave(whole, reason)
+            return False
+        if (hop := self._hop(whole)) is not None:
+            self._hops.add(hop)
+        return True
 
-def _wanted(
-    settings: Settings,
-    quarantine: Quarantine,
-    selection: Selection,
-    *,
-    settled_too: bool = False,
-    limit: int | None = None,
-) -> Wanted:
-    """Of a bridge only what this application's has refused: what others of its name have, their operators redrive or drop."""
-    app_id = settings.app.id if quarantine.bridged else ""
-    return Wanted(selection, _group_of(quarantine), settled_too=settled_too, limit=limit, app_id=app_id)
+    async def _too_large(self, whole: Refused, new_builder: NewBuilder) -> str:
+        reason = self._publisher.too_large(self._publisher.published(whole), new_builder())
+        if reason and self._renewed is not None and not self._current:  # a run may last for hours
+            self._publisher, self._current = await self._renewed(), True
+            reason = self._publisher.too_large(self._publisher.published(whole), new_builder())
+        return reason
 
+    def _repeats(self, refused: Refused) -> bool:
+        """Return whether this run has published the same record of a bridge's source.
 
-def _tell_foreign(wanted: Wanted) -> None:
-    if text := wanted.passed.told_of_foreign:
-        click.echo(f"note: {printable(text)}", err=True)
+        A bridge that ends before it has confirmed a record writes it again. A lane that cannot note a hop refuses it again.
+        """
+        return self._hop(refused) in self._hops
 
+    def _hop(self, refused: Refused) -> bytes | None:
+        if not self._quarantine.bridged and not bridge_headers.readable(as_read(refused)):
+            return None  # nothing says that two records are the same if no bridge wrote them
+        return dict(refused.headers).get(wire_names.HEADER_HOP)
 
-def _group_of(quarantine: Quarantine) -> Any:
-    reader = IdReader(quarantine.address)
-
-    def group(record: Any) -> bytes | None:
-        (found,) = reader.groups([record])
-        return found
-
-    return group
+    async def _whole(self, refused: Refused) -> Refused:
+        """Return the record with the value that did not fit here, if the input still has it."""
+        source, digest = place_of(refused.source), refused.digest
+        if digest is None or self._quarantine.bridged or source is None:
+            return refused
+        if source.topic != self._quarantine.target_topic:
+            return refused
+        found = (await records_at(self._cluster, self._quarantine.kafka, [source])).get(source)
+        if found is None:
+            return refused
+        if found.value == refused.value:
+            return replace(refused, digest=None)  # a value that looks like a digest
+        if not digest.of(found.value):
+            return refused
+        return replace(refused, key=found.key, value=found.value, headers=tuple(found.headers), digest=None)

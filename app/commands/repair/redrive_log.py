@@ -1,7 +1,7 @@
-"""What of a quarantine or dead-letter topic is settled: redriven, or dropped.
+"""Keeps which records of a quarantine or dead-letter topic are settled: redriven, or dropped.
 
-It stands in the progress topic, as the progress of the group ``<app id>-repair`` in a partition of that topic. It is written in the
-transaction that also has what was published again, under a transactional ID of its own: whoever begins a redrive fences who was at one.
+The progress topic has it as the progress of the group ``<app id>-repair``. It is written in the transaction that also publishes the redriven
+records. Its transactional ID fences a redrive that began before.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from ringfence_client.progress.record_parts import PartLayout
 from ringfence_client.progress.watermark import Watermark
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.errors import RingfenceError, named
+from ringfence_kafka.errors import RepairError, named
 from ringfence_kafka.producer.transactional import (
     BATCH_BYTES_MAX,
     Builder,
@@ -29,13 +29,9 @@ from ringfence_kafka.producer.transactional import (
 from ringfence_kafka.protocol import wire_names
 
 LIMIT_S: Final = 30.0
-"""For a fence, and for a transaction."""
+"""Time for a fence, and for a transaction."""
 APPEAR_LIMIT_S: Final = 30.0
 HOLDER: Final = "repair"
-
-
-class RepairError(RingfenceError):
-    """A redrive cannot go on."""
 
 
 class RedriveLog:
@@ -49,30 +45,30 @@ class RedriveLog:
         self.topic = topic
         self.topic_id = ""
         self.batch_bytes_max = BATCH_BYTES_MAX
-        """Of what is published."""
+        """Of published batches."""
         self.progress: ProgressTopic | None = None
-        """None = there is no progress topic: nothing is settled."""
+        """None = it does not exist, so nothing is settled."""
 
     async def open(self, replication_factor: int | None = None) -> int:
-        """Find all; with a replication factor the progress topic is made where it is missing.
+        """Look the topics up; with a replication factor create the progress topic if it is missing.
 
         Returns:
-            The topic's partitions; 0 = there is no such topic.
+            The topic's partitions; 0 = it does not exist.
 
         Raises:
-            TopicError: it cannot be made.
+            TopicError: the progress topic cannot be created.
             KafkaError: the cluster does not answer.
         """
-        kept = wire_names.progress_topic(self.app_id)
-        counts = await self.cluster.topics.partition_counts([self.topic, kept])
+        progress = wire_names.progress_topic(self.app_id)
+        counts = await self.cluster.topics.partition_counts([self.topic, progress])
         if self.topic not in counts:
             return 0
         self.topic_id = (await self.cluster.topics.identity(self.topic)).topic_id
-        if kept not in counts and replication_factor is not None:
-            await self.cluster.topics.create(kept, PARTITIONS, replication_factor, dict(TOPIC_CONFIG))
-            made = await self.cluster.topics.await_created([kept], APPEAR_LIMIT_S)
-            counts[kept] = made[kept].partitions
-        if kept in counts:
+        if progress not in counts and replication_factor is not None:
+            await self.cluster.topics.create(progress, PARTITIONS, replication_factor, dict(TOPIC_CONFIG))
+            made = await self.cluster.topics.await_created([progress], APPEAR_LIMIT_S)
+            counts[progress] = made[progress].partitions
+        if progress in counts:
             self.progress = ProgressTopic(self.kafka, self.app_id, self.cluster)
             await self.progress.start()
         return counts[self.topic]
@@ -83,12 +79,12 @@ class RedriveLog:
             await self.progress.stop()
 
     def partition(self, number: int) -> "RedrivePartition":
-        """One of its partitions; nothing is known of it yet."""
+        """Return a partition; nothing is known of it yet."""
         return RedrivePartition(self, number)
 
 
 class RedrivePartition:
-    """One partition. Read it on from :attr:`begin`, and say of each record that it was seen."""
+    """One partition, to be read from :attr:`begin`; each record is reported by :meth:`seen`."""
 
     def __init__(self, topic: RedriveLog, number: int) -> None:
         self._topic = topic
@@ -99,13 +95,13 @@ class RedrivePartition:
         self._parts = PartLayout()
         self._producer: TransactionalProducer | None = None
         self.begin = 0
-        """All below is settled, or gone."""
+        """Every record below is settled, or gone."""
 
     def __str__(self) -> str:
         return f"{self._topic.topic}/{self.number}"
 
     async def take(self) -> None:
-        """Fence whoever works on it; to be called before :meth:`look`, by who is going to settle something.
+        """Fence another redrive. To be called before :meth:`look` if records will be settled.
 
         Raises:
             RepairError: the transaction coordinator does not answer.
@@ -125,7 +121,7 @@ class RedrivePartition:
             ) from error
 
     async def look(self) -> None:
-        """Read what is settled by now."""
+        """Read which records are settled."""
         topic = self._topic
         start = await topic.cluster.offsets.log_start(topic.topic, self.number)
         known = await topic.progress.latest(self._key) if topic.progress is not None else None
@@ -138,29 +134,24 @@ class RedrivePartition:
         self.begin = self._watermark.next
 
     def seen(self, offset: int) -> bool:
-        """The next record has this offset. Returns whether it is open."""
+        """Note that the next record has this offset. Return whether it is open."""
         return self._watermark.delivered(offset)
 
     def is_settled(self, offset: int) -> bool:
-        """Whether nothing is to be done about it."""
+        """Return whether a record is settled."""
         return self._watermark.is_finished(offset)
 
-    @property
-    def open(self) -> int:
-        """How many of those that were seen are."""
-        return self._watermark.unfinished
-
     def builder(self) -> Builder:
-        """An empty record batch for :meth:`settle`."""
+        """Return an empty record batch for :meth:`settle`."""
         if self._producer is None:
             raise AssertionError(f"{self} is not taken")
         return self._producer.builder()
 
     async def settle(self, offsets: Collection[int], published: Sequence[Outgoing] = ()) -> None:
-        """Write that these are settled, and what is published for it, in one transaction. After an error it is of no use any more.
+        """Write in one transaction that these are settled, and ``published``. After an error the partition cannot be used any more.
 
         Raises:
-            RepairError: somebody else works on it now, or it cannot be written; then it is, or it is not: whoever looks again knows.
+            RepairError: another redrive works on it; or the write failed, and :meth:`look` tells whether it was done.
         """
         if self._producer is None or self._topic.progress is None:
             raise AssertionError(f"{self} is not taken")
@@ -193,7 +184,7 @@ class RedrivePartition:
             ) from error
 
     async def close(self) -> None:
-        """Give it back."""
+        """Discard the producer."""
         if self._producer is not None:
             with contextlib.suppress(Exception):
                 await self._producer.discard()

@@ -1,71 +1,83 @@
-"""Reads a quarantine or dead-letter topic, and hands out what is meant of it."""
+"""Reads the records of a quarantine or dead-letter topic that a verb works on."""
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from itertools import groupby
 from typing import Any, NamedTuple
 
+from aiokafka.errors import KafkaError
+
+from app.commands.repair.records import Place, Refused, Wanted, parse
 from app.commands.repair.redrive_log import RedriveLog, RedrivePartition
-from app.commands.repair.refused_record import Refused, read
-from app.commands.repair.selection import FilterCounts, Selection
+from ringfence_client.web.group_lookup import APART_MAX
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError, named
+from ringfence_kafka.protocol import offset_ranges, wire_names
 from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogStalledError
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a verb is about."""
+class OpenTopic(NamedTuple):
+    """A topic that can be read."""
 
-    selection: Selection
-    group_of: Callable[[Any], bytes | None]
-    """The group of a record, as its address has it."""
-    settled_too: bool = False
-    limit: int | None = None
-    """So many records, and no more."""
-    app_id: str = ""
-    """Of what bridges of one name have refused, this application's; empty = all."""
-    passed: FilterCounts = field(default_factory=FilterCounts)
-    """What else was open where it was looked."""
-
-    def takes(self, refused: Refused, record: Any, now_ms: float, *, is_open: bool) -> bool:
-        """Whether this one is meant; an open one that is not is counted."""
-        if self.app_id and refused.app_id not in {"", self.app_id}:
-            self.passed.foreign[refused.app_id] += 1
-            return False
-        if self.selection.takes(refused, self.group_of(record), now_ms):
-            return True
-        if is_open:
-            self.passed.add(refused)
-        return False
+    log: RedriveLog
+    cluster: Cluster
+    partitions: int
+    """0 = it does not exist."""
 
 
 class Act(NamedTuple):
-    """What is done with what was found of one partition."""
+    """What is done with the wanted records of a partition."""
 
     do: Callable[[RedrivePartition, Sequence[Refused]], Awaitable[None]]
     writes: bool = False
-    """The partition is taken before it is looked at."""
+    """The partition is fenced before it is read."""
 
 
-async def scan(topic: RedriveLog, partitions: int, wanted: Wanted, act: Act) -> None:
-    """Read each partition up to its end as it is now, and do it with what is meant, in order, as it is read.
+@asynccontextmanager
+async def opened(
+    kafka: KafkaSettings, app_id: str, name: str, *, writes: int | None = None
+) -> AsyncIterator[OpenTopic]:
+    """Open a quarantine or dead-letter topic.
 
-    Records that come meanwhile are left: what is redriven and refused again does not go round.
+    ``writes``: records will be settled; the replication factor of the progress topic, if that is missing.
+
+    Raises:
+        BrokerUnavailableError: the cluster does not answer, or refuses.
+    """
+    async with Cluster(kafka, wire_names.repair_group(app_id)) as cluster:
+        log = RedriveLog(kafka, app_id, cluster, name)
+        try:
+            yield OpenTopic(log, cluster, await log.open(writes))
+        except (KafkaError, LogStalledError, TimeoutError) as error:
+            raise BrokerUnavailableError(
+                f"{name}: {named(error)}: look at the brokers and at this user's rights, and run it again"
+            ) from error
+        finally:
+            await log.close()
+
+
+async def scan(topic: OpenTopic, wanted: Wanted, act: Act) -> None:
+    """Read each partition up to its present end, and act on the wanted records in order, as they are read.
+
+    Records that come meanwhile are left: a record that is redriven and refused again does not go round.
     """
     wanted.passed.clear()
-    now_ms = time.time() * 1000
-    left = wanted.limit
+    log, now_ms, left = topic.log, time.time() * 1000, wanted.limit
     at = {number for number, _ in wanted.selection.at}
-    ends = await topic.cluster.offsets.stable_ends([(topic.topic, index) for index in range(partitions)])
-    for number in range(partitions):
+    ends = await topic.cluster.offsets.stable_ends([(log.topic, index) for index in range(topic.partitions)])
+    for number in range(topic.partitions):
         if (at and number not in at) or left == 0:
             continue
-        partition = topic.partition(number)
+        partition = log.partition(number)
         try:
             if act.writes:
                 await partition.take()
             await partition.look()
-            left = await _one(topic, partition, ends[topic.topic, number], wanted, act, now_ms, left)
+            left = await _scan_partition(log, partition, ends[log.topic, number], wanted, act, now_ms, left)
         finally:
             await partition.close()
 
@@ -74,8 +86,8 @@ class _EnoughError(Exception):
     """Ends a reading."""
 
 
-async def _one(
-    topic: RedriveLog,
+async def _scan_partition(
+    log: RedriveLog,
     partition: RedrivePartition,
     end: int,
     wanted: Wanted,
@@ -83,8 +95,7 @@ async def _one(
     now_ms: float,
     left: int | None,
 ) -> int | None:
-    """Returns how many more records are wanted."""
-    begin = partition.begin
+    """Return how many more records are wanted; None = all."""
 
     async def consume(records: Sequence[Any]) -> None:
         nonlocal left
@@ -92,10 +103,10 @@ async def _one(
         for record in records:
             if record.offset >= end or left == 0:
                 break
-            is_open = partition.seen(record.offset) if record.offset >= begin else False
+            is_open = record.offset >= partition.begin and partition.seen(record.offset)
             if not is_open and not wanted.settled_too:
                 continue
-            refused = read(topic.topic, record)
+            refused = parse(log.topic, record)
             if wanted.takes(refused, record, now_ms, is_open=is_open):
                 found.append(refused)
                 left = None if left is None else left - 1
@@ -104,12 +115,37 @@ async def _one(
         if left == 0:
             raise _EnoughError
 
-    start = begin
+    start = partition.begin
     if wanted.settled_too:
-        start = await topic.cluster.offsets.log_start(topic.topic, partition.number)
-    if wanted.selection.at and not act.writes:  # who settles something has to know what lies before it
+        start = await log.cluster.offsets.log_start(log.topic, partition.number)
+    if wanted.selection.at and not act.writes:  # to settle a record, all before it must have been seen
         offsets = [offset for number, offset in wanted.selection.at if number == partition.number]
         start, end = max(start, min(offsets)), min(end, max(offsets) + 1)
     with contextlib.suppress(_EnoughError):
-        await log_reader.read(topic.kafka, topic.topic, partition.number, start, end, consume)
+        await log_reader.read(log.kafka, log.topic, partition.number, start, end, consume)
     return left
+
+
+async def records_at(cluster: Cluster, kafka: KafkaSettings, places: Collection[Place]) -> dict[Place, Any]:
+    """Return the records at places of any topics, as far as they still exist."""
+    found: dict[Place, Any] = {}
+    counts = (
+        await cluster.topics.partition_counts(sorted({place.topic for place in places})) if places else {}
+    )
+    for (topic, number), items in groupby(sorted(places), lambda place: place[:2]):
+        if number >= counts.get(topic, 0):
+            continue
+        start = await cluster.offsets.log_start(topic, number)
+        end = await cluster.offsets.stable_end(topic, number)
+        offsets = {item.offset for item in items if start <= item.offset < end}
+
+        async def consume(
+            records: Sequence[Any], topic: str = topic, number: int = number, offsets: set[int] = offsets
+        ) -> None:
+            for record in records:
+                if record.offset in offsets:
+                    found[Place(topic, number, record.offset)] = record
+
+        for first, last in offset_ranges.near(sorted(offsets), APART_MAX):
+            await log_reader.read(kafka, topic, number, first, last + 1, consume)
+    return found

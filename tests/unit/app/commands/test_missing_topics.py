@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from app.commands.consumers.show import read
 from app.commands.groups.show import progresses
-from app.commands.repair import dlq
+from app.commands.repair.dead_letters import require_accepted
 from app.commands.send import send
 from ringfence_client.partition import topics
 from ringfence_kafka.config.load import validate
@@ -45,7 +45,7 @@ class _Nothing(ClusterDouble):
         lambda _: read(SETTINGS, "orders.accepted"),
         lambda cluster: progresses(SETTINGS, ADDRESS, cluster),
         lambda cluster: topics.prepare(SETTINGS, ADDRESS, cluster),
-        lambda cluster: dlq._require_accepted(SimpleNamespace(cluster=cluster), ADDRESS),  # type: ignore[arg-type]
+        lambda cluster: require_accepted(cluster, ADDRESS),
     ],
     ids=["consumers show", "groups", "consume", "dlq redrive"],
 )

@@ -1,0 +1,281 @@
+"""Records of a quarantine or dead-letter topic: what they say, and which a verb works on. Pure."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol import wire_names
+
+Header = tuple[str, bytes | None]
+
+_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_DIGEST_NAMES: Final = frozenset({"bytes", "blake2b_256"})
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
+_AT: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,18})")
+_SHOWN_MAX: Final = 5
+
+
+class Place(NamedTuple):
+    """The position of a record."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+class Digest(NamedTuple):
+    """Size and digest in place of a value that did not fit."""
+
+    size: int
+    blake2b_256: str
+
+    def of(self, value: bytes | None) -> bool:
+        """Return whether it is this value's."""
+        content = value or b""
+        return len(content) == self.size and blake2b(content, digest_size=32).hexdigest() == self.blake2b_256
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A quarantined record or a dead letter.
+
+    Attributes:
+        place: Where it is in that topic.
+        key, value, headers, timestamp: As they are there.
+        reason: Why it was refused.
+        source: ``<topic>/<partition>/<offset>`` of the input record; empty = not known.
+        redriven: Number of redrives.
+        app_id: Application of the bridge that refused it; empty = not known.
+        consumer_group: Consumer group of a dead letter; else empty.
+        attempts: Attempts of a dead letter's handler.
+        accepted: Place of a dead letter's message in the accepted topic; None = not known.
+        digest: In place of its value; None = the value is there.
+    """
+
+    place: Place
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    timestamp: int
+    reason: str = ""
+    source: str = ""
+    redriven: int = 0
+    app_id: str = ""
+    consumer_group: str = ""
+    attempts: int = 0
+    accepted: Place | None = None
+    digest: Digest | None = field(default=None)
+
+
+def parse(topic: str, record: Any) -> Refused:
+    """Read aiokafka's record. A header that Ringfence did not write counts as missing: anybody may write there."""
+    known = dict(record.headers)  # of repeats the last wins, as in Kafka
+    return Refused(
+        place=Place(topic, record.partition, record.offset),
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+        timestamp=record.timestamp,
+        reason=_text(known.get(wire_names.HEADER_REASON)),
+        source=_text(known.get(wire_names.HEADER_SOURCE)),
+        redriven=_number(known.get(wire_names.HEADER_REDRIVEN)) or 0,
+        app_id=_text(known.get(wire_names.HEADER_BRIDGE_APP)),
+        consumer_group=_text(known.get(wire_names.HEADER_CONSUMER_GROUP)),
+        attempts=_number(known.get(wire_names.HEADER_ATTEMPTS)) or 0,
+        accepted=_accepted(known),
+        digest=_digest(record.value),
+    )
+
+
+def place_of(text: str) -> Place | None:
+    """Return the place that ``<topic>/<partition>/<offset>`` names; None = the text has another form."""
+    topic, *numbers = text.rsplit("/", 2)
+    found = [_number(number.encode()) for number in numbers]
+    if not topic or len(found) != 2 or found[0] is None or found[1] is None:
+        return None
+    return Place(topic, found[0], found[1])
+
+
+def _accepted(headers: dict[str, bytes | None]) -> Place | None:
+    topic = _text(headers.get(wire_names.DEAD_LETTER_TOPIC))
+    partition = _number(headers.get(wire_names.DEAD_LETTER_PARTITION))
+    offset = _number(headers.get(wire_names.DEAD_LETTER_OFFSET))
+    if not topic or partition is None or offset is None:
+        return None
+    return Place(topic, partition, offset)
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="backslashreplace")
+
+
+def _number(value: bytes | None) -> int | None:
+    return int(value) if value is not None and _DIGITS.fullmatch(value) else None
+
+
+def _digest(value: bytes | None) -> Digest | None:
+    """A user's value of just this form counts as one too; :class:`QuarantineRedrive` finds out."""
+    if value is None or not value.startswith(b"{") or len(value) > 200:
+        return None
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or found.keys() != _DIGEST_NAMES:
+        return None
+    size, digest = found["bytes"], found["blake2b_256"]
+    if type(size) is not int or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        return None
+    return Digest(size, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The filters of a verb: all that is given must hold, and without any every record is selected.
+
+    Attributes:
+        reason: Is part of the reason, in whatever case.
+        group: The message's group.
+        older_s: Least age in seconds, by the record's timestamp.
+        newer_s: Greatest age in seconds.
+        at: Partition and offset of each selected record; empty = any.
+        consumer_group: Whose dead letter; None = any.
+    """
+
+    reason: str = ""
+    group: bytes | None = None
+    older_s: float | None = None
+    newer_s: float | None = None
+    at: Collection[tuple[int, int]] = ()
+    consumer_group: str | None = None
+
+    def matches(self, refused: Refused, group: bytes | None, now_ms: float) -> bool:
+        """Return whether a record is selected; ``group`` is its group."""
+        age = (now_ms - refused.timestamp) / 1000
+        return (
+            (not self.at or refused.place[1:] in self.at)
+            and (not self.consumer_group or refused.consumer_group == self.consumer_group)
+            and (self.group is None or group == self.group)
+            and (self.older_s is None or age >= self.older_s)
+            and (self.newer_s is None or age <= self.newer_s)
+            and self.reason.casefold() in refused.reason.casefold()
+        )
+
+
+@dataclass(slots=True)
+class FilterCounts:
+    """Open records that were read and not selected: they show that a name was mistyped."""
+
+    count: int = 0
+    consumer_groups: set[str] = field(default_factory=set)
+    """The owners of dead letters."""
+    foreign: Counter[str] = field(default_factory=Counter)
+    """Records of bridges of the same name, by their application. Only that application knows which are settled."""
+
+    def clear(self) -> None:
+        """Begin another reading of the topic."""
+        self.count = 0
+        self.consumer_groups.clear()
+        self.foreign.clear()
+
+    def __str__(self) -> str:
+        groups = sorted(self.consumer_groups)
+        shown = f" (consumer groups: {_shown(groups)})" if groups else ""
+        return f"{self.count} others are open{shown}"
+
+    @property
+    def foreign_note(self) -> str:
+        """How many foreign records there are, whose, and what to do with them; empty = there are none."""
+        if not self.foreign:
+            return ""
+        shown = _shown([f"{app}: {count}" for app, count in sorted(self.foreign.items())])
+        return (
+            f"records that bridges of this name of other applications have put there: {shown}: they are left alone here; list, redrive or drop "
+            "them with the configuration of that application"
+        )
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN_MAX]) + (", …" if len(names) > _SHOWN_MAX else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The records that a verb works on."""
+
+    selection: Selection
+    group_of: Callable[[Any], bytes | None]
+    """The group of a record by the rules of its address."""
+    settled_too: bool = False
+    limit: int | None = None
+    """The most records."""
+    app_id: str = ""
+    """Of the records of bridges of one name, only this application's; empty = all."""
+    passed: FilterCounts = field(default_factory=FilterCounts)
+    """Open records that were not wanted."""
+
+    def takes(self, refused: Refused, record: Any, now_ms: float, *, is_open: bool) -> bool:
+        """Return whether a record is wanted; count it if it is open and not wanted."""
+        if self.app_id and refused.app_id not in {"", self.app_id}:
+            self.passed.foreign[refused.app_id] += 1
+            return False
+        if self.selection.matches(refused, self.group_of(record), now_ms):
+            return True
+        if is_open:
+            self.passed.count += 1
+            self.passed.consumer_groups |= {refused.consumer_group} - {""}
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveOptions:
+    """Options of a redrive."""
+
+    dry_run: bool = False
+    rate: float | None = None
+    """Records per second; None = no limit."""
+    limit: int | None = None
+    """The most records."""
+    redrives_max: int = 3
+    """A record that was redriven so often is left."""
+    force: bool = False
+
+    def too_often(self, refused: Refused) -> str:
+        """Return why a record that was redriven before is left; empty = it is not."""
+        if refused.redriven < self.redrives_max or self.force:
+            return ""
+        return f"redriven {refused.redriven} times already: fix what the reason says, then --force"
+
+
+def span(text: str) -> float:
+    """Return the seconds of ``90s``, ``10m``, ``2h`` or ``7d``.
+
+    Raises:
+        ConfigurationError: the text has another form.
+    """
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise ConfigurationError(f"{text!r} is no length of time: write 90s, 10m, 2h or 7d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def parse_place(text: str) -> tuple[int, int]:
+    """Return partition and offset of ``PARTITION/OFFSET``, as ``list`` shows them.
+
+    Raises:
+        ConfigurationError: the text has another form.
+    """
+    found = _AT.fullmatch(text.strip())
+    if found is None:
+        raise ConfigurationError(f"{text!r} is no PARTITION/OFFSET: write 0/17, as `list` shows it")
+    return int(found[1]), int(found[2])

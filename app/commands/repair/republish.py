@@ -1,0 +1,270 @@
+"""What becomes of a quarantined record that is published again: key, headers, partition, and whether it would come back. Pure."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from agents.decision.decide import Outcome
+from agents.decision.envelope import MalformedEnvelopeError
+from agents.decision.envelope_parts import Unit, Units
+from agents.decision.ids_and_groups import IdReader, is_envelope
+from agents.decision.partitioner import Partitioner
+from agents.decision.quarantine import RESENT
+from agents.output.build import Emitter, Outputs, TooLargeError
+from app.commands.repair.records import Header, RedriveOptions, Refused, place_of
+from ringfence_kafka.admin.topics import TopicDescription
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.producer.transactional import Builder, Outgoing, empty_batch
+from ringfence_kafka.protocol import hop_trace, wire_names
+from tables.ring import Checked, Verdict
+
+_GOES: Final = frozenset(
+    {
+        wire_names.HEADER_REASON, wire_names.HEADER_SOURCE, wire_names.HEADER_REDRIVEN, wire_names.HEADER_HOPS,
+        wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS, wire_names.HEADER_BRIDGE_APP,
+    }
+)  # fmt: skip
+_NOT_UTF_8: Final = "is not UTF-8"
+"""In the reason of a record whose header names were changed."""
+_ANYTHING: Final = 2**31 - 1
+"""The size that a topic takes if it does not exist, or the cluster does not show its settings."""
+_WAY_OUT: Final = "it would come back: raise it there, or --force"
+
+
+class Published(NamedTuple):
+    """A record that is published again."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+
+
+class _Read(NamedTuple):
+    """A record as a lane reads it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    offset: int
+    timestamp: int
+
+
+def as_read(refused: Refused) -> Any:
+    """Return a quarantined record as a lane reads it."""
+    return _Read(refused.key, refused.value, refused.headers, refused.place.offset, refused.timestamp)
+
+
+class Batches:
+    """Record batches of one topic, a partition's in order."""
+
+    def __init__(self, topic: str, new: Callable[[], Builder]) -> None:
+        self._topic = topic
+        self._new = new
+        self._open: dict[int, Builder] = {}
+        self._full: list[Outgoing] = []
+
+    def append(self, published: Published) -> None:
+        """Add it to the open batch of its partition, or a new one."""
+        builder = self._open.get(published.partition)
+        if builder is not None and _append(builder, published):
+            return
+        if builder is not None:
+            self._full.append(Outgoing(self._topic, published.partition, builder))
+        self._open[published.partition] = _alone(self._new(), published)
+
+    def finish(self) -> list[Outgoing]:
+        """Return all batches."""
+        return [
+            *self._full,
+            *(Outgoing(self._topic, partition, item) for partition, item in self._open.items()),
+        ]
+
+
+def _alone(builder: Builder, published: Published) -> Builder:
+    """Return the batch, empty until now, with this record."""
+    _append(builder, published)
+    return builder
+
+
+def _append(builder: Builder, published: Published) -> bool:
+    """Return whether it had room. The record's time is now: retention deletes old ones."""
+    key, value, headers = published.key, published.value, published.headers
+    return builder.append(timestamp=None, key=key, value=value, headers=headers) is not None
+
+
+class InputTopic(NamedTuple):
+    """The topic that records are published to."""
+
+    name: str
+    partitions: int
+    bytes_max: int
+    end: int = 0
+    """Of its longest partition: an accepted record has its input offset in a header."""
+
+
+class Publisher:
+    """Decides which quarantined records are published again, and how."""
+
+    def __init__(
+        self,
+        target: InputTopic,
+        address: AddressSettings,
+        options: RedriveOptions,
+        *,
+        bridged: bool,
+        size_check: "SizeCheck | None" = None,
+    ) -> None:
+        """A publisher.
+
+        Args:
+            target: Where they go.
+            address: The address of the target.
+            options: Which records are left.
+            bridged: A bridge refused them: their sources are in another topic.
+            size_check: Finds records that the outputs have no room for.
+        """
+        self._target = target
+        self._bridged = bridged
+        self._home = Partitioner(target.partitions, address.partitioner)
+        self._reader = IdReader(address)
+        self._options = options
+        self._size_check = size_check
+
+    def refusal(self, refused: Refused) -> str:
+        """Return why it is not published again; empty = it is."""
+        if refused.digest is not None:
+            return "its value did not fit here and is no longer in the input: have it sent again by its producer, or drop it"
+        reason = self._options.too_often(refused)
+        if reason or self._options.force:
+            return reason
+        if refused.reason.startswith(RESENT):
+            return "it came over its bridge before, and would come twice: drop it, or --force"
+        if _NOT_UTF_8 in refused.reason:
+            return (
+                "its header names are not here as they came: have it sent again by its producer, or --force"
+            )
+        if hop_trace.members(hop_trace.entries(dict(refused.headers).get(wire_names.HEADER_HOPS))):
+            return (
+                "it came over a cluster connection, and without its hop would be forwarded back: have it sent again where it came "
+                "from, or --force"
+            )
+        return ""
+
+    def published(self, refused: Refused) -> Published:
+        """Return it with key, value and headers as they were."""
+        headers = [header for header in refused.headers if header[0] not in _GOES]
+        headers.append((wire_names.HEADER_REDRIVEN, b"%d" % (refused.redriven + 1)))
+        return Published(self._partition(refused), refused.key, refused.value, headers)
+
+    def _partition(self, refused: Refused) -> int:
+        """The partition that it came from, which has the order of its group; a bridge's record goes home."""
+        source = place_of(refused.source)
+        if not self._bridged and source is not None and source.topic == self._target.name:
+            return source.partition % self._target.partitions
+        (group,) = self._reader.groups([as_read(refused)])
+        if group is None:
+            (found,), _, _ = self._reader.ids([as_read(refused)])
+            group = None if found is None else found[1:]
+        return 0 if group is None else self._home[group]
+
+    def too_large(self, published: Published, builder: Builder) -> str:
+        """Return why it is not published for its size; empty = it is. ``builder``: an empty batch, which it is put into."""
+        size = _alone(builder, published).size()
+        if size > self._target.bytes_max:
+            return f"{size} bytes, {self._target.name} takes max.message.bytes = {self._target.bytes_max}: raise it there"
+        return "" if self._options.force or self._size_check is None else self._size_check.refusal(published)
+
+
+class SizeCheck:
+    """Finds records that a lane would refuse again for their size.
+
+    The lane's own code builds what it would write to each of its topics. Nothing is written.
+    """
+
+    def __init__(
+        self,
+        app_id: str,
+        address: AddressSettings,
+        others: Iterable[AddressSettings],
+        target: InputTopic,
+        described: Mapping[str, TopicDescription],
+        *,
+        bridged: bool = False,
+    ) -> None:
+        """A check.
+
+        Args:
+            app_id: The application of the workers.
+            address: The address of the target.
+            others: The addresses that parts of its transactions may go to.
+            target: The input.
+            described: Topics as they are now; everything fits into one that is missing.
+            bridged: The target of a bridge, whose workers are known by their accepted topic alone.
+        """
+        others = tuple(others)
+        # A duplicate is not accepted, and may be too large to be diverted: nobody asks for that.
+        names = [*outputs(app_id, address, others), address.duplicates_topic]
+        known = {name: described[name] for name in names if name in described and described[name].config}
+        sizes = {name: known[name].message_bytes_max if name in known else _ANYTHING for name in names}
+        counts = {name: known[name].partitions if name in known else 1 for name in names}
+        self._emitter = Emitter(
+            address, wire_names.forward_topic(app_id, address.name), Outputs(counts, sizes, {}), others
+        )
+        self._target = target
+        self._bridged = bridged
+        self._reader = IdReader(address)
+        self._units = Units(address, others)
+        self._home = Partitioner(target.partitions, address.partitioner)
+
+    def refusal(self, published: Published) -> str:
+        """Return why it is not published; empty = it is."""
+        now_ms = round(time.time() * 1000)
+        record: Any = _Read(published.key, published.value, published.headers, self._target.end, now_ms)
+        source = wire_names.source(self._target.name, published.partition) + b"%d" % record.offset
+        units: dict[int, Unit] = {}
+        (own_id,), _, _ = self._reader.ids([record])
+        (group,) = self._reader.groups([record])
+        lead = own_id
+        if is_envelope(record):
+            if self._bridged:
+                return ""  # which addresses its parts may go to is not known here
+            try:
+                unit = units[record.offset] = self._units.open(record, own_id)
+            except MalformedEnvelopeError:
+                return ""  # the lane reports it, and may have other limits
+            group, lead = record.key, unit.lead
+        home = published.partition
+        if group is not None:
+            home = self._home[group]
+        elif lead is not None:
+            home = self._home[lead[1:]]
+        away = home != published.partition and not self._bridged
+        outcome = Outcome(
+            checked=Checked([Verdict.UNCHECKED], [None], 0, [], []),
+            records=[record],
+            groups=[group],
+            sources=[source],
+            originals=[],
+            new_origins=[],
+            forwarded=[(home, record, source)] if away else [],
+            units=units,
+        )
+        try:
+            self._emitter.emit(outcome, empty_batch)
+        except TooLargeError as error:
+            return f"{error.reasons[record.offset]}: {_WAY_OUT}"
+        return ""
+
+
+def outputs(
+    app_id: str, address: AddressSettings, others: Iterable[AddressSettings], *, bridged: bool = False
+) -> list[str]:
+    """Return the topics that a lane may write a record to."""
+    if bridged:
+        return [address.accepted_topic]
+    return [
+        address.accepted_topic,
+        *(other.accepted_topic for other in others),
+        wire_names.forward_topic(app_id, address.name),
+    ]

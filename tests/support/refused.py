@@ -1,0 +1,22 @@
+"""Records of quarantine and dead-letter topics for tests."""
+
+from typing import Any, NamedTuple
+
+from app.commands.repair.records import Place, Refused
+
+
+class Fetched(NamedTuple):
+    """What of aiokafka's record is looked at."""
+
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    value: bytes | None = b"value"
+    key: bytes | None = b"group"
+    partition: int = 1
+    offset: int = 7
+    timestamp: int = 1_000_000
+
+
+def refused_record(**changes: Any) -> Refused:
+    """Return a quarantined record."""
+    given = {"place": Place("q", 1, 7), "key": b"k", "value": b"v", "headers": (), "timestamp": 1_000_000}
+    return Refused(**{**given, **changes})

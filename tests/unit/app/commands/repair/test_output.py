@@ -1,0 +1,127 @@
+"""What verbs print of records and of their ends."""
+
+import pytest
+
+from app.commands.repair import output
+from app.commands.repair.output import Result, Row, none_open
+from app.commands.repair.records import (
+    Selection,
+    Wanted,
+    parse,
+)
+from tests.support.refused import Fetched, refused_record
+
+
+def test_groups_for_programs() -> None:
+    """A group's name as ``--group`` takes it, and its bytes, in every document in the same way."""
+    shown = output.document(Row(refused_record(), b"a\xff", False))
+
+    assert (shown["group"], shown["group_hex"]) == ("hex:61ff", "61ff")
+    nobody = output.document(Row(refused_record(), None, False))
+    assert (nobody["group"], nobody["group_hex"]) == (None, None)
+
+
+def test_one_record_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its time is one that can be read; programs have it in milliseconds."""
+    refused = refused_record(timestamp=1_700_000_000_007)
+    output.print_one(Row(refused, b"g", False))
+
+    assert "timestamp       2023-11-14 22:13:20.007 UTC\n" in capsys.readouterr().out
+    assert output.document(Row(refused, b"g", False))["timestamp"] == 1_700_000_000_007
+
+
+@pytest.mark.parametrize(
+    ("done", "left", "code", "said"),
+    [
+        (0, 0, 1, ["nothing to do  there are no open letters that are meant"]),
+        (2, 0, 0, ["2 dropped, 0 left"]),
+        (2, 1, 1, ["left  1 (0/0): its holder does not answer", "2 dropped, 1 left"]),
+        (0, 2, 1, ["left  2 (0/0, …): its holder does not answer", "0 dropped, 2 left"]),
+    ],
+)
+def test_how_it_ends(
+    done: int, left: int, code: int, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is left is told with why, and the exit code says that not all is done."""
+    refused = [parse("q", Fetched(offset=index, partition=0)) for index in range(left)]
+    result = Result(done, [(item, "its holder does not answer") for item in refused])
+
+    assert result.report(Wanted(Selection(group=b"g"), lambda _: None), "letters", "dropped") == code
+    assert capsys.readouterr().out.splitlines() == said
+
+
+def _letter(offset: int, consumer_group: str) -> Fetched:
+    return Fetched((("_RF_CONSUMER_GROUP", consumer_group.encode()),), offset=offset)
+
+
+def test_a_name_that_is_mistyped() -> None:
+    """Where nothing is meant it is said what is open, and whose: a redrive for `biling` looks as if all were done."""
+    letters = [_letter(1, "shipping"), _letter(2, "billing"), _letter(3, "billing")]
+    wanted = Wanted(Selection(consumer_group="biling"), lambda _: None)
+    for letter in letters:
+        is_open = letter.offset != 3
+
+        assert not wanted.takes(parse("q", letter), letter, 0.0, is_open=is_open)
+    assert none_open("dead letters", wanted) == (
+        "there are no open dead letters that are meant; 2 others are open (consumer groups: billing, shipping)"
+    )
+
+    right = Wanted(Selection(consumer_group="billing"), lambda _: None)
+
+    assert [right.takes(parse("q", letter), letter, 0.0, is_open=True) for letter in letters] == [
+        False,
+        True,
+        True,
+    ]
+    assert right.passed.count == 1
+
+
+def test_nothing_is_open() -> None:
+    """By what was asked for: all, some of which none is open, or places."""
+    nothing = Wanted(Selection(), lambda _: None)
+    some = Wanted(Selection(reason="size"), lambda _: None)
+    places = Wanted(Selection(at=[(3, 7), (0, 1)]), lambda _: None)
+
+    assert none_open("letters", nothing) == "there are no open letters"
+    assert none_open("letters", some) == "there are no open letters that are meant"
+    assert none_open("letters", places) == (
+        "0/1, 3/7: no open letters that are meant; `list --all` shows what is settled"
+    )
+
+
+def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a handler said and what a producer chose neither steers the terminal nor is taken for markup; piped, each is one whole line."""
+    monkeypatch.setenv("COLUMNS", "40")
+    reason, group = "ValueError: [/b] \x1b[2J\nsecond line", b"\xff[red]"
+    headers = (("_RF_REASON", reason.encode()), ("_RF_CONSUMER_GROUP", b"[bold]g[/bold]"), ("x\x1b", None))
+    refused = parse("q", Fetched(headers, key=group, value=b'{\n\t"a": "\x1b"}'))
+    output.print_rows("orders.dlq", [Row(refused, group, False, True)])
+    listed = capsys.readouterr().out
+    output.print_one(Row(refused, group, False))
+    shown = capsys.readouterr().out
+
+    (row,) = (line for line in listed.splitlines() if "1/7" in line)
+    assert all(name in row for name in ("hex:ff5b7265645d", r"[/b] \x1b[2J\nsecond line"))
+    assert "orders.dlq of [bold]g[/bold]: 1 open" in listed
+    assert "\x1b" not in listed + shown
+    assert r"header          x\x1b: (none)" in shown
+    assert shown.endswith('{\n\t"a": "\\x1b"}\n')
+
+
+def test_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is the same in each row stands in the title, or nowhere."""
+
+    def told(*given: tuple[str, int]) -> list[str]:
+        found = [
+            parse("q", Fetched((("_RF_CONSUMER_GROUP", group.encode()), ("_RF_REDRIVEN", b"%d" % redriven))))
+            for group, redriven in given
+        ]
+        output.print_rows("q", [Row(refused, b"g", False, False) for refused in found])
+        title, _, header, *_ = capsys.readouterr().out.splitlines()
+        return [title.strip(), *(part.strip() for part in header.strip("┃").split("┃"))]
+
+    assert told(("", 0)) == ["q: 1 open", "place", "age", "group", "reason"]
+    assert told(("a", 0), ("a", 1)) == [
+        "q of a: 2 open", "place", "age", "tried", "group", "redriven", "reason",
+    ]  # fmt: skip
+    assert told(("a", 0), ("", 0))[:4] == ["q: 2 open", "place", "age", "consumer group"]

@@ -1,0 +1,161 @@
+"""What becomes of a quarantined record, and whether a lane would refuse it again."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agents.decision.quarantine import RESENT
+from app.commands.repair.records import (
+    Digest,
+    RedriveOptions,
+)
+from app.commands.repair.republish import InputTopic, Published, Publisher, SizeCheck, outputs
+from ringfence_kafka.admin.topics import TopicDescription
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
+from tests.support import kafka
+from tests.support.refused import refused_record
+
+
+def _publisher(
+    *, bytes_max: int = 1_000, bridged: bool = False, force: bool = False, **address: Any
+) -> Publisher:
+    target = InputTopic("orders", 4, bytes_max)
+    return Publisher(
+        target, AddressSettings(name="orders", **address), RedriveOptions(force=force), bridged=bridged
+    )
+
+
+def test_where_it_goes() -> None:
+    """Into the partition that it came from, as far as there is one; a bridge's where it is at home."""
+    assert _publisher().published(refused_record(source="orders/6/1")).partition == 2
+
+    homes = {
+        _publisher(bridged=True).published(refused_record(key=b"%d" % index, source="s/3/1")).partition
+        for index in range(40)
+    }
+
+    assert homes == {0, 1, 2, 3}
+    same = {
+        _publisher(bridged=True, group_header="h")
+        .published(refused_record(key=b"%d" % index, headers=(("h", b"g"),)))
+        .partition
+        for index in range(40)
+    }
+    assert len(same) == 1
+
+
+def test_what_is_left_behind() -> None:
+    """A redriven record has what its producer gave it, and how often it was redriven."""
+    headers = (
+        ("h", b"1"), ("_RF_TX", b"json/1"), ("_RF_BRIDGE_DUPL_ID", b"b/t/0/1"), ("_RF_BRIDGE_CONFIRMED", b"0"),
+        ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_SOURCE", b"orders/0/1"), ("_RF_REASON", b"why"), ("_RF_REDRIVEN", b"1"),
+        ("_RF_BRIDGE_APP", b"bremen"), ("h", None),
+    )  # fmt: skip
+    found = _publisher().published(refused_record(headers=headers, redriven=1))
+
+    assert found.headers == [("h", b"1"), ("_RF_TX", b"json/1"), ("h", None), ("_RF_REDRIVEN", b"2")]
+    assert (found.key, found.value) == (b"k", b"v")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint", "forced"),
+    [
+        ({}, "", ""),
+        ({"redriven": 2}, "", ""),
+        ({"redriven": 3}, "redriven 3 times already", ""),
+        ({"reason": "the header name 'x' is not UTF-8"}, "header names", ""),
+        ({"headers": (("_RF_HOPS", b"berlin"),)}, "cluster connection", ""),
+        ({"headers": (("_RF_HOPS", b"*" + b"A" * 22 + b",berlin"),)}, "cluster connection", ""),
+        ({"headers": (("_RF_HOPS", b"*" + b"A" * 22),)}, "", ""),
+        ({"digest": Digest(1, "00")}, "no longer in the input", "no longer in the input"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], complaint: str, forced: str) -> None:
+    """What would go round, or would not be what it was, is left, with why; what is not whole even by force."""
+    refused = refused_record(**changes)
+    for found, expected in (
+        (_publisher().refusal(refused), complaint),
+        (_publisher(force=True).refusal(refused), forced),
+    ):
+        assert (expected in found) if expected else found == ""
+
+
+def test_what_came_before_is_left() -> None:
+    """A duplicate that did not fit where duplicates go is no message that is missing: without its hop it would be accepted once more."""
+    refused = refused_record(reason=f"{RESENT}: 99 bytes, orders.duplicates takes max.message.bytes = 90")
+
+    assert "would come twice: drop it" in _publisher().refusal(refused)
+    assert _publisher(force=True).refusal(refused) == ""
+
+
+ORDERS, PAYMENTS = validate({"addresses": [{"name": "orders"}, {"name": "payments"}]}).addresses
+FORWARD = "app-orders-forward"
+
+
+def _room(sizes: dict[str, int | None], *, bridged: bool = False, end: int = 7, **address: Any) -> SizeCheck:
+    """``sizes``: of a topic None = the cluster does not tell."""
+    described = {
+        name: TopicDescription(name, 4, None if size is None else {"max.message.bytes": str(size)})
+        for name, size in sizes.items()
+    }
+    own = ORDERS.model_copy(update=address)
+    return SizeCheck(
+        "app", own, [PAYMENTS], InputTopic("orders", 4, 2**31 - 1, end), described, bridged=bridged
+    )
+
+
+def _published(size: int, partition: int = 3, **changes: Any) -> Published:
+    given = {"partition": partition, "key": kafka.at_home(3, 4), "value": b"v" * size, "headers": []}
+    return Published(**{**given, **changes})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({"orders.accepted": 1_000}, "orders.accepted takes max.message.bytes = 1000: it would come back"),
+        ({"orders.accepted": 2_000}, ""),
+        ({"orders.accepted": None}, ""),
+        ({}, ""),
+        ({FORWARD: 1_000}, ""),
+    ],
+)
+def test_what_the_accepted_topic_takes(sizes: dict[str, int | None], expected: str) -> None:
+    """By its size as it is accepted; of a topic that the cluster does not tell of nothing is said."""
+    found = _room(sizes).refusal(_published(1_000))
+
+    assert (expected in found) if expected else found == ""
+
+
+def test_headers_of_ours_count() -> None:
+    """Place and key, which an accepted record has in headers: the same bytes fit, or do not, as in the lane."""
+    plain = _room({"orders.accepted": 1_000})
+    by_header = _room({"orders.accepted": 1_000}, group_header="g")
+    fits = max(index for index in range(1_000) if not plain.refusal(_published(index)))
+
+    assert "1001 bytes" in plain.refusal(_published(fits + 1))
+    assert _room({"orders.accepted": 1_000}, end=10).refusal(_published(fits)), "one digit more"
+    assert by_header.refusal(_published(fits, headers=[("g", b"other")]))
+
+
+def test_on_the_way() -> None:
+    """What is not at home where it is published must fit the forward topic as well; at a bridge's target that one is not known."""
+    sizes: dict[str, int | None] = {FORWARD: 1_000}
+
+    assert f"{FORWARD} takes" in _room(sizes).refusal(_published(1_000, partition=0))
+    assert _room(sizes, bridged=True).refusal(_published(1_000, partition=0)) == ""
+    assert FORWARD not in outputs("app", ORDERS, [], bridged=True)
+
+
+def test_parts() -> None:
+    """Of a transaction each part, in the accepted topic of its address. What cannot be read is the lane's to tell."""
+    parts = [{"key": "a", "value": "v"}, {"address": "payments", "key": "b", "value": "v" * 1_000}]
+    headers = [("_RF_TX", b"json/1")]
+    envelope = _published(0, value=json.dumps({"parts": parts}).encode(), headers=headers)
+    room = _room({"orders.accepted": 500, "payments.accepted": 1_000})
+
+    assert room.refusal(envelope).startswith("part 2/2: ")
+    assert "payments.accepted takes" in room.refusal(envelope)
+    assert _room({"orders.accepted": 500}).refusal(envelope) == ""
+    assert room.refusal(envelope._replace(value=b"{}")) == ""
