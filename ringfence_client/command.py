@@ -21,6 +21,8 @@ from ringfence_client.web import web
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
 from ringfence_kafka.http.auth import HttpAuth, http_auth
+from ringfence_kafka.http.server import advertised
+from ringfence_kafka.http.sockets import listen
 from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -39,9 +41,9 @@ def run(
     found = settings.configured(address)
     call = load_handler(handler)
     guard = http_auth(settings.app)
-    listener = None if web_port == 0 else web.listen(settings.app.web_host, web_port)
+    listener = None if web_port == 0 else listen(settings.app.web_host, web_port)
     name = settings.app.web_name
-    url = "" if listener is None else web.advertised(*listener.getsockname()[:2], name=name, guard=guard)
+    url = "" if listener is None else advertised(*listener.getsockname()[:2], name=name, auth=guard)
     consumer = GroupConsumer(settings, found, group, call, options, web=url)
     gc_settings.collect_rarely()
     with asyncio.Runner() as runner:  # its end waits without limit for coroutines that are cancelled

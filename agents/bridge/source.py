@@ -8,13 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import (
-    CorruptRecordException,
-    KafkaError,
-    OffsetOutOfRangeError,
-    RecordTooLargeError,
-    UnsupportedCodecError,
-)
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata
 
 from agents.bridge.plan import Plan
@@ -27,6 +21,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.aiokafka_patches.adaptive_fetch import AdaptiveFetch
+from ringfence_kafka.aiokafka_patches.lenient_records import UNREADABLE_ERRORS
 from ringfence_kafka.aiokafka_patches.metadata_refresh import refresh_metadata_on_doubt
 from ringfence_kafka.auth.client_options import client_options
 from ringfence_kafka.broker_limits import BRIDGE_SESSION_TIMEOUT_MS
@@ -49,7 +44,6 @@ RESPONSE_BYTES_MAX: Final = 16 * 2**20
 LEAVE_LIMIT_S: Final = 5.0
 REST_S: Final = 5.0
 """A partition whose records cannot be read rests for so long: others go on."""
-UNREADABLE: Final = (CorruptRecordException, RecordTooLargeError, UnicodeDecodeError, UnsupportedCodecError)
 
 
 @dataclass(slots=True)
@@ -215,7 +209,7 @@ class SourceConsumer:
             except OffsetOutOfRangeError as error:
                 found.lost[number] = error.args[0].get(tp, begun)
                 continue
-            except UNREADABLE as error:
+            except UNREADABLE_ERRORS as error:
                 self._resting[number] = now + REST_S
                 self._seek(tp, begun)
                 found.unreadable[number] = said(error)

@@ -1,11 +1,10 @@
-"""``GET /metrics`` of a process of bridges. Read when asked: counting costs nothing meanwhile."""
+"""``GET /metrics`` of a process of bridges: read from them when asked."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -24,26 +23,14 @@ _COUNTERS: Final = {
 }
 
 
-class BridgeMetrics:
-    """The registry of one process."""
-
-    def __init__(self, bridges: Sequence[Bridge]) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self._registry.register(_Collector(bridges))
-
-    def text(self) -> bytes:
-        """The exposition."""
-        return generate_latest(self._registry)
-
-
-class _Collector(Collector):
-    """Counters survive a partition's departure: they only ever grow, as Prometheus expects."""
+class BridgeMetrics(Collector):
+    """Counts of the bridges of one process. They survive a partition's departure: Prometheus expects that they only grow."""
 
     def __init__(self, bridges: Sequence[Bridge]) -> None:
         self._bridges = bridges
 
     def collect(self) -> Iterator[Metric]:
+        """Read them."""
         for name, text in _COUNTERS.items():
             family = CounterMetricFamily(f"ringfence_bridge_{name}", text, labels=_LABELS)
             for bridge in self._bridges:

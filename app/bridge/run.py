@@ -14,13 +14,14 @@ from agents.bridge.plan import Plan, plans
 from app.bridge import drains, web
 from app.bridge.connections import permitted
 from app.bridge.preflight import faults
-from ringfence_client.web.web import advertised, listen
 from ringfence_kafka.aiokafka_patches import internals, lenient_records
 from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
 from ringfence_kafka.concurrency.timeouts import set_within
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
 from ringfence_kafka.http.auth import HttpAuth, http_auth
+from ringfence_kafka.http.server import advertised
+from ringfence_kafka.http.sockets import listen
 from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 
 log: Final = logging.getLogger("ringfence.bridge")
@@ -42,21 +43,21 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
     internals.create_no_topics()
     lenient_records.install()
     found = plans(settings, names)
-    guard = http_auth(settings.app)
+    auth = http_auth(settings.app)
     listener = None if web_port == 0 else listen(settings.app.web_host, web_port)
     name = settings.app.web_name
-    url = "" if listener is None else advertised(*listener.getsockname()[:2], name=name, guard=guard)
+    url = "" if listener is None else advertised(*listener.getsockname()[:2], name=name, auth=auth)
     with contextlib.ExitStack() as stack:
         if listener is not None:
             stack.callback(listener.close)
         gc_settings.collect_rarely()
-        asyncio.run(_run(found, listener, guard, url, drain=drain))
+        asyncio.run(_run(found, listener, auth, url, drain=drain))
     log.info("stopped")
     return 0
 
 
 async def _run(
-    found: Sequence[Plan], listener: socket.socket | None, guard: HttpAuth, url: str, *, drain: bool
+    found: Sequence[Plan], listener: socket.socket | None, auth: HttpAuth, url: str, *, drain: bool
 ) -> None:
     instance = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     stopping = asyncio.Event()
@@ -64,7 +65,7 @@ async def _run(
     bridges: list[Bridge] = []
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:
-            await stack.enter_async_context(web.serving(bridges, listener, guard))
+            await stack.enter_async_context(web.serving(bridges, listener, auth))
             log.info("web server at %s", url)
         try:
             ends = await unless(stopping, _prepare(found, bridges, (instance, url), drain=drain))

@@ -1,15 +1,16 @@
-"""``GET /metrics`` for Prometheus. Read from the lanes when asked: counting costs nothing meanwhile."""
+"""``GET /metrics`` of a worker: read from its lanes when asked."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agents.lane.lane import LaneState
+from agents.worker.lag import Partition
 from agents.worker.lanes import Lanes
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
@@ -32,46 +33,29 @@ _PARTS: Final = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_
 """An envelope has 10,000 at most."""
 
 
-class Metrics:
-    """The registry of one worker."""
+class BatchMetrics(Collector):
+    """How long batches took, and how many parts their transactions had."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self._batch_seconds = Histogram(
+        self._seconds = Histogram(
             "ringfence_batch_seconds",
             "From verdicts to the written state, a batch.",
             ["address"],
-            registry=self._registry,
+            registry=None,
             buckets=_SECONDS,
         )
         self._sizes: dict[str, Counter[int]] = {}
-        self._registry.register(_SizesCollector(self._sizes))
+        """Address → parts of a transaction → number of transactions. Buckets are made when they are asked for."""
 
     def observe(self, address: str, seconds: float, parts: Sequence[int] = ()) -> None:
-        """A batch of an address took so many seconds, and the envelopes accepted in it had so many parts each."""
-        self._batch_seconds.labels(address).observe(seconds)
+        """A batch of an address took so long; each envelope accepted in it had so many ``parts``."""
+        self._seconds.labels(address).observe(seconds)
         if parts:
             self._sizes.setdefault(address, Counter()).update(parts)
 
-    def show(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, spacing: FetchInterval) -> Self:
-        """What these lanes count, too, whether brokers answer, what is under way, and how often brokers are asked."""
-        self._registry.register(_LaneCollector(lanes, watch, buffers, spacing))
-        return self
-
-    def text(self) -> bytes:
-        """The exposition."""
-        return generate_latest(self._registry)
-
-
-class _SizesCollector(Collector):
-    """A histogram whose samples come by the thousand: they are counted by their value, and go into buckets when asked."""
-
-    def __init__(self, sizes: Mapping[str, Counter[int]]) -> None:
-        """``sizes``: address → parts of a transaction → how many transactions had so many."""
-        self._sizes = sizes
-
     def collect(self) -> Iterator[Metric]:
+        """Read them."""
+        yield from self._seconds.collect()
         family = HistogramMetricFamily(
             "ringfence_transaction_parts",
             "Parts of an accepted transaction, by the address of its envelope.",
@@ -80,64 +64,40 @@ class _SizesCollector(Collector):
         for address, counted in sorted(self._sizes.items()):
             sizes = dict(counted)
             buckets = [
-                (str(bound), float(sum(n for size, n in sizes.items() if size <= bound)))
-                for bound in (*map(float, _PARTS), math.inf)
+                (bound, float(sum(n for size, n in sizes.items() if size <= float(bound))))
+                for bound in (*map(str, map(float, _PARTS)), "+Inf")
             ]
-            buckets[-1] = ("+Inf", buckets[-1][1])
             family.add_metric([address], buckets, sum(size * n for size, n in sizes.items()))
         yield family
 
 
-class _LaneCollector(Collector):
-    """Counters survive a lane's departure: they only ever grow, as Prometheus expects."""
+class LaneMetrics(Collector):
+    """Counts of a worker's lanes. They survive a lane's departure: Prometheus expects that they only grow."""
 
-    def __init__(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, spacing: FetchInterval) -> None:
-        self._spacing = spacing
+    def __init__(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, interval: FetchInterval) -> None:
         self._lanes = lanes
         self._watch = watch
         self._buffers = buffers
+        self._interval = interval
 
     def collect(self) -> Iterator[Metric]:
+        """Read them."""
         up = not self._watch.away
-        yield GaugeMetricFamily("ringfence_brokers_up", "1 = brokers answer.", value=float(up))
-        yield GaugeMetricFamily(
-            "ringfence_worker_ready",
-            "1 = every lane is open, as /health says.",
-            value=float(up and self._lanes.ready),
-        )
-        yield GaugeMetricFamily(
-            "ringfence_worker_buffered_bytes",
-            "Memory of messages that were fetched and whose transactions have not ended.",
-            value=float(self._buffers.used),
-        )
-        yield GaugeMetricFamily(
-            "ringfence_worker_buffer_limit_bytes",
-            "Its bound, app.buffer_bytes_max: fetching pauses there.",
-            value=float(self._buffers.bytes_max),
-        )
-        yield from _pace(self._spacing)
+        for name, text, value in (
+            ("brokers_up", "1 = brokers answer.", up),
+            ("worker_ready", "1 = every lane is open, as /health says.", up and self._lanes.ready),
+            ("worker_buffered_bytes", "Memory of messages that were fetched and whose transactions have not ended.", self._buffers.used),
+            ("worker_buffer_limit_bytes", "Its bound, app.buffer_bytes_max: fetching pauses there.", self._buffers.bytes_max),
+            ("worker_latency_target_seconds", "app.latency_target_ms: half of the messages are to be there for readers within so long.", self._interval.target_s),
+            ("worker_batch_seconds", "From asking for a batch until readers can have it: half of the last ones took longer.", self._interval.took_s),
+            ("worker_fetch_wait_seconds", "How long a broker that was read to its end is left alone now.", self._interval.wait_s),
+        ):  # fmt: skip
+            yield GaugeMetricFamily(f"ringfence_{name}", text, value=float(value))
         yield from _counters(self._lanes)
-        yield from _gauges(self._lanes)
+        yield from _lane_gauges(self._lanes)
+        yield from _address_gauges(self._lanes)
         yield foreign_metric([self._lanes.group_watch])
         yield throttle_metric()
-
-
-def _pace(spacing: FetchInterval) -> Iterable[Metric]:
-    yield GaugeMetricFamily(
-        "ringfence_worker_latency_target_seconds",
-        "app.latency_target_ms: half of the messages are to be there for readers within so long.",
-        value=spacing.target_s,
-    )
-    yield GaugeMetricFamily(
-        "ringfence_worker_batch_seconds",
-        "From asking for a batch until readers can have it: half of the last ones took longer.",
-        value=spacing.took_s,
-    )
-    yield GaugeMetricFamily(
-        "ringfence_worker_fetch_wait_seconds",
-        "How long a broker that was read to its end is left alone now.",
-        value=spacing.wait_s,
-    )
 
 
 def _counters(lanes: Lanes) -> Iterable[Metric]:
@@ -171,67 +131,64 @@ def _counters(lanes: Lanes) -> Iterable[Metric]:
     return [messages, transactions, parts, *others.values()]
 
 
-def _gauges(lanes: Lanes) -> Iterable[Metric]:
-    """Of every lane that the group gave us, in whatever state."""
-    labels = ["address", "lane"]
-    is_open = GaugeMetricFamily("ringfence_lane_open", "1 = the lane is open.", labels=labels)
-    states = GaugeMetricFamily(
-        "ringfence_lane_state", "1 = the lane is in this state.", labels=[*labels, "state"]
-    )
-    size = GaugeMetricFamily("ringfence_ring_ids", "Live duplicate IDs of a lane.", labels=labels)
-    capacity = GaugeMetricFamily("ringfence_ring_capacity_ids", "Capacity of a lane's ring.", labels=labels)
-    covered = GaugeMetricFamily(
-        "ringfence_ring_covered_seconds", "Between the oldest and the newest live ID.", labels=labels
-    )
-    other_rules = GaugeMetricFamily(
-        "ringfence_lane_other_rules",
-        "1 = the lane is not opened, because its rules are not those of this worker's file; /health names them.",
-        labels=labels,
-    )
-    lag = GaugeMetricFamily(
-        "ringfence_lag_records",
-        "Input records that are not yet processed; NaN = the cluster does not tell.",
-        labels=labels,
-    )
-    position = GaugeMetricFamily(
-        "ringfence_lane_next_offset",
-        "First offset of the lane's input that is not yet processed; 0 until the lane was open.",
-        labels=labels,
-    )
+_LANE_GAUGES: Final = {
+    "lane_open": "1 = the lane is open.",
+    "lane_state": "1 = the lane is in this state.",
+    "ring_ids": "Live duplicate IDs of a lane.",
+    "ring_capacity_ids": "Capacity of a lane's ring.",
+    "lane_other_rules": "1 = the lane is not opened, because its rules are not those of this worker's file; /health names them.",
+    "ring_covered_seconds": "Between the oldest and the newest live ID.",
+    "lag_records": "Input records that are not yet processed; NaN = the cluster does not tell.",
+    "lane_next_offset": "First offset of the lane's input that is not yet processed; 0 until the lane was open.",
+}
+
+
+def _lane_gauges(lanes: Lanes) -> Iterable[Metric]:
+    """Gauges of every lane that the group assigned to this worker, in any state."""
+    families = {
+        name: GaugeMetricFamily(
+            f"ringfence_{name}",
+            text,
+            labels=["address", "lane", *(["state"] if name == "lane_state" else [])],
+        )
+        for name, text in _LANE_GAUGES.items()
+    }
+
+    def add(place: Partition, **values: float | None) -> None:
+        for name, value in values.items():
+            if value is not None:
+                families[name].add_metric(lanes.labels(place), value)
+
+    def add_state(place: Partition, state: LaneState) -> None:
+        add(place, lane_open=float(state is LaneState.OPEN), lag_records=_or_nan(lanes.lags.of(place)))
+        families["lane_state"].add_metric([*lanes.labels(place), state.value], 1)
+
     for lane in lanes.lanes:
         place = (lane.opening.address.input_topic, lane.opening.partition)
-        label = lanes.labels(place)
         ring = lane.opening.table.ring
-        state, _ = lanes.state_of(lane)
-        is_open.add_metric(label, float(state is LaneState.OPEN))
-        states.add_metric([*label, state.value], 1)
-        size.add_metric(label, len(ring))
-        capacity.add_metric(label, ring.capacity)
-        other_rules.add_metric(label, float(bool(lane.opening.rules_fault)))
-        seconds = lane.seconds_covered()
-        if seconds is not None:
-            covered.add_metric(label, seconds)
-        lag.add_metric(label, _or_nan(lanes.lags.of(place)))
-        position.add_metric(label, lane.next)
+        add_state(place, lanes.state_of(lane)[0])
+        add(
+            place,
+            ring_ids=len(ring),
+            ring_capacity_ids=ring.capacity,
+            lane_other_rules=float(bool(lane.opening.rules_fault)),
+            ring_covered_seconds=lane.seconds_covered(),
+            lane_next_offset=lane.next,
+        )
     for place in lanes.halves:
-        label = lanes.labels(place)
-        is_open.add_metric(label, 0)
-        states.add_metric([*label, LaneState.REFUSED.value], 1)
-        lag.add_metric(label, _or_nan(lanes.lags.of(place)))
-    faults = GaugeMetricFamily(
-        "ringfence_address_faults",
-        "Faults of the topics of an address, as /health names them.",
-        labels=["address"],
-    )
-    unlike = GaugeMetricFamily(
-        "ringfence_limits_disagreements",
-        "Limits of an address (size, age, persistence) on which live workers do not agree, as /health names them.",
-        labels=["address"],
-    )
-    for address in lanes.addresses:
-        faults.add_metric([address], len(lanes.faults.by_address.get(address, ())))
-        unlike.add_metric([address], len(lanes.agreement.by_address.get(address, ())))
-    return [is_open, states, size, capacity, covered, other_rules, lag, position, faults, unlike]
+        add_state(place, LaneState.REFUSED)
+    return families.values()
+
+
+def _address_gauges(lanes: Lanes) -> Iterable[Metric]:
+    for name, text, by_address in (
+        ("address_faults", "Faults of the topics of an address, as /health names them.", lanes.faults.by_address),
+        ("limits_disagreements", "Limits of an address (size, age, persistence) on which live workers do not agree, as /health names them.", lanes.agreement.by_address),
+    ):  # fmt: skip
+        family = GaugeMetricFamily(f"ringfence_{name}", text, labels=["address"])
+        for address in lanes.addresses:
+            family.add_metric([address], len(by_address.get(address, ())))
+        yield family
 
 
 def _or_nan(number: int | None) -> float:

@@ -20,7 +20,7 @@ KEPT_S: Final = 3.0
 LIMIT_S: Final = 12.0
 
 
-class Looks:
+class StatusPage:
     """What was seen last; who looks while somebody asks gets what that brings."""
 
     def __init__(self, settings: Settings, ask: Callable[[Settings], Awaitable[Status]] = read) -> None:

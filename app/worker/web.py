@@ -1,20 +1,14 @@
-"""The page, ``GET /status``, ``/live``, ``/health`` and ``/metrics``, on Faust's web server."""
+"""The web server of a worker: the page, ``/status``, and the probe routes, on Faust's server."""
 
 from typing import Any, ClassVar
 
-import faust
-from faust.web import Request, Response, View
+from aiohttp import web
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
-from prometheus_client import CONTENT_TYPE_LATEST
 
-from agents.worker.lanes import Lanes
 from app.commands.status.page import HEADERS
-from app.worker.fetch.buffers import Buffers
-from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.metrics import Metrics
-from app.worker.page import Looks
+from app.worker.parts import WorkerParts
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
-from ringfence_kafka.concurrency.broker_watch import BrokerWatch
+from ringfence_kafka.http.server import probe_routes
 
 
 class StatusWeb(AiohttpWeb):  # type: ignore[misc]
@@ -25,61 +19,45 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
     debug_blueprints: ClassVar[list[Any]] = []
     optional_blueprints: ClassVar[list[Any]] = []
 
+    def register(self, parts: WorkerParts) -> None:
+        """Add the worker's pages, behind its authentication."""
 
-def register(
-    app: faust.App,
-    lanes: Lanes,
-    watch: BrokerWatch,
-    metrics: Metrics,
-    looks: Looks,
-    instance: str,
-    buffers: Buffers,
-    spacing: FetchInterval,
-) -> None:
-    """Add the pages to the app's web server; ``instance``: the worker's name."""
+        async def answer_page(_: web.Request) -> web.Response:
+            text = await parts.page.html(parts.lanes.report())
+            return web.Response(text=text, content_type="text/html", headers=HEADERS)
 
-    async def live(view: View, request: Request) -> Response:
-        """Answers while the event loop turns."""
-        return view.json({"live": True})
+        async def answer_status(_: web.Request) -> web.Response:
+            return web.json_response(await parts.page.document())
 
-    async def health(view: View, request: Request) -> Response:
-        """503 until the first assignment is complete, every assigned lane is open and the broker answers."""
-        ready = lanes.ready and not watch.away
-        report: dict[str, Any] = {
-            "ready": ready,
-            "instance": instance,
-            "broker": "away" if watch.away else "answers",
-            "lanes": lanes.report(),
-            "memory": {"buffered_bytes": buffers.used, "limit_bytes": buffers.bytes_max},
-            "pace": spacing.report(),
-        }
-        where_any = {
-            "unreadable": lanes.unreadable,
-            "foreign_members": lanes.foreign,
-            "state_folder": lanes.state_folder.fault,
-            "lanes_in_memory": lanes.in_memory,
-            "unassigned": lanes.unassigned,
-            "throttled": THROTTLED.recent(),
-            "faults": lanes.faults.by_address,
-            "limits": lanes.agreement.by_address,
-        }
-        report |= {key: value for key, value in where_any.items() if value}
-        return view.json(report, status=200 if ready else 503)
+        self.web_app.middlewares.append(parts.auth.middleware())
+        self.web_app.add_routes(
+            [
+                web.get("/", answer_page),
+                web.get("/status", answer_status),
+                *probe_routes(lambda: _health(parts), parts.metrics),
+            ]
+        )
 
-    async def exposition(view: View, request: Request) -> Response:
-        """For Prometheus."""
-        return view.bytes(metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def page(view: View, request: Request) -> Response:
-        """For people."""
-        return view.html(await looks.html(lanes.report()), headers=dict(HEADERS))
-
-    async def status(view: View, request: Request) -> Response:
-        """The same for programs."""
-        return view.json(await looks.document())
-
-    app.page("/", name="page")(page)
-    app.page("/status", name="status")(status)
-    app.page("/live", name="live")(live)
-    app.page("/metrics", name="metrics")(exposition)
-    app.page("/health", name="health")(health)
+def _health(parts: WorkerParts) -> dict[str, Any]:
+    """Ready when the first assignment is complete, every assigned lane is open and the broker answers."""
+    lanes, away, buffers = parts.lanes, parts.broker_watch.away, parts.buffers
+    report: dict[str, Any] = {
+        "ready": lanes.ready and not away,
+        "instance": parts.settings.app.instance_name,
+        "broker": "away" if away else "answers",
+        "lanes": lanes.report(),
+        "memory": {"buffered_bytes": buffers.used, "limit_bytes": buffers.bytes_max},
+        "pace": parts.interval.report(),
+    }
+    only_if_any = {
+        "unreadable": lanes.unreadable,
+        "foreign_members": lanes.foreign,
+        "state_folder": lanes.state_folder.fault,
+        "lanes_in_memory": lanes.in_memory,
+        "unassigned": lanes.unassigned,
+        "throttled": THROTTLED.recent(),
+        "faults": lanes.faults.by_address,
+        "limits": lanes.agreement.by_address,
+    }
+    return report | {key: value for key, value in only_if_any.items() if value}

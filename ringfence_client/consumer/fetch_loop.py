@@ -6,13 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from aiokafka import TopicPartition
-from aiokafka.errors import (
-    CorruptRecordException,
-    KafkaError,
-    OffsetOutOfRangeError,
-    RecordTooLargeError,
-    UnsupportedCodecError,
-)
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from ringfence_client.consumer.partitions import HeldPartitions
 from ringfence_client.dispatch.dispatcher import Dispatcher
@@ -22,6 +16,7 @@ from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.aiokafka_patches.adaptive_fetch import AdaptiveFetch
+from ringfence_kafka.aiokafka_patches.lenient_records import UNREADABLE_ERRORS
 from ringfence_kafka.errors import named
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -34,8 +29,6 @@ FETCH_RECORDS_MAX: Final = 250
 FETCH_PART: Final = 5
 """And no more than this part of a window."""
 FETCH_AGAIN_S: Final = 1.0
-UNREADABLE: Final = (CorruptRecordException, RecordTooLargeError, UnicodeDecodeError, UnsupportedCodecError)
-"""What is wrong with the records of one partition, and with nothing else."""
 UNREADABLE_REST_S: Final = 5.0
 """A partition whose records cannot be read rests for so long: each look at it costs the others a moment."""
 
@@ -131,7 +124,7 @@ class FetchLoop:
                 brought = await self._consumer.getmany(tp, timeout_ms=0, max_records=self._fetch_max)
             except OffsetOutOfRangeError as error:
                 self._judge(error.args[0])
-            except UNREADABLE as error:
+            except UNREADABLE_ERRORS as error:
                 self._go_back([held])
                 self._unreadable[number] = held, named(error)
                 self._rest_until[number] = asyncio.get_running_loop().time() + UNREADABLE_REST_S

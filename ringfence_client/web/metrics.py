@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -14,6 +14,7 @@ from ringfence_client.consumer.foreign_members import foreign_metric
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
+from ringfence_kafka.http.server import ProcessMetrics
 
 _LABELS: Final = ("consumer_group", "address")
 _OUTCOMES: Final = ("finished", "failed", "released")
@@ -24,25 +25,19 @@ DRAINING: Final = "draining"
 WAITING: Final = "waiting"
 
 
-class ConsumerMetrics:
+class ConsumerMetrics(ProcessMetrics):
     """The registry of one consumer."""
 
     def __init__(self, consumer: GroupConsumer, measuring: LagMonitor) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
+        super().__init__(_Collector(consumer, measuring))
         seconds = Histogram(
             "ringfence_consumer_handler_seconds",
             "How long a run of the handler took, however it ended.",
             _LABELS,
-            registry=self._registry,
+            registry=self,
             buckets=_SECONDS,
         ).labels(consumer.group, consumer.address.name)
         consumer.dispatcher.runs.observe = seconds.observe
-        self._registry.register(_Collector(consumer, measuring))
-
-    def text(self) -> bytes:
-        """The exposition."""
-        return generate_latest(self._registry)
 
 
 class _Collector(Collector):

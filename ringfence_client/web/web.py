@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from aiohttp import web
 from aiokafka.errors import KafkaError
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from ringfence_client.consumer.consumer import GroupConsumer
 from ringfence_client.dispatch.attempt import shown
@@ -21,9 +20,10 @@ from ringfence_client.web import group_lookup
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
-from ringfence_kafka.errors import PrerequisiteError, named
+from ringfence_kafka.concurrency.broker_watch import BrokerWatch
+from ringfence_kafka.errors import named
 from ringfence_kafka.http.auth import OPEN, HttpAuth
-from ringfence_kafka.http.sockets import server_socket
+from ringfence_kafka.http.server import probe_routes, serving_routes
 from ringfence_kafka.protocol import offset_ranges
 from ringfence_kafka.readers.log_reader import LogStalledError
 
@@ -35,72 +35,38 @@ WRITE_LIMIT_S: Final = 20.0
 BURIED_CHECK_S: Final = 0.05
 
 
-def advertised(host: str, port: int, *, name: str = "", guard: HttpAuth = OPEN) -> str:
-    """Where others reach a server that listens here; ``name``: as they know this machine, if it says so itself by another name."""
-    own = name or (socket.gethostname() if host in {"", "0.0.0.0", "::"} else host)
-    return f"{guard.scheme}://{f'[{own}]' if ':' in own else own}:{port}"
-
-
-def listen(host: str, port: int | None) -> socket.socket:
-    """A listening socket; without a number, on any free port.
-
-    Raises:
-        PrerequisiteError: it cannot be had.
-    """
-    try:
-        return server_socket(host, port or 0)
-    except OSError as error:
-        raise PrerequisiteError(
-            f"--web-port {port or 0}: cannot listen on {host} ({error.strerror}): choose another, or 0 for none"
-        ) from error
-
-
 @asynccontextmanager
 async def serving(
     consumer: GroupConsumer, listener: socket.socket, guard: HttpAuth = OPEN
 ) -> AsyncIterator[None]:
     """Answer on a socket that listens."""
-    application = guard.application()
     measuring = LagMonitor(consumer)
-    pages = _Pages(consumer, measuring)
-    application.add_routes(
-        [
-            web.get("/live", pages.live),
-            web.get("/health", pages.health),
-            web.get("/metrics", pages.metrics),
-            web.get("/groups", pages.groups),
-            web.post("/groups/purge", pages.purge),
-            web.post("/groups/skip", pages.skip),
-            web.post("/groups/release", pages.release),
-            web.post("/letters/redrive", pages.redrive),
-            web.post("/letters/drop", pages.drop),
-        ]
-    )
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, listener, ssl_context=guard.context).start()
-        async with measuring:
-            yield
-    finally:
-        await runner.cleanup()
+    pages = Pages(consumer, measuring.watch)
+    routes = [
+        *probe_routes(pages.health, ConsumerMetrics(consumer, measuring)),
+        web.get("/groups", pages.groups),
+        web.post("/groups/purge", pages.purge),
+        web.post("/groups/skip", pages.skip),
+        web.post("/groups/release", pages.release),
+        web.post("/letters/redrive", pages.redrive),
+        web.post("/letters/drop", pages.drop),
+    ]
+    async with serving_routes(routes, listener, guard), measuring:
+        yield
 
 
-class _Pages:
-    def __init__(self, consumer: GroupConsumer, measuring: LagMonitor) -> None:
+class Pages:
+    """The answers of a consumer."""
+
+    def __init__(self, consumer: GroupConsumer, watch: BrokerWatch) -> None:
         self._consumer = consumer
-        self._watch = measuring.watch
-        self._metrics = ConsumerMetrics(consumer, measuring)
+        self._watch = watch
 
-    async def live(self, _request: web.Request) -> web.Response:
-        """Answers while the event loop turns."""
-        return web.json_response({"live": True})
-
-    async def health(self, _request: web.Request) -> web.Response:
-        """503 until every assigned partition is held, and while something keeps its messages from being handled, or the broker is away."""
+    def health(self) -> dict[str, Any]:
+        """Ready when every assigned partition is held, nothing keeps its messages from being handled, and the broker answers."""
         consumer = self._consumer
         ready = consumer.ready and not self._watch.away
-        report = {
+        return {
             "ready": ready,
             "broker": "away" if self._watch.away else "answers",
             "name": consumer.options.name,
@@ -138,11 +104,6 @@ class _Pages:
             "throttled": THROTTLED.recent(),
             "memory": {"buffered_bytes": consumer.memory.buffered, "limit_bytes": consumer.memory.bytes_max},
         }
-        return web.json_response(report, status=200 if ready else 503)
-
-    async def metrics(self, _request: web.Request) -> web.Response:
-        """For Prometheus."""
-        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def groups(self, _request: web.Request) -> web.Response:
         """What waits, by group."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords
-from aiokafka.errors import CorruptRecordException
+from aiokafka.errors import CorruptRecordException, RecordTooLargeError, UnsupportedCodecError
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
@@ -19,12 +19,20 @@ from ringfence_kafka.escaping import printable
 from ringfence_kafka.protocol.oversized_records import RECORD_BYTES_MAX
 from ringfence_kafka.protocol.record_batch import OldFormatError
 
+UNREADABLE_ERRORS: Final = (
+    CorruptRecordException,
+    RecordTooLargeError,
+    UnicodeDecodeError,
+    UnsupportedCodecError,
+)
+"""Errors of the records of one partition, and of nothing else."""
 NAME_SHOWN_MAX: Final = 100
 """Characters of a malformed name in a reason: it goes into a header of the quarantine's record, which must fit, and into the log."""
 
 
-def install() -> None:
-    """Have the consumers of this process read so. aiokafka has no other way in than the names in its module."""
+def install(record_bytes_max: int = RECORD_BYTES_MAX) -> None:
+    """Have the consumers of this process read so. aiokafka offers only the names in its module for that."""
+    LenientRecords.record_bytes_max = record_bytes_max
     fetcher.MemoryRecords = PartedRecords
     fetcher.PartitionRecords = LenientRecords
 

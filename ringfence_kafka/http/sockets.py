@@ -10,15 +10,15 @@ _NOT_OURS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 def server_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens, over IPv4 or IPv6; of a name that means both, over IPv4; of ``::`` over both.
+    """A listening socket, over IPv4 or IPv6: a name that means both gets IPv4, and ``::`` both.
 
     Raises:
         PrerequisiteError: this machine has no such address.
-        OSError: the port cannot be had.
+        OSError: the port is not free.
     """
     try:
         known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = min(known, key=lambda each: each[0] != socket.AF_INET)
+        family, _, _, _, address = min(known, key=lambda info: info[0] != socket.AF_INET)
         return socket.create_server(
             address, family=family, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
         )
@@ -28,4 +28,18 @@ def server_socket(host: str, port: int) -> socket.socket:
         raise PrerequisiteError(
             f"app.web_host = {host!r}: this machine cannot listen there ({error.strerror}): write an address or a name of its own, 127.0.0.1 "
             "for itself alone, or 0.0.0.0 for all"
+        ) from error
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A listening socket for ``--web-port``; without a number, on any free port.
+
+    Raises:
+        PrerequisiteError: the port is not free, or this machine has no such address.
+    """
+    try:
+        return server_socket(host, port or 0)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"--web-port {port or 0}: cannot listen on {host} ({error.strerror}): choose another, or 0 for none"
         ) from error

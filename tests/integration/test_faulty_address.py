@@ -18,12 +18,13 @@ from agents.worker.lanes import Lanes
 from app.commands.topics import topics
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.metrics import Metrics
+from app.worker.metrics import LaneMetrics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.groups.committed_offsets import Committed
+from ringfence_kafka.http.server import ProcessMetrics
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, NOW, Group, until
@@ -83,11 +84,10 @@ class Scene:
     def metrics(self) -> dict[tuple[str, str], float]:
         """Gauges by name and lane, or name and address where they have no lane."""
         watch = BrokerWatch(self.cluster.connection.ping, logging.getLogger("ringfence.test"), "")
+        lanes = LaneMetrics(self.lanes, watch, Buffers(2**27), FetchInterval(0.025))
         return {
             (sample.name, sample.labels.get("lane", sample.labels.get("address", ""))): sample.value
-            for family in text_string_to_metric_families(
-                Metrics().show(self.lanes, watch, Buffers(2**27), FetchInterval(0.025)).text().decode()
-            )
+            for family in text_string_to_metric_families(ProcessMetrics(lanes).text().decode())
             for sample in family.samples
             if family.type == "gauge"
         }

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.bridge.metrics import BridgeMetrics
 from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka.http.server import ProcessMetrics
 from tests.support import kafka
 from tests.support.consumers.processes import ConsumerProcess
 from tests.support.exposed import exposed, named
@@ -148,7 +149,7 @@ def test_what_dashboards_ask_for(scene: Scene) -> None:
     found = (
         exposed(scene.worker.page("/metrics"))
         | exposed(scene.consumer.page("/metrics"))
-        | exposed(BridgeMetrics([]).text().decode())
+        | exposed(ProcessMetrics(BridgeMetrics([])).text().decode())
     )
 
     assert named() - found == set()

@@ -8,6 +8,7 @@ import itertools
 import threading
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from faust.types import TP
 import native
 from agents.batch.batch import FetchedBatch
 from app.commands.topics import topics
-from app.worker import run
-from app.worker.fetch import buffers, transport
+from app.worker import parts
+from app.worker.faust_app import RingfenceApp
+from app.worker.fetch import buffers, fetch_loop
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.fetch.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
+from app.worker.fetch.fetch_loop import FETCHED_WITHIN_S, REST_S, FetchLoop
+from app.worker.fetch.transport import BatchConsumer, BatchConsumerThread
 from app.worker.membership.group import GroupOwnership
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches import internals
@@ -62,7 +65,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 class Received:
     """A running Faust app whose batches end here and not in lanes."""
 
-    def __init__(self, app: run.RingfenceApp, name: str) -> None:
+    def __init__(self, app: RingfenceApp, name: str) -> None:
         self.app = app
         self.name = name
         self.batches: list[FetchedBatch] = []
@@ -108,6 +111,16 @@ class Received:
         thread: BatchConsumerThread = self.app.consumer.thread
         return thread
 
+    @property
+    def fetches(self) -> FetchLoop:
+        fetches = self.thread._fetches
+        assert fetches is not None
+        return fetches
+
+    @property
+    def ownership(self) -> GroupOwnership:
+        return self.app.parts.group.ownership(self.app.consumer_generation_id)
+
     async def is_fetched(self) -> None:
         """Wait until records of the input were fetched that nobody takes."""
         fetcher = self.thread._ensure_consumer()._fetcher
@@ -143,24 +156,23 @@ async def receiving(bootstrap: str, folder: Path, bytes_max: int = 0) -> AsyncIt
     )
     await topics.ensure(settings)
     settings.state_dir.mkdir(parents=True)
-    app = run.create_app(settings)
+    built = parts.build(settings)
     if bytes_max:
-        app.transport.buffers = Buffers(bytes_max)
-        app.transport.spacing = FetchInterval(0.025)
+        built = replace(built, buffers=Buffers(bytes_max), interval=FetchInterval(0.025))
+    app = RingfenceApp(built)
     received = Received(app, name)
-    app.lanes.offer = received.offer  # type: ignore[method-assign]
+    built.lanes.offer = received.offer  # type: ignore[method-assign]
     await app.start()
     try:
-        await until(lambda: app.lanes.ready, lambda: str(app.lanes.report()))
+        await until(lambda: built.lanes.ready, lambda: str(built.lanes.report()))
         yield received
     finally:
         await app.stop()
 
 
 OURS = {
-    "_ask_anew", "_batch", "_batch_message", "_connect", "_drain", "_forget_empty", "_hand_over", "_is_wanted", "_join_again", "_keep_fetching", "_keep_member",
-    "_may_read", "_next_messages", "_quiet", "_quiet_left", "_rest_left", "_wake", "_wake_for_room",
-    "_rewind", "is_active", "is_member", "join_again", "rewind_all", "wake",
+    "_batch_message", "_connect", "_hand_over", "_join_again", "_keep_member", "_next_messages", "_soon", "_use_room", "_wake",
+    "is_active", "is_member", "join_again", "rewind_all", "wake",
 }  # fmt: skip
 """Methods that Faust does not have."""
 
@@ -217,7 +229,7 @@ async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> N
     """While a lane keeps what it has no more is fetched than there is room for; then all comes, and each message once."""
     bound = 8 * 2**20
     async with receiving(bootstrap, tmp_path, bound) as received:
-        used = received.app.transport.buffers
+        used = received.app.parts.buffers
         kafka.send(
             bootstrap, received.name, [Sent(b"%d" % index, b"g", b"v" * 10_000) for index in range(600)]
         )
@@ -256,14 +268,14 @@ async def test_aborted_records_are_bridged(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stretch that holds only aborted records is no gap: the next batch begins where that stretch began."""
-    monkeypatch.setattr(transport, "QUIET_S", PATIENCE_S)
+    monkeypatch.setattr(fetch_loop, "QUIET_S", PATIENCE_S)
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send(bootstrap, received.name, records(0, 3))
         await received.reaches(3)
         kafka.send_in_transaction(bootstrap, received.name, records(3, 6), commit=False)
-        thread = received.thread
         await until(
-            lambda: bool(thread._empty) or received.batches[-1].end > 3, lambda: f"{received.batches}"
+            lambda: bool(received.fetches._empty) or received.batches[-1].end > 3,
+            lambda: f"{received.batches}",
         )
         kafka.send(bootstrap, received.name, records(6, 8))
         await received.reaches(9)
@@ -293,7 +305,7 @@ async def test_rewind_fetches_again(bootstrap: str, tmp_path: Path) -> None:
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.reaches(10)
         received.batches.clear()
-        seek = await GroupOwnership(received.app).rewind(received.name, 0, 4)
+        seek = await received.ownership.rewind(received.name, 0, 4)
         await received.reaches(10)
 
     assert seek == 2  # the first was of the opening
@@ -304,7 +316,7 @@ async def test_rewind_fetches_again(bootstrap: str, tmp_path: Path) -> None:
 async def test_membership_is_asked_of_the_broker(bootstrap: str, tmp_path: Path) -> None:
     """A member of the present generation is confirmed; one of another generation, or unknown, is not."""
     async with receiving(bootstrap, tmp_path) as received:
-        ownership = GroupOwnership(received.app)
+        ownership = received.ownership
         present = await ownership.confirm()
         ownership._generation += 1
         other_generation = await ownership.confirm()
@@ -511,7 +523,7 @@ async def test_a_refused_partition_rests(
         def note(*_: object) -> None:
             refused.append(time.monotonic())
 
-        received.app.transport.unreadable = note
+        monkeypatch.setattr(received.app.parts.lanes.refused_reads, "note", note)
         with monkeypatch.context() as patch:
             patch.setattr(client, "send", refuse)
             await until(lambda: len(refused) > 2, lambda: f"{refused}")
@@ -525,7 +537,7 @@ async def test_a_refused_partition_rests(
 async def test_a_rest_ends_the_wait(bootstrap: str, tmp_path: Path) -> None:
     """A partition that was left alone for a moment is looked at when that is over."""
     async with receiving(bootstrap, tmp_path) as received:
-        received.thread._resting[received.input] = time.monotonic() + 2.0
+        received.fetches._resting[received.input] = time.monotonic() + 2.0
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.lies_with_the_fetcher()
         await received.reaches(10)
@@ -536,10 +548,10 @@ async def test_a_rest_ends_the_wait(bootstrap: str, tmp_path: Path) -> None:
 async def test_a_rewind_ends_a_rest(bootstrap: str, tmp_path: Path) -> None:
     """What is read from elsewhere on need not be what was damaged."""
     async with receiving(bootstrap, tmp_path) as received:
-        received.thread._resting[received.input] = time.monotonic() + PATIENCE_S
+        received.fetches._resting[received.input] = time.monotonic() + PATIENCE_S
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.lies_with_the_fetcher()
-        await GroupOwnership(received.app).rewind(received.name, 0, 4)
+        await received.ownership.rewind(received.name, 0, 4)
         await received.reaches(10)
 
     assert received.offsets == [4, 5, 6, 7, 8, 9]
@@ -551,7 +563,7 @@ async def test_a_rewind_while_a_buffer_is_full(bootstrap: str, tmp_path: Path) -
         received.app.consumer.on_buffer_full(received.input)
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.lies_with_the_fetcher()
-        seek = await GroupOwnership(received.app).rewind(received.name, 0, 4)
+        seek = await received.ownership.rewind(received.name, 0, 4)
         await received.lies_with_the_fetcher()
         received.app.consumer.on_buffer_drop(received.input)
         await received.reaches(10)

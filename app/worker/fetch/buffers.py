@@ -25,6 +25,7 @@ from ringfence_client.window.memory_budget import FETCHING_PART, MemoryBudget
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
+from ringfence_kafka.process import gc_settings
 
 RECORD_BYTES: Final = 900
 """Of a record with its verdict, its slot and what is made of it, beside the lengths of its parts. Measured, with CPython 3.11."""
@@ -112,13 +113,16 @@ class Held:
 class Buffers:
     """Of one worker. Where nothing else is said, to be called in the consumer's thread."""
 
-    def __init__(self, bytes_max: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """``bytes_max``: of everything, about."""
+    def __init__(
+        self,
+        bytes_max: int,
+        clock: Callable[[], float] = time.monotonic,
+        large: Callable[[], None] = gc_settings.give_back_large,
+    ) -> None:
+        """``bytes_max``: of everything, about; ``large``: called, any number of times, when there are large records."""
         self.memory = MemoryBudget(bytes_max)
-        self.large: Callable[[], None] = lambda: None
-        """Called, any number of times, when there are large records."""
-        self.told: Callable[[], None] = lambda: None
-        """Called, in any thread, when there is room again that somebody waits for."""
+        self._large = large
+        self._has_changed: Callable[[], None] = lambda: None
         self._clock = clock
         self._shares: dict[TopicPartition, _Share] = {}
         self._noted: deque[tuple[_Share, int, int]] = deque()
@@ -171,10 +175,14 @@ class Buffers:
         self._noted.append((share, more, batches))
         if more < 0 and self._awaited:
             self._awaited = False
-            self.told()
+            self._has_changed()
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call this, in any thread, whenever there is room again that somebody waits for."""
+        self._has_changed = call
 
     def has_room(self, tp: TopicPartition) -> bool:
-        """Whether more of it may be read; if not, :attr:`told` is called when that may have changed."""
+        """Whether more of it may be read; if not, see :meth:`when_room`."""
         if self._has_room(tp):
             return True
         self._awaited = True
@@ -199,7 +207,7 @@ class Buffers:
         share = self._share(tp)
         records, held = self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
         if held is not None and held.bytes >= LARGE_RECORD_BYTES * len(records):
-            self.large()
+            self._large()
         return records, held
 
     def _read_raw(

@@ -5,8 +5,8 @@ its rules (:mod:`agents.rules.member_statements`), which Faust ignores.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
@@ -27,15 +27,10 @@ Joined = tuple[str, Collection[str], Collection[Partition]]
 class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
     """Made by Faust, for its app."""
 
-    @property
-    def _pairs(self) -> Sequence[Collection[str]]:
-        """Topics of one address, of each."""
-        return cast("Sequence[Collection[str]]", self.app.topics_together)
-
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
         """Return what this member states when it joins."""
         said = super().metadata(topics)
-        stated = json.loads(said.user_data) | {KEY: dict(self.app.statement)}
+        stated = json.loads(said.user_data) | {KEY: dict(self.app.parts.group.statement)}
         return ConsumerProtocolMemberMetadata(said.version, said.subscription, json.dumps(stated).encode())
 
     def _perform_assignment(
@@ -57,7 +52,9 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         assignments = {
             member: ClientAssignment(actives=actives, standbys={})
-            for member, actives in deal(joined, self._pairs, counts, unusable).items()
+            for member, actives in deal(
+                joined, self.app.parts.group.topics_together, counts, unusable
+            ).items()
         }
         return self._protocol_assignments(
             assignments,
@@ -89,7 +86,7 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
                 return set()
             url = self._get_client_metadata(member.metadata).url
             joined[member.member_id] = (url, member.metadata.subscription, member.assigned)
-        given = deal(joined, self._pairs, counts)[_NEWCOMER]
+        given = deal(joined, self.app.parts.group.topics_together, counts)[_NEWCOMER]
         return {(topic, number) for topic, numbers in given.items() for number in numbers}
 
 

@@ -1,69 +1,87 @@
-"""What a lane asks of the worker's consumer group, and who answers: the consumer, in its own thread."""
+"""The worker's consumer group: what the worker states there, and what its lanes ask. The consumer's thread answers."""
 
 import asyncio
-from collections.abc import Collection
-from typing import cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
-import faust
 from aiokafka import TopicPartition
 
 from agents.lane.open import QUESTION_LIMIT_S
-from app.worker.fetch.transport import BatchConsumer, BatchConsumerThread
-from ringfence_kafka.aiokafka_patches import internals
+from agents.rules.member_statements import UNUSABLE, encode, own_statement
+from app.worker.fetch.transport import BatchConsumerThread, Place
+from app.worker.membership import static_membership
 from ringfence_kafka.concurrency.coalesce import RequestCoalescer
+from ringfence_kafka.config.settings import Settings
+
+
+class GroupMembership:
+    """This worker as a member of its group."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.topics_together: Final[Sequence[Collection[str]]] = static_membership.lanes(settings)
+        """The topics of each address, whose partitions of one number go to one worker."""
+        self._rules = encode(own_statement(settings))
+        self._unusable = False
+        self._thread: BatchConsumerThread | None = None
+
+    @property
+    def statement(self) -> Mapping[str, Any]:
+        """The statement of this worker when it joins: see :mod:`agents.rules.member_statements`."""
+        return self._rules | ({UNUSABLE: True} if self._unusable else {})
+
+    @property
+    def member_id(self) -> str:
+        """The ID that the group gave this worker; empty if it is not a member now. In any thread."""
+        return "" if self._thread is None else self._thread.member_id
+
+    def connect(self, thread: BatchConsumerThread) -> None:
+        """Use the thread that owns the consumer."""
+        self._thread = thread
+
+    def state_unusable(self, unusable: bool) -> None:
+        """State whether this worker cannot hold lanes, and have the group assign them again."""
+        self._unusable = unusable
+        self.join_again()
+
+    def join_again(self) -> None:
+        """Have the group assign its partitions again, if this worker leads it."""
+        if self._thread is not None:
+            self._thread.join_again()
+
+    def ownership(self, generation: int) -> "GroupOwnership":
+        """The view of lanes for the assignment of a generation."""
+        assert self._thread is not None  # noqa: S101 - it was given an assignment
+        return GroupOwnership(self._thread, generation)
 
 
 class GroupOwnership:
     """A lane's view of the consumer group, for one assignment (see :class:`agents.lane.open.Ownership`)."""
 
-    def __init__(self, app: faust.App) -> None:
-        self._app = app
-        self._generation = app.consumer_generation_id
-        self._asked: RequestCoalescer[int, bool] = RequestCoalescer(self._ask)
-        """All lanes ask at one moment, when the group has given them out."""
-        self._rewinds: RequestCoalescer[tuple[TopicPartition, int], int] = RequestCoalescer(self._rewind)
-        """Each is a wait for the consumer's thread, which so wakes up once for many."""
+    def __init__(self, thread: BatchConsumerThread, generation: int) -> None:
+        self._thread = thread
+        self._generation = generation
+        # All lanes ask at once, when the group has assigned them: the consumer's thread wakes up once for many.
+        self._confirmations: RequestCoalescer[int, bool] = RequestCoalescer(self._confirm)
+        self._rewinds: RequestCoalescer[Place, int] = RequestCoalescer(self._rewind)
 
     async def confirm(self) -> bool:
         """Whether the broker confirms our membership in the generation of the assignment."""
-        return await self._asked.ask(self._generation)
+        return await self._confirmations.ask(self._generation)
 
-    async def _ask(self, generations: Collection[int]) -> dict[int, bool | Exception]:
+    async def rewind(self, topic: str, partition: int, offset: int) -> int:
+        """Fetch from ``offset`` again."""
+        return await self._rewinds.ask((TopicPartition(topic, partition), offset))
+
+    async def _confirm(self, generations: Collection[int]) -> dict[int, bool | Exception]:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             return {
                 generation: bool(await self._thread.call_thread(self._thread.is_member, generation))
                 for generation in generations
             }
 
-    async def rewind(self, topic: str, partition: int, offset: int) -> int:
-        """Fetch from ``offset`` again."""
-        return await self._rewinds.ask((TopicPartition(topic, partition), offset))
-
-    async def _rewind(
-        self, places: Collection[tuple[TopicPartition, int]]
-    ) -> dict[tuple[TopicPartition, int], int | Exception]:
+    async def _rewind(self, places: Collection[Place]) -> dict[Place, int | Exception]:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            found: dict[tuple[TopicPartition, int], int | Exception] = await self._thread.call_thread(
+            rewinds: dict[Place, int | Exception] = await self._thread.call_thread(
                 self._thread.rewind_all, list(places)
             )
-            return found
-
-    @property
-    def _thread(self) -> BatchConsumerThread:
-        return _thread(self._app)
-
-
-def member_id(app: faust.App) -> str:
-    """Return the ID that the group gave this worker; empty = it is not a member now. In any thread."""
-    thread = getattr(app.consumer, "thread", None)
-    consumer = getattr(thread, "_consumer", None)
-    return "" if consumer is None else internals.member_id(consumer)
-
-
-def join_again(app: faust.App) -> None:
-    """Have the group share out anew, if this worker leads it."""
-    _thread(app).join_again()
-
-
-def _thread(app: faust.App) -> BatchConsumerThread:
-    return cast("BatchConsumer", app.consumer).thread
+            return rewinds

@@ -12,13 +12,14 @@ from agents.worker.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.metrics import Metrics
+from app.worker.metrics import BatchMetrics, LaneMetrics
 from ringfence_client import GroupConsumer
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.http.server import ProcessMetrics
 from tests.support.exposed import DASHBOARD, RULES, exposed, expressions, filled, named
 
 TESTS = RULES.with_name("ringfence.rules.test.yml")
@@ -81,17 +82,12 @@ def test_metrics_are_exposed() -> None:
     cluster = Cluster(settings.kafka, settings.app.id)
     consumer = GroupConsumer(settings, settings.addresses[0], "billing", print)
     watch = BrokerWatch(cluster.connection.ping, logging.getLogger("ringfence.test"), "")
+    lanes, buffers = Lanes(settings, cluster), Buffers(settings.app.buffer_bytes_max)
+    worker = ProcessMetrics(BatchMetrics(), LaneMetrics(lanes, watch, buffers, FetchInterval(0.025)))
     found = (
-        exposed(
-            Metrics()
-            .show(
-                Lanes(settings, cluster), watch, Buffers(settings.app.buffer_bytes_max), FetchInterval(0.025)
-            )
-            .text()
-            .decode()
-        )
+        exposed(worker.text().decode())
         | exposed(ConsumerMetrics(consumer, LagMonitor(consumer)).text().decode())
-        | exposed(BridgeMetrics([]).text().decode())
+        | exposed(ProcessMetrics(BridgeMetrics([])).text().decode())
     )
 
     assert named() - found == set()

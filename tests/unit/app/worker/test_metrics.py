@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from agents.lane.lane import LaneState
-from app.worker.metrics import _gauges
+from app.worker.metrics import _address_gauges, _lane_gauges
 
 
 class _Ring:
@@ -37,12 +37,11 @@ def test_how_far_a_lane_is() -> None:
         faults=SimpleNamespace(by_address={}),
         agreement=SimpleNamespace(by_address={"orders": ["id_cache_size: a says 1, b says 2"]}),
     )
-    (unlike,) = [gauge for gauge in _gauges(lanes) if gauge.name == "ringfence_limits_disagreements"]
+    (unlike,) = [gauge for gauge in _address_gauges(lanes) if gauge.name == "ringfence_limits_disagreements"]
     found = {
         (sample.name, sample.labels["lane"]): sample.value
-        for family in _gauges(lanes)
+        for family in _lane_gauges(lanes)
         for sample in family.samples
-        if "lane" in sample.labels
     }
 
     assert [(sample.labels, sample.value) for sample in unlike.samples] == [({"address": "orders"}, 1)]

@@ -12,7 +12,7 @@ from aiohttp import web
 from app.commands.status import page
 from app.commands.status.findings import findings
 from app.commands.status.model import Status
-from app.worker.page import Looks
+from app.worker.page import StatusPage
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
 from tests.support.pages.chromium import Tab, tab
@@ -74,16 +74,16 @@ async def test_looks_are_shared() -> None:
     async def refuse(_: Settings) -> Status:
         raise BrokerUnavailableError("no broker answers at kafka:9092")
 
-    looks = Looks(Settings(), ask)
-    pages = await asyncio.gather(*(looks.html({}) for _ in range(5)))
+    seen = StatusPage(Settings(), ask)
+    pages = await asyncio.gather(*(seen.html({}) for _ in range(5)))
 
     assert len(set(pages)) == len(asked) == 1
-    assert (await looks.document())["ok"] is True
-    assert await Looks(Settings(), refuse).document() == {
+    assert (await seen.document())["ok"] is True
+    assert await StatusPage(Settings(), refuse).document() == {
         "ok": False,
         "error": "no broker answers at kafka:9092",
     }
-    assert "no broker answers" in await Looks(Settings(), refuse).html({})
+    assert "no broker answers" in await StatusPage(Settings(), refuse).html({})
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """What a consumer tells Prometheus and its probes, of partitions in every state."""
 
-import json
 import math
 import shutil
 import subprocess
@@ -9,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from ringfence_client import GroupConsumer
@@ -19,7 +17,7 @@ from ringfence_client.progress.lease import Lease
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
-from ringfence_client.web.web import _Pages
+from ringfence_client.web.web import Pages
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
@@ -98,26 +96,22 @@ def test_metrics() -> None:
     assert found["ringfence_consumer_ready",] == 0
 
 
-async def test_broker_away() -> None:
+def test_broker_away() -> None:
     """A consumer that has all its partitions is not ready while brokers do not answer; health and metrics say so."""
     consumer = _consumer()
     consumer.held_partitions.assigned = {0}
     measuring = LagMonitor(consumer)
-    pages = _Pages(consumer, measuring)
-    request: Any = None
+    pages = Pages(consumer, measuring.watch)
 
-    def told(answer: web.Response) -> tuple[int, str]:
-        return answer.status, json.loads(answer.text or "")["broker"]
+    def told() -> tuple[bool, str]:
+        report = pages.health()
+        return report["ready"], report["broker"]
 
-    assert told(await pages.health(request)) == (200, "answers")
+    assert told() == (True, "answers")
     measuring.watch._away_since = 0.0
-    assert told(await pages.health(request)) == (503, "away")
-    assert b'ringfence_brokers_up{address="orders",consumer_group="billing"} 0.0' in measuring_text(pages)
-
-
-def measuring_text(pages: _Pages) -> bytes:
-    """Its metrics."""
-    return pages._metrics.text()
+    assert told() == (False, "away")
+    exposition = ConsumerMetrics(consumer, measuring).text()
+    assert b'ringfence_brokers_up{address="orders",consumer_group="billing"} 0.0' in exposition
 
 
 async def test_runs_are_timed() -> None:

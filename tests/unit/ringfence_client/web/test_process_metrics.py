@@ -15,13 +15,14 @@ from agents.worker.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.metrics import Metrics
+from app.worker.metrics import BatchMetrics, LaneMetrics
 from ringfence_client import GroupConsumer
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.http.server import ProcessMetrics
 
 SETTINGS = validate({"addresses": [{"name": "orders"}]})
 
@@ -30,7 +31,7 @@ def _of_a_worker() -> bytes:
     cluster = Cluster(SETTINGS.kafka, SETTINGS.app.id)
     watch = BrokerWatch(cluster.connection.ping, logging.getLogger("ringfence.test"), "")
     lanes, buffers = Lanes(SETTINGS, cluster), Buffers(SETTINGS.app.buffer_bytes_max)
-    return Metrics().show(lanes, watch, buffers, FetchInterval(0.025)).text()
+    return ProcessMetrics(BatchMetrics(), LaneMetrics(lanes, watch, buffers, FetchInterval(0.025))).text()
 
 
 def _of_a_consumer() -> bytes:
@@ -39,7 +40,7 @@ def _of_a_consumer() -> bytes:
 
 
 def _of_a_bridge() -> bytes:
-    return BridgeMetrics([]).text()
+    return ProcessMetrics(BridgeMetrics([])).text()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="they are read from /proc")

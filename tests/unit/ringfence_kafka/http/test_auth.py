@@ -12,11 +12,12 @@ import pytest
 import trustme
 from aiohttp import web
 
-from app.worker import run
-from ringfence_client.web.web import advertised
+from app.worker import parts
+from app.worker.faust_app import RingfenceApp
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.http.auth import OPEN, HttpAuth, http_auth, session
+from ringfence_kafka.http.server import advertised
 
 TOKEN = "let-me-see"
 
@@ -50,7 +51,7 @@ async def _served(guard: HttpAuth) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         await web.SockSite(runner, listener, ssl_context=guard.context).start()
         try:
-            yield advertised(*listener.getsockname()[:2], guard=guard)
+            yield advertised(*listener.getsockname()[:2], auth=guard)
         finally:
             await runner.cleanup()
 
@@ -71,7 +72,7 @@ def test_where_others_reach_it() -> None:
 def test_a_worker_tells_its_name() -> None:
     """The others find it by that in what the group's members tell, whatever it listens on."""
     app = {"web_host": "0.0.0.0", "web_name": "worker-0.workers.ns.svc", "web_port": 7070}
-    made = run.create_app(validate({"app": app}))
+    made = RingfenceApp(parts.build(validate({"app": app})))
 
     assert str(made.conf.canonical_url) == "http://worker-0.workers.ns.svc:7070"
     assert made.conf.web_bind == "0.0.0.0"
@@ -122,7 +123,7 @@ async def test_open_without_settings() -> None:
 
 def test_a_worker_has_both(files: dict[str, str]) -> None:
     """Faust's server is given the same."""
-    made = run.create_app(validate({"app": files}))
+    made = RingfenceApp(parts.build(validate({"app": files})))
 
     assert isinstance(made.conf.web_ssl_context, ssl.SSLContext)
     assert [middleware.__name__ for middleware in made.web.web_app.middlewares] == ["guard"]

@@ -17,12 +17,12 @@ from app.commands.groups import consumer_api, show
 from app.commands.status import lanes
 from app.commands.status.findings import findings
 from app.commands.status.model import UNKNOWN
-from ringfence_client.web.web import advertised
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.http import probe_errors
 from ringfence_kafka.http.auth import HttpAuth, http_auth, session
 from ringfence_kafka.http.probe_errors import ProbeError
+from ringfence_kafka.http.server import advertised
 from tests.support.standing import STATUS, WORKER, with_lanes, with_share
 
 NOW = datetime.now(UTC)
@@ -63,7 +63,7 @@ async def _served(guard: HttpAuth) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         await web.SockSite(runner, listener, ssl_context=guard.context).start()
         try:
-            yield advertised(*listener.getsockname()[:2], guard=guard)
+            yield advertised(*listener.getsockname()[:2], auth=guard)
         finally:
             await runner.cleanup()
 

@@ -7,8 +7,9 @@ import pytest
 from aiohttp import web
 
 from app.worker.run import _check_port
-from ringfence_client.web.web import advertised, listen
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.http.server import advertised
+from ringfence_kafka.http.sockets import listen
 
 
 def _has_ipv6() -> bool:

@@ -134,8 +134,8 @@ async def test_no_more_than_there_is_room_for() -> None:
 
 async def test_large_ones_are_told() -> None:
     """And small ones are not, however many there are."""
-    buffers, told = shared(1), []
-    buffers.large = lambda: told.append(True)
+    told: list[bool] = []
+    buffers = shared(1, large=lambda: told.append(True))
     await buffers.read(Lying(*([Record()] * 5_000)), tp(0))
     assert told == []
     await buffers.read(Lying(Record(value=b"v" * 100_000)), tp(0))
@@ -190,7 +190,7 @@ def test_who_waits_is_told() -> None:
     """By whatever thread gives back, and once."""
     buffers = shared(1)
     told: list[int] = []
-    buffers.told = lambda: told.append(threading.get_ident())
+    buffers.when_room(lambda: told.append(threading.get_ident()))
     held = [buffers.hold(tp(0), BOUND) for _ in range(2)]
     held.pop().free()
     assert told == []

@@ -12,8 +12,9 @@ from aiokafka.errors import GroupLoadInProgressError
 from faust.assignor.partition_assignor import PartitionAssignor
 
 from agents.worker.lanes import Lanes
+from app.worker import parts
+from app.worker.faust_app import RingfenceApp
 from app.worker.membership import warm_up as warm_up_module
-from app.worker.run import create_app
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
@@ -32,7 +33,7 @@ async def _assignor(tmp_path: Path, name: str, port: int = 0) -> Any:
         "static_membership": True,
         "web_port": port,
     }
-    return create_app(validate({"app": app, "addresses": [{"name": "orders"}]})).assignor
+    return RingfenceApp(parts.build(validate({"app": app, "addresses": [{"name": "orders"}]}))).assignor
 
 
 def _lead(assignor: Any, joined: dict[str, Any], partitions: int = 4) -> dict[str, Any]:

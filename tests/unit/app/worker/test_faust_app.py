@@ -1,7 +1,6 @@
 import asyncio
-from typing import Any, cast
 
-from app.worker.run import RingfenceApp
+from app.worker.faust_app import repeat
 from ringfence_kafka.concurrency.coalesce import StoppedError
 
 
@@ -16,6 +15,6 @@ async def test_question_under_way_at_the_end() -> None:
             raise StoppedError
 
     async with asyncio.timeout(10):
-        await RingfenceApp._watch(cast("Any", None), look, 0)
+        await repeat(look, 0)
 
     assert asked == 2

@@ -1,0 +1,219 @@
+"""The Faust app of a worker: it feeds the lanes with batches, and starts and stops the worker's parts."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import faust
+from yarl import URL
+
+from agents.worker import faust_agent
+from app.worker.fetch.startup_retry import connected
+from app.worker.fetch.transport import BatchConsumerThread, BatchTransport
+from app.worker.membership import static_membership, warm_up
+from app.worker.membership.assignor import LaneAssignor
+from app.worker.parts import WorkerParts
+from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
+from app.worker.progress import ProgressLine
+from app.worker.web import StatusWeb
+from ringfence_kafka.auth import client_properties
+from ringfence_kafka.auth.client_options import Tokens
+from ringfence_kafka.auth.tls import ssl_context
+from ringfence_kafka.concurrency.coalesce import StoppedError
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.http.server import advertised
+from ringfence_kafka.process import signals
+
+log: Final = logging.getLogger("ringfence.worker")
+
+HEARTBEAT_S: Final = 0.25
+"""A worker learns of a rebalance by its next heartbeat. The heartbeats of all members are in step, since they got their partitions
+at one moment, so that the one before the end of a crashed worker's session tends to come just too early."""
+POLL_INTERVAL_MAX_S: Final = 86_400.0
+"""A worker whose lanes all wait polls nothing, and stays a member."""
+METADATA_AGE_S: Final = 10.0
+"""How soon a topic that was missing is seen; the default is five minutes."""
+LAG_EVERY_S: Final = 5.0
+TOPICS_EVERY_S: Final = 10.0
+STREAM_BUFFER_BATCHES: Final = 2
+
+
+class RingfenceApp(faust.App):  # type: ignore[misc]
+    """The app of one worker.
+
+    It subscribes to all addresses, also those with a fault. Workers that subscribe to different topics would get halves of
+    lanes, and a fault that is repaired needs no restart.
+    """
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self.parts: Final = parts
+        self.fault = ""
+        """Why the worker ended by itself."""
+        urls = [
+            URL(f"kafka://{server.strip()}") for server in parts.settings.kafka.bootstrap_servers.split(",")
+        ]
+        super().__init__(parts.settings.app.id, broker=urls, **_faust_settings(parts))
+        self.transport = BatchTransport(
+            urls,
+            self,
+            buffers=parts.buffers,
+            interval=parts.interval,
+            client_options=client_properties.for_aiokafka(parts.settings.kafka),
+            hooks=_Hooks(self, parts),
+        )
+        self.web = StatusWeb(self)
+        self.web.register(parts)
+        for address in parts.settings.addresses:  # autodiscovery only warns when an import fails
+            faust_agent.register(self, parts.settings.app.id, address, parts.lanes)
+        self.on_partitions_assigned.connect(self._open_lanes, weak=False)
+        self.on_partitions_revoked.connect(self._pause_lanes, weak=False)
+
+    def end(self, fault: str) -> None:
+        """Stop in order, because the worker cannot go on; ``fault`` says what to do. In any thread."""
+        if not self.fault:
+            self.fault = fault
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async def on_start(self) -> None:
+        """Connect before anything is assigned."""
+        parts, lanes = self.parts, self.parts.lanes
+        if not await connected(self, parts.cluster.start):
+            return
+        await super().on_start()
+        self.add_future(parts.broker_watch.run())
+        self.add_future(parts.group_watch.run())
+        self.add_future(repeat(lanes.measure_lag, LAG_EVERY_S))
+        for look in (
+            lanes.look_at_topics,
+            lanes.look_at_limits,
+            lanes.look_at_state_folder,
+            lanes.kept.forget,
+            parts.orphan_lanes.look,
+        ):
+            self.add_future(repeat(look, TOPICS_EVERY_S))
+        self.add_future(self._log_progress())
+
+    async def _log_progress(self) -> None:
+        url = str(self.conf.canonical_url).rstrip("/")
+        if url:
+            log.info("page at %s/", url)
+        line = ProgressLine(url)
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(PROGRESS_EVERY_S)
+            log.info("%s", line.next(self.parts.lanes, time.monotonic() - began))
+
+    async def on_stop(self) -> None:
+        """Finish the lanes' transactions while this worker still is a member of the group, then leave it."""
+        log.info("stopping: finishing the transactions under way")
+        await self.parts.lanes.stop()
+        await super().on_stop()
+        await self.parts.cluster.stop()
+
+    async def _open_lanes(self, sender: Any, assigned: set[Any], **_: Any) -> None:
+        ownership = self.parts.group.ownership(self.consumer_generation_id)
+        await self.parts.lanes.assigned({(tp.topic, tp.partition) for tp in assigned}, ownership)
+        self.parts.group_watch.hurry()
+
+    async def _pause_lanes(self, sender: Any, revoked: set[Any], **_: Any) -> None:
+        await self.parts.lanes.revoked()
+
+
+async def repeat(look: Callable[[], Awaitable[None]], every_s: float) -> None:
+    """Keep what ``/metrics`` and ``/health`` show a few seconds old at most, until the cluster client stops."""
+    with contextlib.suppress(StoppedError):
+        while True:
+            await look()
+            await asyncio.sleep(every_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hooks:
+    """See :class:`app.worker.fetch.transport.TransportHooks`."""
+
+    app: RingfenceApp
+    parts: WorkerParts
+
+    def connected(self, thread: BatchConsumerThread) -> None:
+        self.parts.group.connect(thread)
+
+    def unreadable(self, topic: str, partition: int, reason: str) -> None:
+        self.parts.lanes.refused_reads.note(topic, partition, reason)
+
+    def excluded(self, reason: str) -> None:
+        group = self.parts.settings.app.id
+        self.app.end(f"{reason}: allow Read on the group {group}, then start it again")
+
+    def replaced(self) -> None:
+        self.app.end(static_membership.replaced(self.parts.settings))
+
+    def foreign(self) -> Sequence[str]:
+        return self.parts.lanes.foreign
+
+    async def before_joining(self, topics: set[str]) -> None:
+        parts = self.parts
+        instance = static_membership.group_instance(parts.settings)
+        await warm_up.warm_up(parts.lanes, parts.cluster, self.app.assignor, topics, instance)
+
+
+class SignalledWorker(faust.Worker):  # type: ignore[misc]
+    """Faust's worker with signals of its own: a hang-up ends it in order, and none of them stops it in a debugger."""
+
+    def _install_signal_handlers_unix(self) -> None:
+        super()._install_signal_handlers_unix()
+        if signals.ends_at_hang_up():
+            self.loop.add_signal_handler(signal.SIGHUP, self._on_sigterm)
+
+    def _on_sigusr2(self) -> None:
+        log.info("SIGUSR2 is ignored; SIGUSR1 writes down what all tasks wait for, SIGTERM stops")
+
+
+def _faust_settings(parts: WorkerParts) -> dict[str, Any]:
+    kafka, app = parts.settings.kafka, parts.settings.app
+    return {
+        "autodiscover": False,
+        "broker_client_id": kafka.client_id,
+        "broker_credentials": _credentials(kafka),
+        "broker_heartbeat_interval": HEARTBEAT_S,
+        "broker_max_poll_interval": POLL_INTERVAL_MAX_S,
+        # The group's members state it: `ringfence status` finds them so. Faust's own pages do not use it.
+        "canonical_url": advertised(app.web_host, app.web_port, name=app.web_name, auth=parts.auth)
+        if app.web_port
+        else "",
+        "broker_session_timeout": app.session_timeout,
+        "consumer_group_instance_id": static_membership.group_instance(parts.settings),
+        "consumer_auto_offset_reset": "earliest",
+        "consumer_metadata_max_age_ms": round(METADATA_AGE_S * 1000),
+        "PartitionAssignor": LaneAssignor,
+        "datadir": parts.settings.state_dir / "faust",
+        "store": "memory://",
+        "stream_buffer_maxsize": STREAM_BUFFER_BATCHES,
+        "stream_wait_empty": False,
+        "topic_allow_declare": False,
+        "topic_disable_leader": True,
+        "web_bind": app.web_host,
+        "web_enabled": app.web_port > 0,
+        "web_port": app.web_port or 6066,
+        "web_ssl_context": parts.auth.context,
+        "worker_redirect_stdouts": False,
+    }
+
+
+def _credentials(kafka: KafkaSettings) -> Any:
+    context = ssl_context(kafka) if kafka.uses_ssl else None
+    if kafka.uses_tokens:
+        return faust.OAuthCredentials(oauth_cb=Tokens(kafka), ssl_context=context)
+    if kafka.uses_sasl:
+        return faust.SASLCredentials(
+            username=kafka.sasl_username,
+            password=kafka.sasl_password(),
+            mechanism=kafka.sasl_mechanism,
+            ssl_context=context,
+        )
+    return faust.SSLCredentials(context) if context else None

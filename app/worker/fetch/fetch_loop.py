@@ -1,0 +1,261 @@
+"""Takes what aiokafka fetched, a batch a partition, and keeps it fetching. It knows nothing of Faust."""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    CorruptRecordException,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    UnsupportedCodecError,
+)
+
+from agents.batch.batch import FetchedBatch, Held, Record
+from app.worker.fetch.buffers import BoundedFetches, Buffers
+from app.worker.fetch.fetch_interval import FetchInterval
+from app.worker.fetch.fetch_scheduler import PARTIAL_WAIT_MS, FetchScheduler
+from ringfence_kafka.admin.topics import lacking
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.protocol.record_batch import OldFormatError
+
+FETCHED_WITHIN_S: Final = 1.0
+"""How long the consumer's thread waits for records before it reports none."""
+REST_S: Final = 1.0
+"""Pause of a partition that cannot be read. The broker refuses each fetch of it at once."""
+QUIET_S: Final = 1.0
+"""After so long without records, the markers and aborted records behind the last one travel by themselves."""
+QUIET_AGAIN_S: Final = 0.1
+FAILED_AGAIN_S: Final = 10.0
+"""If aiokafka's fetching ends sooner after a restart than this, the next restart waits."""
+
+Flag = Callable[[], bool]
+IsActive = Callable[[Any], bool]
+Unreadable = Callable[[str, int, str], None]
+"""Is given topic, partition and the reason."""
+
+
+class FetchLoop:
+    """The batches of one connected consumer, on the loop of its thread."""
+
+    def __init__(
+        self,
+        consumer: Any,
+        buffers: Buffers,
+        interval: FetchInterval,
+        is_flowing: Flag,
+        is_active: IsActive,
+        unreadable: Unreadable,
+    ) -> None:
+        """Takes effect on aiokafka's fetcher at once.
+
+        Args:
+            consumer: aiokafka's.
+            buffers: Memory of the process.
+            interval: How often brokers are asked.
+            is_flowing: Whether anything is wanted; a rebalance stops it.
+            is_active: Whether batches of a partition are wanted now.
+            unreadable: Called for each fetch of a partition that is refused or damaged.
+        """
+        self._consumer = consumer
+        self._fetcher = consumer._fetcher
+        self._buffers = buffers
+        self._is_flowing = is_flowing
+        self._is_active = is_active
+        self._unreadable = unreadable
+        self._seeks: Counter[TopicPartition] = Counter()
+        self._empty: dict[TopicPartition, tuple[int, int, float]] = {}
+        """Stretches without records: begin, end, and when they grew last, by the monotonic clock."""
+        self._resting: dict[TopicPartition, float] = {}
+        """When the rest of a partition that cannot be read ends, by the monotonic clock."""
+        self._restarted = -math.inf
+        BoundedFetches(self._fetcher, buffers, self._may_read, PARTIAL_WAIT_MS)
+        self._pace = FetchScheduler(self._fetcher, self._is_wanted, interval)
+
+    async def fetch(self, limit_s: float) -> dict[TopicPartition, FetchedBatch]:
+        """What was fetched of each active partition; waits up to ``limit_s`` seconds for something.
+
+        Which partitions are active may change during the wait, so each look asks again.
+        """
+        fetcher = self._fetcher
+        deadline = time.monotonic() + limit_s
+        with fetcher._subscriptions.fetch_context():
+            while self._is_flowing():
+                if self._consumer._closed or fetcher._closed:
+                    raise ConsumerStoppedError
+                await self._keep_fetching()
+                # Made before the look, so that nothing falls between the two.
+                waiter = fetcher._create_fetch_waiter()
+                try:
+                    batches = await self._drain()
+                    left = deadline - time.monotonic()
+                    if batches or left <= 0:
+                        return batches
+                    await asyncio.wait(
+                        {waiter, fetcher._fetch_task},
+                        timeout=min(left, self._rest_left(), self._quiet_left()),
+                        return_when=asyncio.FIRST_COMPLETED,
+                    )
+                    if waiter.done() and isinstance(
+                        error := waiter.exception(), GroupAuthorizationFailedError
+                    ):
+                        raise error
+                finally:
+                    waiter.cancel()
+        return {}
+
+    def wake(self) -> None:
+        """Have a fetch that waits look again.
+
+        aiokafka ends the wait for what it fetches, and not for what it fetched before and is wanted only now.
+        """
+        for waiter in self._fetcher._fetch_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def use_room(self) -> None:
+        """Look again, and ask brokers for what had no room."""
+        self.wake()
+        self._fetcher._notify(self._fetcher._wait_consume_future)
+
+    def rewind(
+        self, places: Iterable[tuple[TopicPartition, int]]
+    ) -> dict[tuple[TopicPartition, int], int | Exception]:
+        """Fetch each partition from an offset again; returns the count of its rewinds. A failure stops no other."""
+        rewinds: dict[tuple[TopicPartition, int], int | Exception] = {}
+        for tp, offset in places:
+            self._seeks[tp] += 1
+            self._empty.pop(tp, None)
+            self._resting.pop(tp, None)  # what is read now need not be what was damaged
+            try:
+                self._consumer.seek(tp, offset)
+            except Exception as error:
+                rewinds[tp, offset] = error
+            else:
+                rewinds[tp, offset] = self._seeks[tp]
+        self._pace.hurry()
+        return rewinds
+
+    async def _keep_fetching(self) -> None:
+        if not self._fetcher._fetch_task.done():
+            return
+        if time.monotonic() < self._restarted + FAILED_AGAIN_S:
+            await asyncio.sleep(FETCHED_WITHIN_S)
+        self._restarted = time.monotonic()
+        internals.keep_fetching(self._fetcher)
+
+    def _is_wanted(self, tp: TopicPartition) -> bool:
+        return self._may_read(tp) and self._buffers.has_room(tp)
+
+    def _may_read(self, tp: TopicPartition) -> bool:
+        return self._is_active(tp) and self._resting.get(tp, 0.0) <= time.monotonic()
+
+    def _rest_left(self) -> float:
+        """Seconds until the next rest ends."""
+        now = time.monotonic()
+        return min((end - now for end in self._resting.values() if end > now), default=math.inf)
+
+    async def _drain(self) -> dict[TopicPartition, FetchedBatch]:
+        fetcher, subscriptions = self._fetcher, self._fetcher._subscriptions
+        batches = {}
+        read: dict[TopicPartition, bool] = {}
+        for tp in list(fetcher._records):
+            # While partitions are being assigned, fetched_records would wait, and positions move meanwhile.
+            if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
+                break
+            # What is not wanted now stays with the fetcher, which does not fetch it again.
+            if not self._is_wanted(tp) or not subscriptions.is_assigned(tp):
+                continue
+            state = subscriptions.subscription.assignment.state_value(tp)
+            if not state.has_valid_position:
+                continue
+            begin = state.position
+            parsed = getattr(fetcher._records[tp], "_partition_records", None)
+            try:
+                records, held = await self._buffers.read(fetcher, tp)
+            except (TopicAuthorizationFailedError, CorruptRecordException) as error:
+                # It would end the worker.
+                self._resting[tp] = time.monotonic() + REST_S
+                self._unreadable(tp.topic, tp.partition, _reason(tp, begin, error))
+                continue
+            end = state.position if state.has_valid_position else begin
+            if end > begin:
+                read[tp] = end < (state.lso or 0)
+            malformed = dict(parsed.malformed) if parsed is not None else {}
+            batch = self._batch(tp, begin, end, records, malformed, held)
+            if batch is not None:
+                batches[tp] = batch
+        self._buffers.look_at(fetcher)  # what was read counts no longer as fetched
+        self._pace.read(read)
+        return batches | self._quiet()
+
+    def _quiet(self) -> dict[TopicPartition, FetchedBatch]:
+        """Stretches without records that nothing has followed for a while: the group's offset is to pass them too.
+
+        Else a partition that was read to its end would show a lag for as long as it rests.
+        """
+        batches: dict[TopicPartition, FetchedBatch] = {}
+        subscriptions = self._fetcher._subscriptions
+        if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
+            return batches
+        due = time.monotonic() - QUIET_S
+        for tp, (begin, end, since) in list(self._empty.items()):
+            if since > due:
+                continue
+            if not subscriptions.is_assigned(tp):
+                del self._empty[tp]
+            elif self._is_wanted(tp):
+                del self._empty[tp]
+                batches[tp] = FetchedBatch(tp.topic, tp.partition, begin, end, [], self._seeks[tp])
+        return batches
+
+    def _quiet_left(self) -> float:
+        """Seconds until the next such stretch travels; never 0, because a rebalance may delay it."""
+        now = time.monotonic()
+        due = (since + QUIET_S - now for tp, (_, _, since) in self._empty.items() if self._is_wanted(tp))
+        return max(QUIET_AGAIN_S, min(due, default=math.inf))
+
+    def _batch(
+        self,
+        tp: TopicPartition,
+        begin: int,
+        end: int,
+        records: Sequence[Record],
+        malformed: Mapping[int, str],
+        held: Held | None,
+    ) -> FetchedBatch | None:
+        """The batch, begun where earlier fetches of the same stretch found only markers and aborted records."""
+        earlier = self._empty.pop(tp, None)
+        if earlier is not None and earlier[1] == begin:
+            begin = earlier[0]
+        if held is None:
+            if end > begin:
+                self._empty[tp] = (begin, end, time.monotonic())
+            return None
+        asked_at = self._pace.asked_at(tp)
+        return FetchedBatch(
+            tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed, held.bytes, (held,), asked_at
+        )  # fmt: skip
+
+
+def _reason(
+    tp: TopicPartition, offset: int, error: TopicAuthorizationFailedError | CorruptRecordException
+) -> str:
+    """Why a partition cannot be read, and what to do."""
+    if isinstance(error, TopicAuthorizationFailedError):
+        return lacking("topic", tp.topic, {"Read"})
+    if isinstance(error, OldFormatError):
+        return str(error)
+    cause = error.__cause__
+    remedy = (
+        "install a library for it (cramjam) where the workers run, and start them again"
+        if isinstance(cause, UnsupportedCodecError)
+        else f"look at the brokers' disks; if it is lost, delete {tp.topic}/{tp.partition} up to behind it "
+        "(kafka-delete-records.sh), which is told as GAP"
+    )
+    return f"the record batch at offset {offset} cannot be read ({cause!r}): {remedy}"

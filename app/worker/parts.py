@@ -1,0 +1,101 @@
+"""What a worker is made of, built bottom-up. None of it knows Faust's app."""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from agents.rules.agreement import Agreement
+from agents.rules.member_statements import is_worker
+from agents.topic_checks.addresses import AddressFaults, Faults
+from agents.worker.lanes import Lanes
+from app.commands.topics import access_rights
+from app.worker.fetch.buffers import Buffers
+from app.worker.fetch.fetch_interval import FetchInterval
+from app.worker.membership import static_membership
+from app.worker.membership.group import GroupMembership
+from app.worker.membership.orphan_lanes import OrphanLanes
+from app.worker.metrics import BatchMetrics, LaneMetrics
+from app.worker.page import StatusPage
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.broker_watch import BrokerWatch
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.admin.group_watch import GroupWatch
+from ringfence_kafka.http.auth import HttpAuth, http_auth
+from ringfence_kafka.http.server import ProcessMetrics
+
+log: Final = logging.getLogger("ringfence.worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """Everything of a worker beside Faust."""
+
+    settings: Settings
+    auth: HttpAuth
+    cluster: Cluster
+    buffers: Buffers
+    interval: FetchInterval
+    group: GroupMembership
+    group_watch: GroupWatch
+    lanes: Lanes
+    orphan_lanes: OrphanLanes
+    broker_watch: BrokerWatch
+    metrics: ProcessMetrics
+    page: StatusPage
+
+
+def build(settings: Settings, known: Faults | None = None, denied: Faults | None = None) -> WorkerParts:
+    """Build the parts. Nothing is connected yet.
+
+    Args:
+        settings: What the worker works on.
+        known: Faults of addresses that were found beforehand.
+        denied: Of these, missing access rights.
+    """
+
+    async def ask_denied() -> Faults:
+        return (await access_rights.missing(settings)).by_address
+
+    cluster = Cluster(settings.kafka, settings.app.id)
+    buffers = Buffers(settings.app.buffer_bytes_max)
+    interval = FetchInterval(settings.app.latency_target_ms / 1000)
+    group = GroupMembership(settings)
+    topics = static_membership.subscribed(settings)
+    batches = BatchMetrics()
+    group_watch = GroupWatch(
+        cluster,
+        topics,
+        is_worker,
+        log,
+        "messages that it reads are not accepted until it has left",
+        lambda: group.member_id,
+        reserved=True,
+    )
+    lanes = Lanes(
+        settings,
+        cluster,
+        AddressFaults(settings, cluster, known, denied, ask_denied),
+        batches.observe,
+        interval.took,
+        Agreement(settings, cluster.groups.static_members),
+        group_watch,
+        group.state_unusable,
+    )
+    rejoin = group.join_again if settings.app.static_membership else None
+    broker_watch = BrokerWatch(
+        cluster.connection.ping, log, "lanes wait for it", cluster.connection.denied
+    )
+    return WorkerParts(
+        settings=settings,
+        auth=http_auth(settings.app),
+        cluster=cluster,
+        buffers=buffers,
+        interval=interval,
+        group=group,
+        group_watch=group_watch,
+        lanes=lanes,
+        orphan_lanes=OrphanLanes(cluster, topics, lanes.note_unassigned, rejoin),
+        broker_watch=broker_watch,
+        metrics=ProcessMetrics(batches, LaneMetrics(lanes, broker_watch, buffers, interval)),
+        page=StatusPage(settings),
+    )

@@ -1,0 +1,71 @@
+"""The web server of workers, consumers and bridges: probe routes, metrics, and the address that others know."""
+
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.registry import Collector
+
+from ringfence_kafka.http.auth import OPEN, HttpAuth
+
+Health = Callable[[], Mapping[str, Any]]
+"""Returns the report of ``/health``; its key ``ready`` decides the status."""
+
+
+class ProcessMetrics(CollectorRegistry):
+    """Metrics of a process: CPU, memory, files, and what the collectors read when they are asked."""
+
+    def __init__(self, *collectors: Collector) -> None:
+        super().__init__()
+        ProcessCollector(registry=self)
+        for collector in collectors:
+            self.register(collector)
+
+    def text(self) -> bytes:
+        """The exposition."""
+        return generate_latest(self)
+
+
+def probe_routes(health: Health, metrics: ProcessMetrics) -> list[web.RouteDef]:
+    """``/live`` answers while the event loop turns, ``/health`` with 503 until it is ready, ``/metrics`` for Prometheus."""
+
+    async def answer_live(_: web.Request) -> web.Response:
+        return web.json_response({"live": True})
+
+    async def answer_health(_: web.Request) -> web.Response:
+        report = health()
+        return web.json_response(report, status=200 if report["ready"] else 503)
+
+    async def answer_metrics(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    return [
+        web.get("/live", answer_live),
+        web.get("/health", answer_health),
+        web.get("/metrics", answer_metrics),
+    ]
+
+
+@asynccontextmanager
+async def serving_routes(
+    routes: Iterable[web.AbstractRouteDef], listener: socket.socket, auth: HttpAuth
+) -> AsyncIterator[None]:
+    """Answer on a socket that listens."""
+    application = auth.application()
+    application.add_routes(routes)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener, ssl_context=auth.context).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def advertised(host: str, port: int, *, name: str = "", auth: HttpAuth = OPEN) -> str:
+    """The URL of a server that listens here; ``name``: of this machine, where others know it by another one."""
+    own = name or (socket.gethostname() if host in {"", "0.0.0.0", "::"} else host)
+    return f"{auth.scheme}://{f'[{own}]' if ':' in own else own}:{port}"
