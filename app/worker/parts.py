@@ -17,9 +17,9 @@ from app.worker.membership.orphan_lanes import OrphanLanes
 from app.worker.metrics import BatchMetrics, LaneMetrics
 from app.worker.page import StatusPage
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.http.auth import HttpAuth, http_auth
 from ringfence_kafka.http.server import ProcessMetrics
 
@@ -82,9 +82,7 @@ def build(settings: Settings, known: Faults | None = None, denied: Faults | None
         group.state_unusable,
     )
     rejoin = group.join_again if settings.app.static_membership else None
-    broker_watch = BrokerWatch(
-        cluster.connection.ping, log, "lanes wait for it", cluster.connection.denied
-    )
+    broker_watch = BrokerWatch(cluster.connection.ping, log, "lanes wait for it", cluster.connection.denied)
     return WorkerParts(
         settings=settings,
         auth=http_auth(settings.app),
