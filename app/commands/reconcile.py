@@ -6,8 +6,10 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from app.commands.options import JSON, addresses_option
 from app.commands.spark_check import require_spark
 from ringfence_kafka.auth.reachability import require_listener
+from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import config_option, settings_with_addresses, silence_clients
 
 ANOMALIES: Final = (
@@ -22,7 +24,7 @@ ANOMALIES: Final = (
     metavar="DIR",
     help="report.html, summary.json and Parquet (anomalies, counts) go there; a folder or a URI.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@JSON
 @click.option(
     "--acknowledge",
     metavar="[N]",
@@ -74,17 +76,16 @@ def _refuse_options(context: click.Context) -> None:
 @click.option("--anomaly", type=click.Choice(ANOMALIES, case_sensitive=False), help="Only these.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
 @click.option("--run", "number", type=click.IntRange(1), help="Of this run; not given = the last.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@JSON
 @click.option("--master", help="Spark's master, where it is needed; overrides reconcile.master.")
-@config_option
+@addresses_option
 def reconcile_show(
-    anomaly: str | None, limit: int, number: int | None, as_json: bool, master: str | None, config: Path
+    settings: Settings, anomaly: str | None, limit: int, number: int | None, as_json: bool, master: str | None
 ) -> int:
     """Print the anomalies that a run has named: where each stands, its ID and group, and what is wrong.
 
     The first 100 of each anomaly of an address need neither Spark nor the cluster.
     """
-    settings = settings_with_addresses(config)
     from reconcile import show
 
     return show.run(settings, show.Wanted(anomaly or "", limit, number, as_json, master))

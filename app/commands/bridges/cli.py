@@ -1,15 +1,14 @@
 """``ringfence bridge``: options, and which function runs."""
 
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from app.commands.options import JSON, settings_option
+from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import (
     CONNECTION_OPTIONS,
     PORT,
-    config_option,
-    settings_of,
     silence_clients,
 )
 from ringfence_kafka.process.log_options import log_options
@@ -34,15 +33,14 @@ class _Bridge(click.Command):
 
 @click.command(_STATUS)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
-@config_option
-def status(names: tuple[str, ...], as_json: bool, config: Path) -> int:
+@JSON
+@settings_option
+def status(settings: Settings, names: tuple[str, ...], as_json: bool) -> int:
     """How far each bridge is: lag, forwarded, sent again, what stands in its way, and who runs it, by partition.
 
     Exit code 1: something stands in the way, or messages wait and nobody runs the bridge.
     """
     silence_clients()
-    settings = settings_of(config)
     from app.commands.bridges import status as bridges
 
     return bridges.show(settings, names, as_json)
@@ -53,8 +51,8 @@ def status(names: tuple[str, ...], as_json: bool, config: Path) -> int:
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
 @click.option("--drain", is_flag=True, help="Forward what is there now, then stop exactly there.")
 @log_options
-@config_option
-def bridge(names: tuple[str, ...], web_port: int | None, drain: bool, config: Path) -> int:
+@settings_option
+def bridge(settings: Settings, names: tuple[str, ...], web_port: int | None, drain: bool) -> int:
     """Forward what [[bridges]] and [[cluster_connections]] say, all of them or those of NAME; a connection's name means all its bridges.
 
     Run as many processes as you like; they share the partitions. GET /live says that the process runs, GET /health is
@@ -62,7 +60,6 @@ def bridge(names: tuple[str, ...], web_port: int | None, drain: bool, config: Pa
 
     `ringfence bridge status` tells how far they are.
     """
-    settings = settings_of(config)
     from app.bridge import run as bridge_module
 
     return bridge_module.run(settings, names, web_port, drain=drain)

@@ -1,10 +1,10 @@
 """``ringfence rings``: options, and which function runs."""
 
-from pathlib import Path
-
 import click
 
-from ringfence_kafka.process.command_line import config_option, settings_with_addresses, silence_clients
+from app.commands.options import JSON, YES, addresses_option
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.process.command_line import silence_clients
 
 
 @click.group()
@@ -15,14 +15,13 @@ def rings() -> None:
 
 @rings.command("show")
 @click.argument("address", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
-@config_option
-def rings_show(address: str | None, as_json: bool, config: Path) -> int:
+@JSON
+@addresses_option
+def rings_show(settings: Settings, address: str | None, as_json: bool) -> int:
     """Size, capacity, oldest and newest ID of each lane's ring, of ADDRESS or of all.
 
     BRIDGE.ADDRESS shows what has come over bridges: source, where it arrived, floor, and how many offsets above it.
     """
-    settings = settings_with_addresses(config)
     from app.commands.rings import hop_memory
     from app.commands.rings import show as rings_module
 
@@ -37,15 +36,14 @@ def rings_show(address: str | None, as_json: bool, config: Path) -> int:
 @click.option(
     "--of", metavar="OTHER", help="ID is one of address OTHER: a transaction of ADDRESS had a part for it."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
-@config_option
-def rings_find(address: str, identifier: str, of: str | None, as_json: bool, config: Path) -> int:
+@JSON
+@addresses_option
+def rings_find(settings: Settings, address: str, identifier: str, of: str | None, as_json: bool) -> int:
     """Is ID known to ADDRESS, and where is its original? Exit code 1 if it is not known.
 
     ID is text, or hex:… or base64:… for other bytes, or digest:… as `rings show` names a long one; text:… for a text
     that begins so. With BRIDGE.ADDRESS it is a hop, <bridge>/<ID of its source topic>/<partition>/<offset>: has it come?
     """
-    settings = settings_with_addresses(config)
     from app.commands.rings import find, hop_memory
 
     if (bridged := hop_memory.address_of(settings, address)) is not None:
@@ -60,14 +58,13 @@ def rings_find(address: str, identifier: str, of: str | None, as_json: bool, con
 @click.option(
     "--despite-lag", is_flag=True, help="Of BRIDGE.ADDRESS: also while lanes have not judged all that came."
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@config_option
-def rings_clear(address: str, despite_lag: bool, yes: bool, config: Path) -> int:
+@YES
+@addresses_option
+def rings_clear(settings: Settings, address: str, despite_lag: bool, yes: bool) -> int:
     """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on.
 
     BRIDGE.ADDRESS: forget what has come over bridges instead, once lanes have judged all that stands in the input. IDs stay known.
     """
-    settings = settings_with_addresses(config)
     from app.commands.rings import clear
 
     return clear.clear(settings, address, despite_lag=despite_lag, yes=yes)
@@ -75,15 +72,14 @@ def rings_clear(address: str, despite_lag: bool, yes: bool, config: Path) -> int
 
 @rings.command("adopt")
 @click.argument("address")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@config_option
-def rings_adopt(address: str, yes: bool, config: Path) -> int:
+@YES
+@addresses_option
+def rings_adopt(settings: Settings, address: str, yes: bool) -> int:
     """Have the lanes of ADDRESS go by the rules of this file: what is the ID, the group and the home of a message.
 
     Stop all workers first. A worker whose file has other rules than a lane does not open it, and names the difference. Rings forget their IDs
     if an old ID may equal the new ID of another message. It can be run again.
     """
-    settings = settings_with_addresses(config)
     from app.commands.rings import adopt
 
     return adopt.adopt(settings, address, yes=yes)

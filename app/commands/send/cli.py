@@ -1,17 +1,16 @@
 """``ringfence send``: options, and which function runs."""
 
-from pathlib import Path
-
 import click
 
-from ringfence_kafka.process.command_line import config_option, settings_with_addresses
+from app.commands.options import addresses_option
+from ringfence_kafka.config.settings import Settings
 
 
 @click.command()
 @click.argument("address")
 @click.argument("file", required=False, type=click.Path(allow_dash=True))
-@config_option
-def send(address: str, file: str | None, config: Path) -> int:
+@addresses_option
+def send(settings: Settings, address: str, file: str | None) -> int:
     """Send JSON lines from FILE, or from standard input, to ADDRESS.
 
     A line is {"id": ..., "group": ..., "value": ..., "headers": {...}}; all but the value may be left out. "value": null
@@ -21,7 +20,6 @@ def send(address: str, file: str | None, config: Path) -> int:
     "value", and may have an "address" of its own, one that ADDRESS lists in transaction_addresses. One "id" is enough. The
     "group" beside "parts" says where the transaction is judged.
     """
-    settings = settings_with_addresses(config)
     from app.commands.send import send as send_module
 
     return send_module.run(settings, address, None if file == "-" else file)

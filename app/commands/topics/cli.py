@@ -1,11 +1,11 @@
 """``ringfence topics``: options, and which function runs."""
 
-from pathlib import Path
-
 import click
 
+from app.commands.options import JSON, YES, addresses_option
 from ringfence_kafka.config.addresses import MAX_PARTITIONS
-from ringfence_kafka.process.command_line import config_option, settings_with_addresses, silence_clients
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.process.command_line import silence_clients
 
 
 @click.group()
@@ -14,30 +14,25 @@ def topics() -> None:
     silence_clients()
 
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
-
-
 @topics.command("create")
 @click.option("--dry-run", is_flag=True, help="Create nothing; say what would be created, and how.")
-@_json_option
-@config_option
-def topics_create(dry_run: bool, as_json: bool, config: Path) -> int:
+@JSON
+@addresses_option
+def topics_create(settings: Settings, dry_run: bool, as_json: bool) -> int:
     """Create what is missing; existing topics are left as they are.
 
     Outputs of an input that exists are like it: as many partitions, kept as long, and large enough for its messages.
     """
-    settings = settings_with_addresses(config)
     from app.commands.topics import topics as topics_module
 
     return topics_module.create(settings, dry_run=dry_run, as_json=as_json)
 
 
 @topics.command("check")
-@_json_option
-@config_option
-def topics_check(as_json: bool, config: Path) -> int:
+@JSON
+@addresses_option
+def topics_check(settings: Settings, as_json: bool) -> int:
     """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one; notes stop nothing."""
-    settings = settings_with_addresses(config)
     from app.commands.topics import topics as topics_module
 
     return topics_module.check(settings, as_json=as_json)
@@ -59,17 +54,17 @@ def topics_check(as_json: bool, config: Path) -> int:
 @click.option(
     "--dry-run", is_flag=True, help="Change nothing; say what would be done, and what is in the way now."
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@_json_option
-@config_option
+@YES
+@JSON
+@addresses_option
 def topics_grow(
+    settings: Settings,
     address: str,
     partitions: int,
     despite_backlog: bool,
     dry_run: bool,
     yes: bool,
     as_json: bool,
-    config: Path,
 ) -> int:
     """Give the input of ADDRESS more partitions, and its new lanes what the others know.
 
@@ -77,7 +72,6 @@ def topics_grow(
 
     With --dry-run workers may run. Exit code 1 then: something is in the way.
     """
-    settings = settings_with_addresses(config)
     from app.commands.topics import grow as grow_module
 
     return grow_module.grow(
