@@ -24,14 +24,16 @@ SETTINGS = validate({"addresses": [{"name": "orders"}]})
 class _Topic(ClusterDouble):
     """The accepted topic and its holder, if there is one: messages of a group that are not finished, and what was dropped of them."""
 
+    group_id = "billing"
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, held: bool) -> None:
         self.unfinished = [5, 7]
         self.topic_id = "first"
         self.told: list[dict[str, Any]] = []
         self.below: list[int] = []
         self._web = "http://c1:80" if held else ""
-        for name, replacement in (("_progresses", self._progresses), ("Cluster", self._cluster)):
-            monkeypatch.setattr(changes, name, replacement)
+        monkeypatch.setattr(changes, "Cluster", self._cluster)
+        monkeypatch.setattr(show, "progresses", self._progresses)
         monkeypatch.setattr(show, "standing", self._standing)
         monkeypatch.setattr(show, "unfinished", self._unfinished)
         monkeypatch.setattr(consumer_api, "ask", self._ask)
