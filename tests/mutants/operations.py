@@ -98,7 +98,9 @@ MUTANTS: Final = (
         "What a consumer has finished out of order is named as waiting.",
         (
             Patch(
-                "app/commands/consumers/show.py", "return lag - finished + len(progress.again)", "return lag"
+                "app/commands/consumers/leases.py",
+                "return lag - finished + len(progress.again)",
+                "return lag",
             ),
         ),
         "tests/integration/test_status_waiting.py::test_finished_messages_do_not_wait",

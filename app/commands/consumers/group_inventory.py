@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from aiokafka.errors import KafkaError
 
-from app.commands.consumers import show
+from app.commands.consumers import leases
 from app.commands.groups.lease_holders import LeaseHolders
 from app.commands.repair.records import Refused, Selection, Wanted
 from app.commands.repair.redrive_log import RedrivePartition
@@ -50,7 +50,7 @@ async def read(settings: Settings, group: str) -> Inventory:
     """Count what is unfinished. A topic that cannot be read is named instead."""
     found = Inventory()
     try:
-        rows = (await show.read(settings, group=group, partial=True)).rows
+        rows = (await leases.read(settings, group=group, partial=True)).rows
     except (KafkaError, RingfenceError, OSError, TimeoutError):
         found.unread.append(wire_names.progress_topic(settings.app.id))
         return found

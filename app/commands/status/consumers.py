@@ -8,8 +8,8 @@ from typing import Any, Final
 import aiohttp
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from app.commands.consumers import show as leases
-from app.commands.consumers.show import LeaseRow
+from app.commands.consumers import leases
+from app.commands.consumers.leases import LeaseRow
 from app.commands.status.lanes import ask, memory, throttled
 from app.commands.status.model import Consumers, Share
 from app.commands.topics.required_topics import existing_letters

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 
 from agents.bridge.plan import plans
-from app.commands.bridges import removed_bridges, status
+from app.commands.bridges import progress, removed_bridges
+from app.commands.bridges.status import standing
 from app.commands.status import consumers as consumer_status
 from app.commands.status import lanes
 from app.commands.status.model import Bridge, LeftBridge, Status
@@ -19,14 +20,10 @@ from ringfence_kafka.http import auth
 
 
 async def read(settings: Settings, ignored: Collection[str] = ()) -> Status:
-    """Everything as it is now. Of what does not answer the rest is told.
-
-    Args:
-        settings: Whose.
-        ignored: Consumer groups that are of no interest any more.
+    """Read the present state of all parts that answer; ``ignored`` consumer groups are left out.
 
     Raises:
-        BrokerUnavailableError: nobody answers, or no longer.
+        BrokerUnavailableError: no broker answers.
         PrerequisiteError: this user may not see the workers' group.
     """
     try:
@@ -81,10 +78,10 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
 async def _bridges(settings: Settings) -> list[Bridge]:
     if not settings.bridges and not settings.cluster_connections:
         return []
-    return [_bridge(shown) for shown in await status.read(plans(settings))]
+    return [_bridge(shown) for shown in await progress.read(plans(settings))]
 
 
-def _bridge(shown: status.Shown) -> Bridge:
+def _bridge(shown: progress.Shown) -> Bridge:
     return Bridge(
         bridge=shown.bridge,
         source_topic=shown.source_topic,
@@ -94,7 +91,7 @@ def _bridge(shown: status.Shown) -> Bridge:
         lag=sum(partition.lag or 0 for partition in shown.partitions) if shown.partitions else None,
         forwarded=sum(partition.forwarded for partition in shown.partitions),
         fault=shown.fault,
-        standing=status.standing(shown),
+        standing=standing(shown),
         stands=shown.fault is not None
         or bool(shown.foreign)
         or any(partition.standing for partition in shown.partitions),

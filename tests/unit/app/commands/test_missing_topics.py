@@ -8,7 +8,7 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.commands.consumers.show import read
+from app.commands.consumers.leases import read
 from app.commands.groups.show import progresses
 from app.commands.repair.dead_letters import require_accepted
 from app.commands.send import send
@@ -53,7 +53,7 @@ async def test_no_accepted_topic(
     ask: Callable[[Any], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found nothing would be 1."""
-    monkeypatch.setattr("app.commands.consumers.show.Cluster", _Nothing)
+    monkeypatch.setattr("app.commands.consumers.leases.Cluster", _Nothing)
 
     with pytest.raises(TopicError, match=r"orders\.accepted") as caught:
         await ask(_Nothing())

@@ -7,7 +7,7 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.commands.consumers import show as leases
+from app.commands.consumers import leases
 from app.commands.status import consumers
 from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.progress_record import Progress

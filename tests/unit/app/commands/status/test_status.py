@@ -10,7 +10,7 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from rich.console import Console
 
-from app.commands.consumers.show import LeaseRow
+from app.commands.consumers.leases import LeaseRow
 from app.commands.status import consumers, formatting, page
 from app.commands.status import status as verb
 from app.commands.status.findings import findings
