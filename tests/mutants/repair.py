@@ -95,8 +95,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _GROW,
-                "    entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]\n",
-                "    entries: list[tuple[bytes, bytes | None]] = []\n",
+                "        entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]\n",
+                "        entries: list[tuple[bytes, bytes | None]] = []\n",
             ),
         ),
         _GROWN,
@@ -107,8 +107,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _GROW,
-                "if (state := await cluster.groups.state()) not in NO_MEMBERS:",
-                "if (state := await cluster.groups.state()) is None:",
+                "if (state := await self._cluster.groups.state()) not in NO_MEMBERS:",
+                "if (state := await self._cluster.groups.state()) is None:",
             ),
         ),
         _GROWN,
@@ -116,7 +116,7 @@ MUTANTS: Final = (
     Mutant(
         "growth-over-a-backlog",
         "What is left of a group that moves comes behind its later messages.",
-        (Patch(_GROW, "    if not despite_backlog:\n", "    if False:\n"),),
+        (Patch(_GROW, "        if not despite_backlog:\n", "        if False:\n"),),
         _GROWN,
     ),
 )

@@ -1,11 +1,11 @@
-"""``ringfence rings adopt``: have the lanes of an address go by the rules of this file from now on.
+"""``ringfence rings adopt``: gives the lanes of an address the rules of this file.
 
-All workers must be stopped, so no message is judged while lanes have different rules. The record is written as the lane itself, so a worker
-that starts meanwhile is fenced and reads the new rules.
+All workers must be stopped, so lanes never judge by different rules. Each record is written as the lane itself: a worker that starts
+meanwhile is fenced and reads the new rules.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -22,14 +22,13 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError
 from ringfence_kafka.process.step_progress import Steps, steps
 from ringfence_kafka.producer.transactional import FencedError
-from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogStalledError
 from ringfence_kafka.readers.read_counts import observed
 from ringfence_kafka.wording import counted
 from tables import codec
 from tables.restore import Restore
 
-_MOVES: Final = ("group_header", "default_group", "partitioner")
+_MOVES: Final = frozenset({"group_header", "default_group", "partitioner"})
 
 
 class WorkersRunError(RingfenceError):
@@ -37,22 +36,16 @@ class WorkersRunError(RingfenceError):
 
 
 def adopt(settings: Settings, name: str, *, yes: bool = False) -> int:
-    """Write the rules of this file into the record of each lane.
-
-    Args:
-        settings: The addresses.
-        name: One of them.
-        yes: Do not ask.
+    """Write the rules of this file into the record of each lane of an address; ``yes``: do not ask.
 
     Raises:
-        ConfigurationError: unknown address.
         WorkersRunError: a worker runs, or starts meanwhile.
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     address = settings.configured(name)
     try:
         with steps() as progress, observed(progress.add):
-            asyncio.run(_adopt(settings, address, click.echo, progress, yes=yes))
+            asyncio.run(_adopt(settings, address, progress, yes=yes))
     except (KafkaError, LogStalledError, TimeoutError) as error:
         raise BrokerUnavailableError(
             f"not all lanes of {name} have the new rules: {str(error) or type(error).__name__}. Look at the brokers and at this user's rights, "
@@ -62,42 +55,34 @@ def adopt(settings: Settings, name: str, *, yes: bool = False) -> int:
 
 
 def forgets(recorded: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    """Return whether an ID of the old rules may equal an ID of another message by the new ones: then the ring must forget.
+    """Return whether an ID of the old rules may equal an ID of another message by the new ones.
 
-    An ID that stays would have that other message dropped as a duplicate, and a message would be lost.
+    Then the ring must forget its IDs: one that stays would have that other message dropped as a duplicate.
     """
-    for key, before, now in differences(recorded, own):
-        kind = key_of(key)
-        if kind == "duplicate_id_from" or (kind == "duplicate_id_headers" and not set(before) <= set(now)):
-            return True
-    return False
+    return any(
+        key_of(key) == "duplicate_id_from"
+        or (key_of(key) == "duplicate_id_headers" and not set(before) <= set(now))
+        for key, before, now in differences(recorded, own)
+    )
 
 
-async def _adopt(
-    settings: Settings,
-    address: AddressSettings,
-    say: Callable[[str], object],
-    progress: Steps,
-    *,
-    yes: bool,
-) -> None:
+async def _adopt(settings: Settings, address: AddressSettings, progress: Steps, *, yes: bool) -> None:
     own = rules_of(address, settings.transaction_targets(address))
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         await _require_stopped(settings, cluster)
         await require_journal(settings, cluster)
         progress.begin(f"reading the rings of {address.name}")
-        views = [
-            show.LaneView(settings, address, cluster, number)
-            for number in range(await show.lanes(settings, address, cluster))
-        ]
+        views = await show.lane_views(settings, address, cluster)
         restored = [await view.read_on() for view in views]
         progress.end()
-        due = [number for number, restore in enumerate(restored) if _due(restore, own)]
+        due = [
+            number
+            for number, restore in enumerate(restored)
+            if restore.meta is not None and dict(restore.meta.rules) != dict(own)
+        ]
         for view in views:
             if view.partition not in due:
-                say(
-                    f"kept     {wire_names.lane_name(address.name, view.partition)}  it goes by these rules, or has no record yet"
-                )
+                click.echo(f"kept     {view.lane}  it goes by these rules, or has no record yet")
         if not due:
             return
         confirmed(_question(address, [restored[number] for number in due], own), yes=yes)
@@ -105,31 +90,23 @@ async def _adopt(
         progress.begin(f"changing the rules of {address.name}")
         progress.count(lambda: f"{done:,} of {counted(len(due), 'lane')}")
         for number in due:
-            say(await _adopt_lane(settings, address, cluster, views[number], own))
+            click.echo(await _adopt_lane(settings, address, cluster, views[number], own))
             done += 1
     progress.end()
-    say("start the workers, all with this file")
-
-
-def _due(restore: Restore, own: Mapping[str, Any]) -> bool:
-    return restore.meta is not None and dict(restore.meta.rules) != dict(own)
+    click.echo("start the workers, all with this file")
 
 
 def _question(address: AddressSettings, restored: list[Restore], own: Mapping[str, Any]) -> str:
-    """Return the change, and its meaning for messages that are sent again."""
+    """The change, and its meaning for messages that are sent again."""
     recorded = [dict(restore.meta.rules) for restore in restored if restore.meta is not None]
-    changes = list(
-        dict.fromkeys(
-            f"{key} from {as_written(before)} to {as_written(now)}"
-            for item in recorded
-            for key, before, now in differences(item, own)
-        )
+    changed = [difference for item in recorded for difference in differences(item, own)]
+    changes = dict.fromkeys(
+        f"{key} from {as_written(before)} to {as_written(now)}" for key, before, now in changed
     )
     text = f"Change the rules of {address.name}: {'; '.join(changes) or 'none differs, the record is completed'}."
     if any(forgets(item, own) for item in recorded):
         text += " Its rings forget all IDs: what is sent again from now on is accepted again."
-    moved = {key for item in recorded for key, _, _ in differences(item, own)} & set(_MOVES)
-    if moved:
+    if moved := {key for key, _, _ in changed} & _MOVES:
         text += (
             f" Groups and IDs get other home lanes ({', '.join(sorted(moved))}): let consumers finish first; an ID is not known in its new "
             "home, so what is sent again may be accepted again."
@@ -140,8 +117,8 @@ def _question(address: AddressSettings, restored: list[Restore], own: Mapping[st
 async def _adopt_lane(
     settings: Settings, address: AddressSettings, cluster: Cluster, view: show.LaneView, own: dict[str, Any]
 ) -> str:
-    """Returns the line that says what was done."""
-    lane = wire_names.lane_name(address.name, view.partition)
+    """Return the line that reports what was done."""
+    lane = view.lane
     try:
         async with OwnedLane(settings, address, view.partition) as owned:
             await _require_stopped(settings, cluster)
@@ -152,8 +129,10 @@ async def _adopt_lane(
             forgotten = forgets(meta.rules, own)
             count = len(show.live_slots(restore)) if forgotten else 0
             new = meta._replace(rules=own, floor=meta.head if forgotten else meta.floor)
-            told = [owned.told(RingEvent.CLEARED, address.name, (meta.capacity, meta.capacity), new)]
-            await owned.write([(codec.META_KEY, codec.encode_meta(new))], told if forgotten else [])
+            journal = [
+                owned.journal_record(RingEvent.CLEARED, address.name, (meta.capacity, meta.capacity), new)
+            ]
+            await owned.write([(codec.META_KEY, codec.encode_meta(new))], journal if forgotten else [])
     except FencedError as error:
         raise WorkersRunError(
             f"{lane} does not have the new rules: a worker has started meanwhile. Stop all workers of {settings.app.id} and run it again"

@@ -1,4 +1,4 @@
-"""A lane of which a verb writes the changelog: as the lane itself, whose former owner is fenced."""
+"""Writes the changelog of a lane as the lane itself; its former owner is fenced."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,10 @@ WRITE_LIMIT_S: Final = 30.0
 
 
 async def require_journal(settings: Settings, cluster: Cluster) -> None:
-    """Before anybody is fenced: what a lane is told by order stands in the journal too.
+    """Make sure, before anybody is fenced, that the journal can record what an operator orders.
 
     Raises:
-        MissingTopicError: there is none.
+        MissingTopicError: it does not exist.
     """
     name = wire_names.journal_topic(settings.app.id)
     if name not in await cluster.topics.partition_counts([name]):
@@ -29,7 +29,7 @@ async def require_journal(settings: Settings, cluster: Cluster) -> None:
 
 
 class OwnedLane:
-    """From when it is entered nobody else writes for the lane, until somebody opens it again."""
+    """A lane that nobody else writes for while the context is open, until a worker opens it again."""
 
     def __init__(self, settings: Settings, address: AddressSettings, number: int) -> None:
         self._app_id = settings.app.id
@@ -42,7 +42,7 @@ class OwnedLane:
         )
 
     async def __aenter__(self) -> Self:
-        """Fence who had it.
+        """Fence the former owner.
 
         Raises:
             KafkaTimeoutError: the transaction coordinator does not answer.
@@ -54,31 +54,26 @@ class OwnedLane:
     async def __aexit__(self, *_: object) -> None:
         await self._producer.discard()
 
-    def told(
-        self,
-        event: journal.RingEvent,
-        name: str,
-        capacities: tuple[int, int],
-        meta: Meta,
+    def journal_record(
+        self, event: journal.RingEvent, name: str, capacities: tuple[int, int], meta: Meta
     ) -> Outgoing:
-        """What the journal is to say of it, by a name that it knows, from where ``meta`` says on. See :func:`agents.lane.journal.outgoing`."""
+        """Return the journal's record of an event from the offsets of ``meta`` on. See :func:`agents.lane.journal.outgoing`."""
         builder, following, topic_ids = self._producer.builder(), meta.next_offsets, meta.topic_ids
         return journal.outgoing(
             builder, self._app_id, event, name, self._number, capacities, following, topic_ids
         )
 
     async def write(
-        self, entries: Iterable[tuple[bytes, bytes | None]], told: Sequence[Outgoing] = ()
+        self, entries: Iterable[tuple[bytes, bytes | None]], journal_records: Sequence[Outgoing] = ()
     ) -> None:
-        """Changelog records, in their order, and what the journal is told, in one transaction.
+        """Write changelog records, in their order, and journal records in one transaction.
 
         Raises:
-            FencedError: somebody has opened the lane meanwhile.
+            FencedError: a worker has opened the lane meanwhile.
             TopicError: a topic does not take a record.
-            KafkaError: refused; whether it is written is unknown.
-            TimeoutError: the same, for want of an answer.
+            KafkaError, TimeoutError: it is not known whether the transaction is written.
         """
         changelog = wire_names.changelog_topic(self._app_id, self._address)
         batches = batches_of(changelog, self._number, entries, self._producer.builder)
         async with asyncio.timeout(WRITE_LIMIT_S):
-            await self._producer.transact([*batches, *told], {}, self._app_id)
+            await self._producer.transact([*batches, *journal_records], {}, self._app_id)

@@ -1,7 +1,7 @@
-"""``ringfence rings clear``: forget all IDs of an address, or what has come over bridges, at one definite point of each lane.
+"""``ringfence rings clear``: forgets all IDs of an address, or what has come over bridges, at one point of each lane.
 
-Exactly-once too: the floor, or the tombstones, are written as the lane itself: who runs it is fenced, opens again, and finds them. A lane under traffic
-fences back as soon as it has opened; so nearly all is read before the fence, and who is fenced tries again.
+The floor, or the tombstones, are written as the lane itself. Its worker is fenced, opens it again, and finds them. A lane under traffic
+fences back as soon as it has opened. The verb reads nearly everything before the fence, and tries a fenced write again.
 """
 
 import asyncio
@@ -36,18 +36,17 @@ class ContestedError(RingfenceError):
 
 
 def clear(settings: Settings, name: str, *, despite_lag: bool = False, yes: bool = False) -> int:
-    """Forget all IDs of an address, or what has come over bridges. Says of each lane when it is done: what failed later does not undo it.
+    """Forget all IDs of an address, or what has come over bridges. A later failure does not undo a lane that is reported.
 
     Args:
-        settings: The addresses.
-        name: One of them, or ``BRIDGE.<address>``.
-        despite_lag: Forget what has come over bridges also while lanes have not judged all that did.
+        settings: The configuration.
+        name: An address, or ``BRIDGE.<address>``.
+        despite_lag: Forget what has come over bridges also while lanes have not judged all of it.
         yes: Do not ask.
 
     Raises:
-        ConfigurationError: unknown address.
         UnreadError: lanes do not judge what has come.
-        TopicError: there is no changelog, or no journal; or one of them takes no record of a lane's.
+        TopicError: changelog or journal are missing, or refuse a record.
         ContestedError: a lane is too busy.
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
@@ -59,25 +58,24 @@ def clear(settings: Settings, name: str, *, despite_lag: bool = False, yes: bool
     address = bridged or settings.configured(name)
     confirmed(f"Forget all {order.what} of {name}? What is sent again from now on is accepted again", yes=yes)
     with steps() as progress:
-        asyncio.run(_clear(settings, address, order, click.echo, progress))
+        asyncio.run(_clear(settings, address, order, progress))
     return 0
 
 
 class Forgetting(NamedTuple):
-    """What a lane is to forget."""
+    """The memory that a lane forgets."""
 
     count: Callable[[Restore], int]
-    """How much of it there is."""
     what: str
-    """In a line that says so."""
+    """Its name in a line."""
     entries: Callable[[Restore], list[tuple[bytes, bytes | None]]]
-    """Changelog records that make it forget, without the meta record; None = tombstone."""
+    """Changelog records, without the meta record; None = tombstone."""
     meta: Callable[[codec.Meta], codec.Meta]
-    """The meta record, which closes the transaction."""
+    """Returns the meta record, which closes the transaction."""
     name: Callable[[str], str]
-    """By which the journal knows it, from the address's name."""
+    """Returns its name in the journal, from the address's name."""
     waits: bool = False
-    """Not before lanes have judged all that stands in their inputs."""
+    """Lanes must have judged their inputs before."""
 
 
 _IDS: Final = Forgetting(
@@ -97,20 +95,14 @@ _HOPS: Final = Forgetting(
 )
 
 
-async def _clear(
-    settings: Settings,
-    address: AddressSettings,
-    order: Forgetting,
-    say: Callable[[str], None],
-    progress: Steps,
-) -> None:
+async def _clear(settings: Settings, address: AddressSettings, order: Forgetting, progress: Steps) -> None:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
-        count = await show.lanes(settings, address, cluster)
+        views = await show.lane_views(settings, address, cluster)
+        lanes = counted(len(views), "lane")
         await require_journal(settings, cluster)
-        views = [show.LaneView(settings, address, cluster, number) for number in range(count)]
         if order.waits:
             progress.begin(f"waiting until lanes of {address.name} have judged their inputs")
-            progress.count(counted(count, "lane"))
+            progress.count(lanes)
             try:
                 await await_judged(settings, address, cluster, views)
             except (KafkaError, LogStalledError, TimeoutError) as error:
@@ -120,26 +112,25 @@ async def _clear(
                 ) from error
         done = total = 0
         progress.begin(f"clearing {order.name(address.name)}")
-        progress.count(lambda: f"{done:,} of {counted(count, 'lane')}, {total:,} {order.what} forgotten")
+        progress.count(lambda: f"{done:,} of {lanes}, {total:,} {order.what} forgotten")
         for view in views:
-            lane = wire_names.lane_name(address.name, view.partition)
             try:
                 forgotten = await _clear_lane(settings, address, view, order)
             except TopicError as error:
-                raise TopicError(f"{lane} is not cleared: {error}. Lanes named before it are") from error
+                raise TopicError(f"{view.lane} is not cleared: {error}. Lanes named before it are") from error
             except (KafkaError, LogStalledError, TimeoutError) as error:
                 raise BrokerUnavailableError(
-                    f"{lane} is not cleared: {str(error) or type(error).__name__}. Lanes named before it are; look at the "
+                    f"{view.lane} is not cleared: {str(error) or type(error).__name__}. Lanes named before it are; look at the "
                     "brokers and at this user's rights, and run it again"
                 ) from error
-            say(f"cleared  {lane}  {forgotten} {order.what} forgotten")
+            click.echo(f"cleared  {view.lane}  {forgotten} {order.what} forgotten")
             done, total = done + 1, total + forgotten
 
 
 async def _clear_lane(
     settings: Settings, address: AddressSettings, view: show.LaneView, order: Forgetting
 ) -> int:
-    """Returns how much there was to forget."""
+    """Return how much there was to forget."""
     for _ in range(TRIES):
         await view.read_on()
         try:
@@ -149,20 +140,15 @@ async def _clear_lane(
                     return 0
                 count = order.count(restore)
                 meta = order.meta(restore.meta)
-                told = owned.told(
-                    RingEvent.CLEARED,
-                    order.name(address.name),
-                    (meta.capacity, meta.capacity),
-                    meta,
-                )
-                await owned.write(
-                    [*order.entries(restore), (codec.META_KEY, codec.encode_meta(meta))], [told]
-                )
+                entries = [*order.entries(restore), (codec.META_KEY, codec.encode_meta(meta))]
+                capacities, name = (meta.capacity, meta.capacity), order.name(address.name)
+                record = owned.journal_record(RingEvent.CLEARED, name, capacities, meta)
+                await owned.write(entries, [record])
                 return count
         except FencedError:
             continue
     raise ContestedError(
-        f"{wire_names.lane_name(address.name, view.partition)} is not cleared: its worker took it back {TRIES} times before its "
+        f"{view.lane} is not cleared: its worker took it back {TRIES} times before its "
         f"{order.what} were forgotten. Lanes named before it are; stop the workers of {address.name}, or its producers, and run "
         "it again"
     )

@@ -19,16 +19,16 @@ from tables import codec
 
 
 class IdFormatError(RingfenceError):
-    """An ID that cannot be read as what it says it is."""
+    """The text of an ID has not the form of its prefix."""
 
 
 def parse_id(text: str) -> bytes:
-    """The stored form of an ID as a person writes it: text, ``hex:…``, ``base64:…``, ``digest:…``, ``text:…``.
+    """Return the stored form of an ID: text, ``hex:…``, ``base64:…``, ``digest:…``, ``text:…``.
 
-    Bytes of a command line that the locale cannot read come as surrogates: they are the ID's own bytes.
+    Surrogates stand for bytes of a command line that the locale cannot read.
 
     Raises:
-        IdFormatError: what follows the prefix is not that.
+        IdFormatError: the text has not the form of its prefix.
     """
     kind, colon, rest = text.partition(":")
     try:
@@ -50,21 +50,12 @@ def parse_id(text: str) -> bytes:
 
 
 def find(settings: Settings, address: str, identifier: str, as_json: bool, of: str | None = None) -> int:
-    """Say whether an ID is known, and where its original is.
+    """Print whether an ID (see :func:`parse_id`) is known, and where its original is. Returns 0 known, 1 not known.
 
-    Args:
-        settings: The addresses.
-        address: Whose rings are looked at.
-        identifier: See :func:`parse_id`.
-        as_json: One document instead of lines.
-        of: The address whose ID it is; None = ``address`` itself.
-
-    Returns:
-        0 known, 1 not known.
+    ``of``: the address that the ID belongs to; None = ``address`` itself.
 
     Raises:
-        ConfigurationError: there is no such address.
-        IdFormatError: ``identifier`` is not what it says it is.
+        IdFormatError: the text of the ID has not the form of its prefix.
     """
     owner, encoded_id = settings.configured(address), parse_id(identifier)
     if encoded_id == codec.encode_id(b""):

@@ -1,4 +1,4 @@
-"""``ringfence rings show`` and ``find`` with ``BRIDGE.<address>``: what has come over bridges, read from the changelog."""
+"""``ringfence rings show`` and ``find`` with ``BRIDGE.<address>``: the hop memory of lanes, read from the changelog."""
 
 import asyncio
 import json
@@ -21,31 +21,30 @@ from tables.restore import Restore
 
 
 class HopFormatError(RingfenceError):
-    """What is no hop of a bridge."""
+    """The text does not name a hop of a bridge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What one lane remembers of one way: of what a bridge brings from one source partition into one input partition."""
+    """The memory of one lane for one route: from a source partition of a bridge into an input partition."""
 
     lane: str
     source: str
     """``<bridge>/<topic's ID>/<partition>``."""
     arrived: str
-    """``<topic>/<partition>`` of the input that they came into."""
+    """``<topic>/<partition>`` of the input."""
     floor: int
-    """Offsets of the source below are known."""
+    """Every offset of the source below is known."""
     above: int
-    """How many offsets at and above the floor are known."""
+    """Number of known offsets at and above the floor."""
     highest: int | None
-    """Of these."""
 
 
 def address_of(settings: Settings, name: str) -> AddressSettings | None:
-    """The address whose hop memory has this name; None = it is no such name. An address that is itself named so comes first.
+    """Return the address whose hop memory has this name; None = it names an address itself.
 
     Raises:
-        ConfigurationError: there is no such address.
+        ConfigurationError: the address does not exist.
     """
     if not name.startswith(wire_names.HOP_MEMORY) or any(
         address.name == name for address in settings.addresses
@@ -58,30 +57,17 @@ def address_of(settings: Settings, name: str) -> AddressSettings | None:
 
 
 def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
-    """Print what has come over bridges into an address.
-
-    Raises:
-        MissingTopicError: there is no changelog.
-        FormatError: the changelog is of a later version.
-        BrokerUnavailableError: nobody answers.
-    """
+    """Print what has come over bridges into an address."""
     name = wire_names.HOP_MEMORY + address.name
     with reading(name):
-        found = [_remembered(address, *item) for item in asyncio.run(_ways(settings, address))]
+        found = [_remembered(address, *item) for item in asyncio.run(_routes(settings, address))]
     if as_json:
-        click.echo(json.dumps({"addresses": {name: [asdict(remembered) for remembered in found]}}, indent=2))
+        click.echo(json.dumps({"addresses": {name: list(map(asdict, found))}}, indent=2))
         return 0
     table = Table("lane", "source", "arrived in", "floor", "above", "highest")
-    for remembered in found:
-        highest = "" if remembered.highest is None else f"{remembered.highest}"
-        table.add_row(
-            remembered.lane,
-            remembered.source,
-            remembered.arrived,
-            f"{remembered.floor}",
-            f"{remembered.above:,}",
-            highest,
-        )
+    for item in found:
+        highest = "" if item.highest is None else f"{item.highest}"
+        table.add_row(item.lane, item.source, item.arrived, f"{item.floor}", f"{item.above:,}", highest)
     if found:
         tell(table)
     else:
@@ -90,33 +76,24 @@ def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
 
 
 def find(settings: Settings, address: AddressSettings, text: str, as_json: bool) -> int:
-    """Say whether a hop is known, and by what.
-
-    Returns:
-        0 known, 1 not known.
+    """Print whether a hop is known, and why. Returns 0 known, 1 not known.
 
     Raises:
-        HopFormatError: ``text`` is none.
-        MissingTopicError: there is no changelog.
+        HopFormatError: the text does not name a hop.
     """
     wanted = parse(text)
     name = wire_names.HOP_MEMORY + address.name
-    found = []
     with reading(name):
-        ways = asyncio.run(_ways(settings, address))
-    for lane, way, held in ways:
-        below = wanted.offset < held.floor
-        if way.source == wanted.source and (below or wanted.offset in held):
-            found.append((_remembered(address, lane, way, held), below))
+        routes = asyncio.run(_routes(settings, address))
+    found = [
+        (_remembered(address, lane, route, held), wanted.offset < held.floor)
+        for lane, route, held in routes
+        if route.source == wanted.source and (wanted.offset < held.floor or wanted.offset in held)
+    ]
     if as_json:
         known = [
-            {
-                "lane": remembered.lane,
-                "arrived": remembered.arrived,
-                "floor": remembered.floor,
-                "below": below,
-            }
-            for remembered, below in found
+            {"lane": item.lane, "arrived": item.arrived, "floor": item.floor, "below": below}
+            for item, below in found
         ]
         click.echo(json.dumps({"known": bool(found), "lanes": known}, indent=2))
         return 0 if found else 1
@@ -132,7 +109,7 @@ def find(settings: Settings, address: AddressSettings, text: str, as_json: bool)
 
 
 def _unless(address: AddressSettings) -> str:
-    """Why nobody may know, though it came."""
+    """Reasons why a hop is not known although it came."""
     kept = ""
     if not address.id_cache_size:
         kept = ", or no lane looks: id_cache_size = 0"
@@ -142,10 +119,10 @@ def _unless(address: AddressSettings) -> str:
 
 
 def parse(text: str) -> Hop:
-    """A hop as it stands in a header.
+    """Return the hop that a header has.
 
     Raises:
-        HopFormatError: it is none.
+        HopFormatError: the text does not name a hop.
     """
     found = hop.decode(text.encode(errors="surrogateescape"))
     if found is None:
@@ -156,8 +133,7 @@ def parse(text: str) -> Hop:
     return found
 
 
-async def _ways(settings: Settings, address: AddressSettings) -> list[tuple[str, Route, Held]]:
-    """Of each lane, in order."""
+async def _routes(settings: Settings, address: AddressSettings) -> list[tuple[str, Route, Held]]:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         restored = await rings.snapshots(settings, address, cluster)
     return [
@@ -168,16 +144,16 @@ async def _ways(settings: Settings, address: AddressSettings) -> list[tuple[str,
 
 
 def _memory(address: AddressSettings, restore: Restore) -> HopMemory:
-    """As a lane of this configuration has it: what was written down before it was off, or in memory only, nobody looks at."""
-    looked_at = address.id_cache_size and address.persist_id_cache
-    return HopMemory.restored(address.id_cache_size, restore.hops.items() if looked_at else ())
+    """The memory as a lane of this configuration has it: without records from before it was switched off."""
+    is_persistent = address.id_cache_size and address.persist_id_cache
+    return HopMemory.restored(address.id_cache_size, restore.hops.items() if is_persistent else ())
 
 
-def _remembered(address: AddressSettings, lane: str, way: Route, held: Held) -> Remembered:
+def _remembered(address: AddressSettings, lane: str, route: Route, held: Held) -> Remembered:
     return Remembered(
         lane,
-        hop.encode_source(way.source).decode(),
-        f"{address.input_topic}/{way.arrived}",
+        hop.encode_source(route.source).decode(),
+        f"{address.input_topic}/{route.arrived}",
         held.floor,
         len(held.above),
         held.above[-1] if held.above else None,

@@ -1,6 +1,7 @@
-"""Whether lanes have judged all that stood in their inputs: what a bridge has sent says what was confirmed when it was sent.
+"""Waits until lanes have judged their inputs.
 
-A lane that forgets hops and then judges such a record takes over its floor, and drops what its bridge sends again below.
+A bridge's record says which offsets were confirmed when it was sent. A lane that forgets its hops and then judges such a record takes over that
+floor. It drops what the bridge sends again below it.
 """
 
 import asyncio
@@ -19,10 +20,10 @@ from ringfence_kafka.readers.log_reader import LogStalledError
 from tables.codec import Meta
 
 WAIT_LIMIT_S: Final = 10.0
-"""So long lanes may judge nothing at all of what they still have to."""
+"""Time in which lanes may judge nothing of what is left."""
 _ASK_AGAIN_S: Final = 0.3
 _LOOK_LIMIT_S: Final = 5.0
-"""An open transaction in the input holds a look up: what is behind it is not judged either."""
+"""An open transaction in the input ends a look: no record behind it is judged either."""
 
 
 class UnreadError(RingfenceError):
@@ -36,21 +37,15 @@ class _FoundError(Exception):
 async def await_judged(
     settings: Settings, address: AddressSettings, cluster: Cluster, views: Sequence[LaneView]
 ) -> None:
-    """Until what stood in the input, and then what was forwarded of it, has been judged. What comes meanwhile is not waited for.
-
-    Args:
-        settings: Whose app it is.
-        address: Its lanes are meant.
-        cluster: Asked.
-        views: Of all of its lanes, by their numbers.
+    """Wait until the present records of the input, and those forwarded of them, are judged by all lanes.
 
     Raises:
         UnreadError: lanes do not move on.
     """
-    # What is forwarded is there before its place in the input is passed: asked in this order nothing slips through.
+    # A record is forwarded before its place in the input is passed: in this order none is missed.
     for topic in (address.input_topic, wire_names.forward_topic(settings.app.id, address.name)):
-        ends = [await cluster.offsets.high_watermark(topic, view.partition) for view in views]
-        await _await(settings, address, cluster, topic, dict(zip(views, ends, strict=True)))
+        ends = {view: await cluster.offsets.high_watermark(topic, view.partition) for view in views}
+        await _await(settings, address, cluster, topic, ends)
 
 
 async def _await(
@@ -71,7 +66,7 @@ async def _await(
         if time.monotonic() - moved_at > WAIT_LIMIT_S:
             (view, end), *_ = left.items()
             raise UnreadError(
-                f"{wire_names.HOP_MEMORY}{address.name} is not cleared: lane {wire_names.lane_name(address.name, view.partition)} has judged "
+                f"{wire_names.HOP_MEMORY}{address.name} is not cleared: lane {view.lane} has judged "
                 f"{topic}/{view.partition} up to {reached[view.partition]} of {end}, and what a bridge has sent there would tell "
                 "it again what was confirmed; start the workers and wait until their lag is 0, or clear --despite-lag"
             )
@@ -79,7 +74,7 @@ async def _await(
 
 
 async def first_unjudged(cluster: Cluster, topic: str, lane: int, meta: Meta | None) -> int:
-    """The first offset that a lane has not judged, by its last meta record."""
+    """Return the first offset that a lane has not judged, by its last meta record."""
     noted, start, identity = await asyncio.gather(
         cluster.groups.committed(topic, lane),
         cluster.offsets.log_start(topic, lane),
@@ -90,14 +85,14 @@ async def first_unjudged(cluster: Cluster, topic: str, lane: int, meta: Meta | N
 
 
 def unjudged_from(topic: str, topic_id: str, meta: Meta | None, committed: int | None, start: int) -> int:
-    """The same. Pure.
+    """Return the same. Pure.
 
     Args:
         topic: An input of the lane.
-        topic_id: Of the topic that has that name now; what was judged of another counts for nothing.
-        meta: What the lane wrote last.
-        committed: By the group.
-        start: Below it nothing is left.
+        topic_id: ID of the present topic of that name; what a lane judged of another does not count.
+        meta: The lane's last meta record.
+        committed: The group's offset.
+        start: Start of the log.
     """
     if meta is None:
         return max(committed or 0, start)
@@ -107,7 +102,7 @@ def unjudged_from(topic: str, topic_id: str, meta: Meta | None, committed: int |
 
 
 async def anything(settings: Settings, topic: str, partition: int, begin: int, end: int) -> bool:
-    """Whether a record stands there: markers of transactions, and what was aborted, nobody has to judge."""
+    """Return whether a range has a record: nobody has to judge markers and aborted records."""
 
     async def found(_: Sequence[Any]) -> None:
         raise _FoundError

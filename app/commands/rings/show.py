@@ -1,13 +1,10 @@
-"""``ringfence rings show``: what each lane's ring holds, read from the changelog.
-
-The changelog is the truth and RocksDB a cache of it, so this works beside a running worker, without one, and from
-another machine.
-"""
+"""``ringfence rings show``: the ring of each lane, read from the changelog, of which RocksDB is a cache."""
 
 import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from rich.table import Table
@@ -26,7 +23,7 @@ from tables.codec import Meta, Slot
 from tables.restore import Restore, require_own
 
 PARALLEL: Final = 8
-"""Changelog partitions read at once."""
+"""Changelog partitions that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,34 +34,32 @@ class Entry:
     source: str
     """``<topic>/<partition>/<offset>`` of the accepted original."""
     timestamp: int
-    """Of the original's record, milliseconds since the epoch."""
+    """Of the original, in milliseconds since the epoch."""
     of: str | None
-    """The other address whose ID it is: a transaction had a part for it. None = the ring's own."""
+    """The other address that the ID belongs to, as a transaction had a part for it; None = the ring's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RingReport:
-    """One lane's ring. ``oldest`` and ``newest`` are None when it is empty."""
+    """The ring of one lane. ``oldest`` and ``newest`` are None when it is empty."""
 
     partition: int
     size: int
     capacity: int
-    """As of the lane's last transaction; the configured one before the first."""
+    """At the lane's last transaction; the configured one before the first."""
     oldest: Entry | None
     newest: Entry | None
     seconds_covered: float | None
     """Between the records of the oldest and the newest ID."""
     bridged: int
-    """What its hop memory holds: pairs of a bridge's source partition and the input partition that it comes into."""
+    """Pairs in its hop memory: a bridge's source partition, and an input partition."""
 
 
 def show(settings: Settings, address: str | None, as_json: bool) -> int:
-    """Print the rings of one address, or of all; where something came over bridges, how to see that.
+    """Print the rings of one address, or of all.
 
     Raises:
-        ConfigurationError: unknown address.
         MissingTopicError: a changelog does not exist.
-        BrokerUnavailableError: nobody answers.
     """
     chosen = settings.addresses if address is None else (settings.configured(address),)
     with reading(
@@ -96,27 +91,21 @@ async def read(settings: Settings, addresses: tuple[AddressSettings, ...]) -> di
 
 
 async def snapshots(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Restore]:
-    """What the changelog says of each lane, now.
-
-    Raises:
-        MissingTopicError: there is none.
-    """
+    """Return the present content of the changelog by lane. Raises as :func:`lane_views` does."""
     limit = asyncio.Semaphore(PARALLEL)
 
-    async def one(partition: int) -> Restore:
+    async def read_one(view: LaneView) -> Restore:
         async with limit:
-            return await LaneView(settings, address, cluster, partition).read_on()
+            return await view.read_on()
 
-    return list(
-        await asyncio.gather(*(one(index) for index in range(await lanes(settings, address, cluster))))
-    )
+    return list(await asyncio.gather(*map(read_one, await lane_views(settings, address, cluster))))
 
 
-async def lanes(settings: Settings, address: AddressSettings, cluster: Cluster) -> int:
-    """How many lanes an address has.
+async def lane_views(settings: Settings, address: AddressSettings, cluster: Cluster) -> list["LaneView"]:
+    """Return a view of each lane of an address.
 
     Raises:
-        MissingTopicError: nobody knows.
+        MissingTopicError: the changelog does not exist.
     """
     topic = wire_names.changelog_topic(settings.app.id, address.name)
     counts = await cluster.topics.partition_counts([topic])
@@ -124,16 +113,17 @@ async def lanes(settings: Settings, address: AddressSettings, cluster: Cluster) 
         raise MissingTopicError(
             f"topic {topic} does not exist: is app.id the workers'? `ringfence topics create` makes it"
         )
-    return counts[topic]
+    return [LaneView(settings, address, cluster, number) for number in range(counts[topic])]
 
 
 class LaneView:
-    """What the changelog says of one lane."""
+    """The changelog of one lane."""
 
     def __init__(
         self, settings: Settings, address: AddressSettings, cluster: Cluster, partition: int
     ) -> None:
         self.partition = partition
+        self.lane = wire_names.lane_name(address.name, partition)
         self._kafka = settings.kafka
         self._topic = wire_names.changelog_topic(settings.app.id, address.name)
         self._cluster = cluster
@@ -145,11 +135,11 @@ class LaneView:
         self._next: int | None = None
 
     async def read_on(self) -> Restore:
-        """All that it says now; only what came since the last call is read.
+        """Return its present content; only records since the last call are read.
 
         Raises:
             LogStalledError: a transaction does not end.
-            ForeignChangelogError: it is another address's.
+            ForeignChangelogError: it belongs to another address.
         """
         if self._next is None:
             self._next = await self._cluster.offsets.log_start(self._topic, self.partition)
@@ -163,7 +153,7 @@ class LaneView:
 
 
 def live_slots(restore: Restore) -> list[Slot]:
-    """The slots that count, in no order."""
+    """Return the slots of the ring, in no order."""
     meta = restore.meta
     if meta is None:
         return []
@@ -175,19 +165,16 @@ def _report(address: AddressSettings, partition: int, restore: Restore) -> RingR
     if restore.meta is None:
         return RingReport(partition, 0, address.id_cache_size, None, None, None, 0)
     live = live_slots(restore)
-    oldest = entry(address, min(live, key=_sequence, default=None))
-    newest = entry(address, max(live, key=_sequence, default=None))
+    by_sequence = attrgetter("sequence")
+    oldest = entry(address, min(live, key=by_sequence, default=None))
+    newest = entry(address, max(live, key=by_sequence, default=None))
     covered = (newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
     capacity, bridged = restore.meta.capacity, len(restore.hops)
     return RingReport(partition, len(live), capacity, oldest, newest, covered, bridged)
 
 
-def _sequence(slot: Slot) -> int:
-    return slot.sequence
-
-
 def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
-    """A slot as it is shown."""
+    """Return a slot as it is shown."""
     if slot is None:
         return None
     source = wire_names.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)
@@ -204,7 +191,7 @@ def _print_tables(reports: dict[str, list[RingReport]]) -> None:
                 f"{lane.size:,}",
                 f"{lane.capacity:,}",
                 *(_shown(entry) for entry in (lane.oldest, lane.newest)),
-                _moment(lane.newest),
+                "" if lane.newest is None else moment(lane.newest.timestamp).partition(".")[0],
                 "" if lane.seconds_covered is None else f"{lane.seconds_covered:,.1f}",
             )
     tell(table)
@@ -214,9 +201,3 @@ def _shown(entry: Entry | None) -> str:
     if entry is None:
         return ""
     return entry.id if entry.of is None else f"{entry.id} (of {entry.of})"
-
-
-def _moment(entry: Any) -> str:
-    if entry is None:
-        return ""
-    return moment(entry.timestamp).partition(".")[0]

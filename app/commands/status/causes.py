@@ -15,21 +15,21 @@ SHOWN_MAX: Final = 4
 
 
 class Problem(NamedTuple):
-    """What is true of one lane, worker or partition."""
+    """A problem of one lane, worker or partition."""
 
     kind: str
-    """Such as ``lane``, or ``partition`` behind the consumer group that it is of."""
+    """Such as ``lane``, or ``partition`` behind its consumer group."""
     name: str
     what: str
     do: str
     command: str
     stands: bool
     waiting: int = 0
-    """So many messages wait at most."""
+    """The most messages that can wait."""
 
 
 def merged(problems: Iterable[Problem]) -> Iterator[Finding]:
-    """Yield a finding for all of a kind of which the same is true, in the order of the first of each."""
+    """Yield a finding for all problems of a kind that differ in their names alone."""
     found: dict[Problem, list[Problem]] = {}
     for problem in problems:
         found.setdefault(problem._replace(name="", waiting=0), []).append(problem)

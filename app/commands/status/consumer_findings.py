@@ -10,18 +10,14 @@ from ringfence_kafka.groups.foreign_members import WAY_OUT
 from ringfence_kafka.wording import counted
 
 HANGS_S: Final = 300.0
-"""A handler that runs one message for longer is taken for one that hangs."""
+"""A handler that runs one message for longer counts as hanging."""
 
 
 def findings(consumers: Consumers) -> Iterator[Finding]:
-    """Yield them in the order of the group, then of its partitions."""
+    """Yield findings of the group, then of its partitions."""
     where = f"{consumers.consumer_group} at {consumers.address}"
-    if (
-        consumers.lag
-        and consumers.waiting
-        and not consumers.members
-        and "REBALANC" not in consumers.state.upper()
-    ):
+    rebalances = "REBALANC" in consumers.state.upper()
+    if consumers.lag and consumers.waiting and not consumers.members and not rebalances:
         yield Finding(
             where,
             f"nobody consumes, and {waiting(consumers.waiting)}, the oldest for {_oldest(consumers)}",
@@ -97,7 +93,6 @@ def _share(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
 
 
 def _runs(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
-    """Handlers have messages of it."""
     if share.run_seconds is None:
         if (share.head_age_seconds or 0.0) > PASSES_S and share.failing_seconds is None and not share.waits:
             what = (
@@ -119,7 +114,6 @@ def _runs(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
 
 
 def _lease(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
-    """Somebody waits for the one who has it."""
     holder, silent = (share.holder or "").rpartition("/")[0] or share.holder, share.silent_seconds or 0.0
     if share.holder_is_member is False:
         what = f"{share.waits} waits for the lease of {holder}, which is gone and wrote {age(silent)} ago"

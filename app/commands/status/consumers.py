@@ -1,4 +1,4 @@
-"""Consumer groups: leases from the progress topic, what waits from the accepted topic, and what the holders say themselves."""
+"""Consumer groups: leases from the progress topic, waiting messages from the accepted topic, and reports of holders."""
 
 import asyncio
 import time
@@ -25,13 +25,18 @@ from ringfence_kafka.readers import first_records
 
 Answer = dict[str, Any] | ProbeError | None
 LIMIT_S: Final = 8.0
-"""For the leases: a transaction that is open in their topic holds up who reads them."""
+"""Time for the leases: an open transaction in their topic delays readers."""
+_FROM_LEASE: Final = (
+    "partition", "state", "holder", "holder_is_member", "waits", "lag", "running", "head_attempts", "failing_attempts",
+    "blocked",
+)  # fmt: skip
+"""Fields of a share that a lease has too."""
 
 
 async def read(
     settings: Settings, session: aiohttp.ClientSession, ignored: Collection[str] = ()
 ) -> tuple[list[Consumers], list[str]]:
-    """Of all consumer groups that ever held a partition, but for those that are to be ignored; and what cannot be read."""
+    """Return all consumer groups that ever held a partition, without ``ignored`` ones, and faults."""
     try:
         async with asyncio.timeout(LIMIT_S):
             found = await leases.read(settings, partial=True)
@@ -71,7 +76,7 @@ async def read(
 
 
 async def deleted(settings: Settings, cluster: Cluster) -> list[str]:
-    """Return a line for a progress topic that is missing although consumers have run. It keeps all consumers from their work."""
+    """Return a fault if the progress topic is missing although consumers have run."""
     kept = wire_names.progress_topic(settings.app.id)
     letters = [wire_names.dead_letter_topic(address.name) for address in settings.addresses]
     try:
@@ -88,7 +93,10 @@ def _is_ignored(fault: str, ignored: Iterable[str]) -> bool:
 async def _heads(
     settings: Settings, waiting: Mapping[tuple[str, int, int], int]
 ) -> dict[tuple[str, int, int], Any]:
-    """``waiting``: topic, partition, offset of the first unfinished message → where the partition ends. The first record from each on. Groups that stand at different places of a partition are asked for one after the other."""
+    """The first record from each place on. ``waiting``: topic, partition, offset → end of the partition.
+
+    Groups at different places of one partition are asked for one after the other.
+    """
     left, found = set(waiting), {}
     while left:
         now = {(topic, partition): offset for topic, partition, offset in sorted(left, reverse=True)}
@@ -128,21 +136,15 @@ def _consumers(
         _share(row, oldest, hot.get(row.partition), reasons, _longest(healths.get(row.web), row.partition))
         for row in rows
     ]
+    address, faults = rows[0].address or rows[0].topic, list(dict.fromkeys(faults))
+    delays = throttled(healths.values())
     return Consumers(
-        name,
-        rows[0].address or rows[0].topic,
-        *group,
-        shares,
-        list(dict.fromkeys(faults)),
-        left,
-        silent,
-        throttled=throttled(healths.values()),
-        **memory(healths.values()),
+        name, address, *group, shares, faults, left, silent, throttled=delays, **memory(healths.values())
     )
 
 
 def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None, int]]:
-    """By partition: the group of which most messages wait, and how many."""
+    """The group with the most waiting messages, and their number, by partition."""
     found: dict[int, tuple[str | None, int]] = {}
     for row in (item for answer in answers for item in answer.get("groups", ())):
         known = found.get(row["partition"])
@@ -152,7 +154,7 @@ def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None
 
 
 def _longest(health: Mapping[str, Any] | None, partition: int) -> tuple[str | None, float | None]:
-    """Whose message the holder's handlers run for the longest, and for how long; 0 = none, None = it does not tell."""
+    """Group and seconds of the message that runs for the longest; 0 = none runs, None = not known."""
     if health is None or "longest_runs" not in health:
         return None, None
     found = health["longest_runs"].get(str(partition), {"group": None, "seconds": 0.0})
@@ -175,26 +177,17 @@ def _share(
         for offset in (row.failing_offset, row.blocked_offset)
     )
     return Share(
-        partition=row.partition,
-        state=row.state,
-        holder=row.holder,
-        holder_is_member=row.holder_is_member,
-        waits=row.waits,
+        **{name: getattr(row, name) for name in _FROM_LEASE},
         silent_seconds=row.age_seconds,
-        lag=row.lag,
         waiting=0 if nothing else row.waiting,
-        running=row.running,
         head_age_seconds=None if head is None else round(max(0.0, now - head.timestamp / 1000), 3),
         head_group=_group(head),
-        head_attempts=row.head_attempts,
         failing_group=_group(failing),
-        failing_attempts=row.failing_attempts,
         failing_seconds=None
         if row.failing_since_ms is None
         else round(max(0.0, now - row.failing_since_ms / 1000), 3),
         run_group=longest[0],
         run_seconds=longest[1],
-        blocked=row.blocked,
         blocked_group=_group(blocked),
         hot_group=hot[0] if hot else None,
         hot_depth=hot[1] if hot else None,

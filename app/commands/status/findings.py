@@ -1,7 +1,6 @@
-"""Why something has stopped, or soon will: a sentence each, and what helps. Pure.
+"""Findings: why something has stopped, or soon will, and the fix. Pure.
 
-What stands comes first. A state that passes by itself, such as a rebalance or a lane that is being opened, is a note: it stands only when
-messages have waited for longer than it may take.
+A state that passes by itself, such as a rebalance or an opening lane, is a note. It stands only if messages wait longer than it may take.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,8 +23,8 @@ _CREATE: Final = "ringfence topics create"
 _LOOK_AGAIN: Final = ("look again in 15 seconds", _STATUS)
 
 
-class _Told(NamedTuple):
-    """Of a lane or a worker; those of which the same is true become one finding."""
+class _Problem(NamedTuple):
+    """A problem of a lane or a worker; equal ones become one finding."""
 
     what: str
     do: str
@@ -34,7 +33,7 @@ class _Told(NamedTuple):
 
 
 def findings(status: Status) -> list[Finding]:
-    """Of all; what stands first, else in the order of a message's way."""
+    """Return all findings, those that stand first."""
     found = [Finding("status", fault, "", "", stands=False) for fault in status.faults]
     found += _workers(status)
     for address in status.addresses:
@@ -55,7 +54,7 @@ def findings(status: Status) -> list[Finding]:
         Finding(f"bridge {bridge.bridge}", bridge.what, bridge.do, "", bridge.stands)
         for bridge in status.left_bridges
     ]
-    return sorted(found, key=lambda each: not each.stands)
+    return sorted(found, key=lambda finding: not finding.stands)
 
 
 def _workers(status: Status) -> Iterator[Finding]:
@@ -79,10 +78,10 @@ def _workers(status: Status) -> Iterator[Finding]:
     )
 
 
-def _worker(status: Status, worker: Worker) -> Iterator[_Told]:
+def _worker(status: Status, worker: Worker) -> Iterator[_Problem]:
     if worker.broker == "away":
         what = "brokers do not answer there, and lanes wait"
-        yield _Told(what, "look at the brokers and at the network", "", stands=True)
+        yield _Problem(what, "look at the brokers and at the network", "", stands=True)
     if worker.ready is None and worker.lanes:
         at = f"at {worker.web}" if worker.web else "and has no web server (app.web_port = 0)"
         what = f"it does not answer {at}"
@@ -93,7 +92,7 @@ def _worker(status: Status, worker: Worker) -> Iterator[_Told]:
         if worker.unheard is not None:
             what, do = f"{worker.unheard.what}, at {worker.web}", worker.unheard.do
         what += ", so how its lanes do is not known here"
-        yield _Told(what, do, "", stands=False)
+        yield _Problem(what, do, "", stands=False)
     if worker.state_folder:
         waits = [
             lane
@@ -107,11 +106,11 @@ def _worker(status: Status, worker: Worker) -> Iterator[_Told]:
             what += f"; {named('lane', worker.lanes_in_memory)} in memory"
         what += f"; {waiting(offsets)}" if offsets else ""
         stands = bool(waits) or not worker.lanes_in_memory
-        yield _Told(what, f"look at {worker.host}", "", stands=stands)
+        yield _Problem(what, f"look at {worker.host}", "", stands=stands)
     if worker.throttled:
-        yield _Told(*quota(worker.throttled), "", stands=False)
+        yield _Problem(*quota(worker.throttled), "", stands=False)
     for fault in worker.faults:
-        yield _Told(fault, "", _CHECK, stands=True)
+        yield _Problem(fault, "", _CHECK, stands=True)
 
 
 def _address(status: Status, address: Address) -> Iterator[Finding]:
@@ -123,7 +122,7 @@ def _address(status: Status, address: Address) -> Iterator[Finding]:
 
 
 def _limits(status: Status, address: Address) -> Iterator[Finding]:
-    """Whether workers say that they do not agree. Each says it of all, so one line of many is enough."""
+    """Workers do not agree on limits. Each reports it of all, so one finding is enough."""
     said = dict.fromkeys(text for worker in status.workers for text in worker.limits.get(address.address, ()))
     if said:
         yield Finding(
@@ -135,10 +134,10 @@ def _limits(status: Status, address: Address) -> Iterator[Finding]:
         )
 
 
-def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
+def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Problem]:
     if lane.note:
         do = "compare the next reconciliation run; forbid deleting Ringfence's topics: docs/security.md"
-        yield _Told(lane.note, do, "", stands=False)
+        yield _Problem(lane.note, do, "", stands=False)
     if lane.state == model.NOBODY:
         if status.workers and "Rebalance" not in status.workers_state:
             what = "no worker has it, though workers run"
@@ -146,19 +145,19 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
                 "look again in 30 seconds: its topics may be new, and workers that have the address take it by then; else start all "
                 "workers with the same configuration"
             )
-            yield _Told(what, do, _STATUS, stands=True)
+            yield _Problem(what, do, _STATUS, stands=True)
     elif lane.state == "refused":
         command = "" if OWN_FILE in (lane.reason or "") else _CHECK
-        yield _Told(f"its worker must not run it: {lane.reason}", "", command, stands=True)
+        yield _Problem(f"its worker must not run it: {lane.reason}", "", command, stands=True)
     elif lane.state == "retrying":
         yield from _retries(status, lane)
     elif lane.state in _OPENING:
         what = f"its worker is about to open it ({lane.state})"
-        yield _Told(what, *_LOOK_AGAIN, stands=(lane.head_age_seconds or 0.0) > PASSES_S)
+        yield _Problem(what, *_LOOK_AGAIN, stands=(lane.head_age_seconds or 0.0) > PASSES_S)
     elif lane.state == model.UNKNOWN and lane.lag and (lane.head_age_seconds or 0.0) > PASSES_S:
         yield _unheard(status, lane)
     if lane.undecided_seconds is not None and lane.undecided_seconds > PASSES_S:
-        yield _Told(
+        yield _Problem(
             f"a producer began a transaction {age(lane.undecided_seconds)} ago and has not ended it: nothing behind it may be read",
             "stop that producer, or abort its transaction; this names it",
             f"kafka-transactions.sh --bootstrap-server {status.bootstrap_servers} find-hanging --topic {topic}",
@@ -166,8 +165,8 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
         )
 
 
-def _unheard(status: Status, lane: Lane) -> _Told:
-    """Its messages wait, and its worker cannot be asked."""
+def _unheard(status: Status, lane: Lane) -> _Problem:
+    """Messages wait, and the worker cannot be asked."""
     worker = next((worker for worker in status.workers if worker.name == lane.worker), None)
     web, silent = (None, None) if worker is None else (worker.web, worker.unheard)
     page = f"its page at {web} does not answer" if web else "it has no web server (app.web_port = 0)"
@@ -175,23 +174,23 @@ def _unheard(status: Status, lane: Lane) -> _Told:
     if silent is not None:
         page, do = f"{silent.what}, at {web}", f"look at the log of {lane.worker}, or: {silent.do}"
     what = f"messages wait for more than a minute, and its worker {lane.worker} cannot be asked why: {page}"
-    return _Told(what, do, "", stands=True)
+    return _Problem(what, do, "", stands=True)
 
 
-def _retries(status: Status, lane: Lane) -> Iterator[_Told]:
+def _retries(status: Status, lane: Lane) -> Iterator[_Problem]:
     reason = lane.reason or ""
     if lane.folder_fault:
         if not any(worker.name == lane.worker and worker.state_folder for worker in status.workers):
             # Its worker names all such lanes together as soon as one has tried to open again.
             what = "its folder cannot be written, and its worker opens it again"
-            yield _Told(what, "look at the disk of its worker", "", stands=True)
+            yield _Problem(what, "look at the disk of its worker", "", stands=True)
     elif transaction_version.LOWERED in reason:
         command = (
             f"kafka-features.sh --bootstrap-server {status.bootstrap_servers} {transaction_version.RAISE}"
         )
-        yield _Told(transaction_version.LOWERED, transaction_version.WAY_OUT, command, stands=True)
+        yield _Problem(transaction_version.LOWERED, transaction_version.WAY_OUT, command, stands=True)
     else:
-        yield _Told(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
+        yield _Problem(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
 
 
 def _ring(address: Address) -> Iterator[Finding]:

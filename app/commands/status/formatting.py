@@ -1,4 +1,4 @@
-"""Numbers as people read them. Pure."""
+"""Numbers for people. Pure."""
 
 from collections.abc import Collection
 from typing import Final
@@ -10,12 +10,12 @@ _STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours
 
 
 def waiting(offsets: int) -> str:
-    """``up to 2,000 messages wait``: among the offsets are markers of transactions, which nobody can count without reading them."""
+    """Return ``up to 2,000 messages wait``: some offsets may be transaction markers."""
     return f"up to {counted(offsets, 'message waits', 'messages wait')}"
 
 
 def age(seconds: float | None) -> str:
-    """In the largest unit of which there are two."""
+    """Return a time in the largest unit of which there are two."""
     if seconds is None:
         return ""
     for least, unit, name in _STEPS:
@@ -25,38 +25,38 @@ def age(seconds: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Rounded; nothing where it is not known."""
+    """Return a rounded number; empty = not known."""
     return "" if value is None else f"{value:,.0f}"
 
 
 def memory(used: int | None, limit: int | None) -> str:
-    """Of messages that are under way; nothing where it is not known."""
+    """Return memory and its limit; empty = not known."""
     return "" if used is None or limit is None else f"{used / 2**20:,.0f} of {limit / 2**20:,.0f} MiB"
 
 
 def lanes_open(states: Collection[str]) -> str:
-    """How many are open, of how many. Of those whose worker was not heard nobody knows: a zero would look like a fault."""
+    """Return the number of open lanes of all. Lanes with silent workers are unknown: a zero would look like a fault."""
     up, unheard = (sum(name == state for name in states) for state in (model.OPEN, model.UNKNOWN))
     known = str(up) if not unheard else f"≥{up}" if up else "?"
     return f"{known}/{len(states)}"
 
 
 def rate(value: float | None) -> str:
-    """A second."""
+    """Return a rate per second."""
     if value is None:
         return ""
     return f"{value:,.0f}/s" if value >= 10 or not value else f"{value:.1f}/s"
 
 
 def share(value: float | None) -> str:
-    """In percent; a little is not nothing."""
+    """Return percent; a small share does not become zero."""
     if value is None:
         return ""
     return "< 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
 
 
 def quoted(name: str) -> str:
-    """A name as a shell and the verbs take it."""
+    """Return a name as a shell and the verbs take it."""
     if name.replace("-", "").replace("_", "").replace(".", "").isalnum() and not name.startswith("-"):
         return name
     return "'" + name.replace("'", "'\\''") + "'"

@@ -1,11 +1,11 @@
-"""Workers and their lanes: who has them is asked of Kafka, how they do of the workers themselves."""
+"""Workers and their lanes: Kafka knows who has a lane, and workers know its state."""
 
 import asyncio
 import contextlib
 import functools
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import aiohttp
@@ -27,8 +27,7 @@ from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.store import StateFolderError
 
 ANSWER_LIMIT_S: Final = 3.0
-"""For a worker's or a consumer's web server."""
-
+"""Time for the web server of a worker or a consumer."""
 _MEMORY: Final = {"buffered_bytes": "buffered_bytes", "buffer_limit_bytes": "limit_bytes"}
 Place = tuple[str, int]
 """Topic and partition."""
@@ -37,31 +36,32 @@ Place = tuple[str, int]
 async def ask(
     session: aiohttp.ClientSession, app: AppSettings, web: str, path: str = "/health"
 ) -> dict[str, Any] | ProbeError | None:
-    """A document of a web server, or why it was not heard; None = it does not answer, or with something else."""
+    """Return a document of a web server, or why it was not heard; None = no usable answer."""
     return await probe_errors.get(session, app, web.rstrip("/") + path) if web else None
 
 
 async def workers(
     settings: Settings, cluster: Cluster, session: aiohttp.ClientSession
 ) -> tuple[Members, list[Worker], dict[str, Any]]:
-    """The members of the workers' group; of lanes, by their names, what their workers say."""
+    """Return the workers' group, its workers, and what they report of lanes by name."""
     inputs = {address.input_topic for address in settings.addresses}
     group = await cluster.groups.members()
     answers = await asyncio.gather(*(ask(session, settings.app, member.web) for member in group.members))
     told: dict[str, Any] = {}
     found = []
     for member, answer in zip(group.members, answers, strict=True):
+        said: Mapping[str, Any] | None = None
         # At 127.0.0.1 of this machine another worker may listen than on its own.
-        own = isinstance(answer, dict) and answer.get("instance") == member.name
-        said: Mapping[str, Any] | None = answer if isinstance(answer, dict) and own else None
-        told |= (said or {}).get("lanes") or {}
+        if isinstance(answer, dict) and answer.get("instance") == member.name:
+            said = answer
+            told |= answer.get("lanes") or {}
         lanes = sum(topic in inputs for topic, _ in member.partitions)
         found.append(_worker(member, lanes, said, answer if isinstance(answer, ProbeError) else None))
     return group, found, told
 
 
 async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
-    """A line for each member of the workers' group that is not a worker; nothing where the coordinator does not tell it."""
+    """Return a line for each member of the workers' group that is not a worker, if the coordinator answers."""
     with contextlib.suppress(KafkaError, OSError):
         return [fault(settings.app.id, member) for member in await cluster.groups.foreign_members(is_worker)]
     return []
@@ -70,8 +70,9 @@ async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
 def _worker(
     member: Member, lanes: int, answer: Mapping[str, Any] | None, silent: ProbeError | None
 ) -> Worker:
-    faults = [*(answer or {}).get("unreadable", ())]
-    for name, items in ((answer or {}).get("faults") or {}).items():
+    said = answer or {}
+    faults = [*said.get("unreadable", ())]
+    for name, items in (said.get("faults") or {}).items():
         faults += [item if name == "*" else f"address {name}: {item}" for item in items]
     return Worker(
         name=member.name,
@@ -79,26 +80,26 @@ def _worker(
         web=member.web or None,
         lanes=lanes,
         ready=None if answer is None else bool(answer.get("ready")),
-        broker=None if answer is None else answer.get("broker"),
+        broker=said.get("broker"),
         faults=faults,
-        state_folder=str((answer or {}).get("state_folder", "")),
-        lanes_in_memory=[str(item) for item in (answer or {}).get("lanes_in_memory", ())],
+        state_folder=str(said.get("state_folder", "")),
+        lanes_in_memory=[str(item) for item in said.get("lanes_in_memory", ())],
         unheard=silent,
-        throttled=throttled([answer or {}]),
-        limits=dict((answer or {}).get("limits") or {}),
-        **memory([answer or {}]),
+        throttled=throttled([said]),
+        limits=dict(said.get("limits") or {}),
+        **memory([said]),
     )
 
 
 def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What those have in memory who tell it, and what they may, together."""
+    """Add up the memory that processes report, and its limits."""
     told = [answer["memory"] for answer in answers if answer.get("memory")]
     sums = {key: sum(int(item[name]) for item in told) for key, name in _MEMORY.items()}
     return sums if told else {}
 
 
 def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds of the last minute for which brokers delayed them, by request."""
+    """Add up the seconds that brokers delayed processes, by request."""
     found: Counter[str] = Counter()
     for answer in answers:
         found.update(answer.get("throttled") or {})
@@ -106,7 +107,7 @@ def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | None:
-    """The workers' committed offset; one that a foreign consumer committed is not followed."""
+    """The workers' committed offset; a foreign consumer's is not followed."""
     found = own_commit(await cluster.groups.committed(topic, partition))
     return None if found is None else found.offset
 
@@ -114,12 +115,9 @@ async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | Non
 async def addresses(
     settings: Settings, cluster: Cluster, group: Members, told: Mapping[str, Any]
 ) -> list[Address]:
-    """All addresses; one whose topics cannot be asked has the fault and no lanes."""
-    return list(
-        await asyncio.gather(
-            *(_address(settings, address, cluster, group, told) for address in settings.addresses)
-        )
-    )
+    """Return all addresses; one whose topics cannot be asked has a fault and no lanes."""
+    asked = (_address(settings, address, cluster, group, told) for address in settings.addresses)
+    return list(await asyncio.gather(*asked))
 
 
 async def _address(
@@ -133,15 +131,10 @@ async def _address(
         numbers = range(counts[topic])
         places = [(topic, number) for number in numbers]
         ends, stable, starts, committed = await asyncio.gather(
-            *(
-                _each(question, places)
-                for question in (
-                    cluster.offsets.high_watermark,
-                    cluster.offsets.stable_end,
-                    cluster.offsets.log_start,
-                    functools.partial(_own_offset, cluster),
-                )
-            )
+            _by_place(cluster.offsets.high_watermark, places),
+            _by_place(cluster.offsets.stable_end, places),
+            _by_place(cluster.offsets.log_start, places),
+            _by_place(functools.partial(_own_offset, cluster), places),
         )
     except TopicAuthorizationFailedError:
         return Address(
@@ -154,7 +147,7 @@ async def _address(
         done[place] = max(committed[place] or 0, meta.next_offsets.get(topic, 0) if meta else 0, start)
         state = (told.get(wire_names.lane_name(address.name, place[1])) or {}).get("state")
         if state != model.OPEN and done[place] > (ends[place] or 0):
-            done[place] = start  # of another topic of that name: nothing of this one is processed
+            done[place] = start  # it is about a deleted topic of that name
     oldest, undecided = await asyncio.gather(
         first_records.first_records(settings.kafka, {place: (done[place], stable[place] or 0) for place in places}),
         first_records.first_records(
@@ -209,7 +202,7 @@ def _lane(
 
 
 def _folder_fault(said: Mapping[str, Any]) -> bool:
-    """Whether the folder of a lane cannot be written; a worker of an earlier version says it in its reason alone."""
+    """Whether the folder of a lane cannot be written; some workers report it in the reason alone."""
     named = str(said.get("reason") or "").startswith(StateFolderError.__name__)
     return bool(said.get("folder_fault", named))
 
@@ -217,14 +210,14 @@ def _folder_fault(said: Mapping[str, Any]) -> bool:
 async def _metas(
     settings: Settings, address: AddressSettings, cluster: Cluster, numbers: Iterable[int]
 ) -> dict[int, Meta]:
-    """The newest meta record of each lane, as far as the end of its changelog tells it."""
+    """The newest meta record of each lane, as far as the end of its changelog has it."""
     topic = wire_names.changelog_topic(settings.app.id, address.name)
     found: dict[int, Meta] = {}
     with contextlib.suppress(TopicAuthorizationFailedError):
         count = (await cluster.topics.partition_counts([topic])).get(topic, 0)
         places = [(topic, number) for number in numbers if number < count]
         starts, ends = await asyncio.gather(
-            *(_each(ask, places) for ask in (cluster.offsets.log_start, cluster.offsets.stable_end))
+            _by_place(cluster.offsets.log_start, places), _by_place(cluster.offsets.stable_end, places)
         )
         spans = {place: (starts[place] or 0, ends[place] or 0) for place in places}
         for (_, number), value in (await log_reader.newest(settings.kafka, spans, META_KEY)).items():
@@ -233,18 +226,17 @@ async def _metas(
     return found
 
 
-async def _each(question: Any, places: Iterable[Place]) -> dict[Place, int | None]:
-    """By place; None = it cannot be told, or there is none."""
+async def _by_place(question: Any, places: Sequence[Place]) -> dict[Place, int | None]:
+    """The answers by place; None = not known, or there is none."""
 
-    async def one(place: Place) -> int | None:
+    async def ask_one(place: Place) -> int | None:
         try:
             answer: int | None = await question(*place)
         except (KafkaError, OSError, TimeoutError):
             return None
         return answer
 
-    places = list(places)
-    return dict(zip(places, await asyncio.gather(*map(one, places)), strict=True))
+    return dict(zip(places, await asyncio.gather(*map(ask_one, places)), strict=True))
 
 
 def _age(record: Any) -> float | None:

@@ -1,5 +1,6 @@
-"""What is known at one moment. Times are seconds, ages are counted from records' timestamps."""
+"""The state of an application at one moment. Times are seconds; ages count from records' timestamps."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ringfence_kafka.http.probe_errors import ProbeError
@@ -18,30 +19,30 @@ class Lane:
     lane: str
     partition: int
     state: str
-    """As ``/health`` of its worker has it; or :data:`NOBODY`, :data:`UNKNOWN`."""
+    """From ``/health`` of its worker; or :data:`NOBODY`, :data:`UNKNOWN`."""
     reason: str | None
-    """Why it is not open, as its worker says."""
+    """Why its worker does not have it open."""
     worker: str | None
     lag: int | None
-    """Offsets of the input that are not processed, as Kafka counts them; None = the cluster does not tell."""
+    """Unprocessed offsets of the input; None = not known."""
     head_age_seconds: float | None
-    """Of the oldest of these."""
+    """Age of the oldest of them."""
     undecided_seconds: float | None
-    """How old the first record of the input is that waits for its producer to commit; None = none does."""
+    """Age of the first record of the input whose producer has not committed; None = there is none."""
     rate: float | None
-    """Messages a second that came into the input in the last minute, as its worker measures; None = no worker tells it yet."""
+    """Messages per second in the last minute, as its worker measures; None = not known yet."""
     ring_size: int | None
     ring_capacity: int | None
     seconds_covered: float | None
     accepted: int | None
-    """This and the next: since the worker has the lane; None = no worker tells."""
+    """This and the next three: since the worker has the lane; None = not known."""
     duplicates: int | None
     unchecked: int | None
     quarantined: int | None
     waiting: int | None = None
-    """Offsets of the lag, unless they are markers alone: so many messages wait at most."""
+    """The most messages that can wait: 0 if all offsets of the lag are markers."""
     folder_fault: bool = False
-    """It is not open because its folder cannot be written; its worker says why."""
+    """It is not open because its folder cannot be written."""
     note: str | None = None
     """IDs that are kept and forgotten since its changelog was deleted; None = it was not."""
 
@@ -54,39 +55,36 @@ class Address:
     topic: str
     lanes: list[Lane]
     faults: list[str] = field(default_factory=list)
-    """What is wrong with its topics."""
+    """Faults of its topics."""
 
     @property
-    def lag(self) -> int | None:
-        """Of all lanes that tell it."""
-        known = [lane.lag for lane in self.lanes if lane.lag is not None]
-        return sum(known) if known else None
+    def lag(self) -> float | None:
+        """Sum of the known lags."""
+        return _sum(lane.lag for lane in self.lanes)
 
     @property
     def rate(self) -> float | None:
-        """Of all lanes that tell it."""
-        known = [lane.rate for lane in self.lanes if lane.rate is not None]
-        return sum(known) if known else None
+        """Sum of the known rates."""
+        return _sum(lane.rate for lane in self.lanes)
 
     @property
     def duplicates_share(self) -> float | None:
-        """Of what its lanes judged since their workers have them; None = nothing, or no worker tells."""
+        """Share of duplicates since workers have its lanes; None = nothing was judged, or it is not known."""
         counts = [(lane.accepted or 0, lane.duplicates or 0, lane.unchecked or 0) for lane in self.lanes]
         judged = sum(map(sum, counts))
         return sum(duplicates for _, duplicates, _ in counts) / judged if judged else None
 
     @property
     def seconds_covered(self) -> float | None:
-        """Of the lane whose ring reaches back the least."""
-        return min(
-            (lane.seconds_covered for lane in self.lanes if lane.seconds_covered is not None), default=None
-        )
+        """The least of all rings."""
+        known = (lane.seconds_covered for lane in self.lanes)
+        return min((seconds for seconds in known if seconds is not None), default=None)
 
     @property
     def fullest(self) -> Lane | None:
-        """The lane whose ring holds the most."""
+        """The lane with the fullest ring."""
         known = [lane for lane in self.lanes if lane.ring_capacity]
-        return max(known, key=lambda each: (each.ring_size or 0) / (each.ring_capacity or 1), default=None)
+        return max(known, key=lambda lane: (lane.ring_size or 0) / (lane.ring_capacity or 1), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +98,21 @@ class Worker:
     ready: bool | None
     """None = its web server does not answer, or it has none."""
     broker: str | None
-    """``away`` or ``answers``, as it says."""
+    """``away`` or ``answers``."""
     state_folder: str = ""
     """Why its lanes cannot use their folders, and what it does about it; empty = they can."""
     lanes_in_memory: list[str] = field(default_factory=list)
-    """Of these the lanes that work, with their files in memory; an earlier version does not tell it."""
+    """The lanes of them that work with their files in memory."""
     faults: list[str] = field(default_factory=list)
     unheard: ProbeError | None = None
-    """Why its web server tells us nothing, where that is known."""
+    """Why its web server was not heard, if that is known."""
     buffered_bytes: int | None = None
-    """Memory of messages that are under way; None = it does not tell."""
+    """Memory of messages under way; None = not known."""
     buffer_limit_bytes: int | None = None
     throttled: dict[str, float] = field(default_factory=dict)
-    """Seconds of the last minute for which brokers delayed it because of a quota, by request."""
+    """Seconds of the last minute that brokers delayed it because of a quota, by request."""
     limits: dict[str, list[str]] = field(default_factory=dict)
-    """Address → each disagreement of live workers on a limit, as the worker sees it."""
+    """Address → each disagreement of live workers on a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,41 +121,38 @@ class Share:
 
     partition: int
     state: str
-    """Of the lease: held, draining, released; none, unreadable."""
+    """State of the lease: held, draining, released; none, unreadable."""
     holder: str | None
     holder_is_member: bool | None
     waits: str | None
-    """Who was given the partition while another has the lease."""
+    """The member with the partition while another one has the lease."""
     silent_seconds: float | None
     """Since the holder wrote."""
     lag: int | None
     running: int
     head_age_seconds: float | None
-    """Of the first unfinished message."""
+    """Of the first unfinished message, as the next two."""
     head_group: str | None
-    """Whose that is; None = it has none, or none waits."""
     head_attempts: int
-    """How often that message was begun."""
     failing_group: str | None
-    """Whose message is that handlers fail at for the longest; None = it has none, or none fails."""
+    """Group of the message that fails for the longest; None = it has no group, or none fails."""
     failing_attempts: int
     failing_seconds: float | None
-    """For how long; None = none fails."""
     run_group: str | None
-    """Whose message a handler runs for the longest; None = it has none, or none runs."""
+    """Group of the message that a handler runs for the longest; None = it has no group, or none runs."""
     run_seconds: float | None
-    """For how long; None = its consumer does not tell."""
+    """None = its consumer does not tell."""
     blocked: int
-    """Messages that are not tried again, because their dead letters are written: their groups wait."""
+    """Messages with written dead letters whose groups wait."""
     blocked_group: str | None
-    """Whose the first of these is; None = it has none, or there is none."""
+    """Of the first of them."""
     hot_group: str | None
-    """The group of which most messages wait here, as the holder knows it."""
+    """The group with the most waiting messages, as the holder knows it."""
     hot_depth: int | None
     reason: str | None
-    """Why the one that was given the partition does not hold it yet, as it says."""
+    """Why the member with the partition does not hold it yet."""
     waiting: int | None = None
-    """Offsets that are not finished: so many messages wait at most."""
+    """The most messages that can wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,43 +163,42 @@ class Consumers:
     address: str
     """The topic, where no address has it."""
     state: str
-    """Of the group, in Kafka's words."""
+    """Kafka's name of the group's state."""
     members: list[str]
     partitions: list[Share]
     faults: list[str] = field(default_factory=list)
-    """What its consumers say keeps messages from being handled."""
+    """Faults that keep its consumers from handling messages."""
     left_behind: int = 0
     """Handlers that nobody could end."""
     unheard: dict[str, ProbeError] = field(default_factory=dict)
-    """Of its web servers, by their addresses, those that tell us nothing, where it is known why."""
+    """Web servers that were not heard, if the reason is known."""
     buffered_bytes: int | None = None
-    """Memory of messages that are under way, of all its consumers that tell it; None = none does."""
+    """Memory of messages under way in all its consumers; None = not known."""
     buffer_limit_bytes: int | None = None
     throttled: dict[str, float] = field(default_factory=dict)
-    """Seconds of the last minute for which brokers delayed its consumers because of a quota, by request."""
+    """As of a :class:`Worker`."""
 
     @property
-    def lag(self) -> int | None:
-        """Of all partitions that tell it."""
-        known = [partition.lag for partition in self.partitions if partition.lag is not None]
-        return sum(known) if known else None
+    def lag(self) -> float | None:
+        """Sum of the known lags."""
+        return _sum(partition.lag for partition in self.partitions)
 
     @property
     def waiting(self) -> int:
-        """So many messages wait at most, of all partitions that tell it."""
+        """The most messages that can wait."""
         return sum(partition.waiting or 0 for partition in self.partitions)
 
     @property
     def oldest(self) -> Share | None:
-        """The partition whose first unfinished message is the oldest."""
+        """The partition with the oldest unfinished message."""
         known = [partition for partition in self.partitions if partition.head_age_seconds is not None]
-        return max(known, key=lambda each: each.head_age_seconds or 0, default=None)
+        return max(known, key=lambda partition: partition.head_age_seconds or 0, default=None)
 
     @property
     def hottest(self) -> Share | None:
-        """The partition with the group of which most messages wait."""
+        """The partition with the deepest group."""
         known = [partition for partition in self.partitions if partition.hot_depth]
-        return max(known, key=lambda each: each.hot_depth or 0, default=None)
+        return max(known, key=lambda partition: partition.hot_depth or 0, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,54 +214,60 @@ class Bridge:
     forwarded: int
     fault: str | None
     standing: list[str]
-    """What somebody has to look at, a line each."""
+    """Lines that need a person."""
     stands: bool
-    """Whether messages wait because of it."""
+    """Messages wait because of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftBridge:
-    """A bridge that is not configured any more, and had not handed on all."""
+    """A bridge that was removed from the configuration while messages waited."""
 
     bridge: str
     what: str
     do: str
     stands: bool
-    """Whether no other bridge reads its source."""
+    """No other bridge reads its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why something has stopped or soon will, in a sentence, and what helps."""
+    """Why something has stopped or soon will, and the fix."""
 
     where: str
     what: str
     do: str
-    """In words; may be empty where the command says it."""
+    """Empty if the command says it."""
     command: str
-    """To be copied as it is; empty = none helps."""
+    """Empty = none helps."""
     stands: bool
-    """Whether messages wait because of it, until somebody acts."""
+    """Messages wait because of it, until somebody acts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Of one application at one moment."""
+    """The state of one application."""
 
     app: str
     bootstrap_servers: str
     at: str
     """ISO 8601, UTC."""
     workers_state: str
-    """Of the workers' group, in Kafka's words."""
+    """Kafka's name of the state of the workers' group."""
     workers: list[Worker]
     addresses: list[Address]
     consumers: list[Consumers]
     bridges: list[Bridge]
     faults: list[str] = field(default_factory=list)
-    """What could not be asked."""
+    """Parts that could not be asked."""
     left_bridges: list[LeftBridge] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    """Faults of topics of consumers that somebody deleted."""
+    """Faults of consumers' topics that were deleted."""
     foreign: list[str] = field(default_factory=list)
     """A line for each member of the workers' group that is not a worker."""
+
+
+def _sum(numbers: Iterable[float | None]) -> float | None:
+    """Add the known numbers; None = none is known."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

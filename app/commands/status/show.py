@@ -1,4 +1,4 @@
-"""``ringfence status`` for a person, on 80 columns: first what stands, then how all else does."""
+"""``ringfence status`` for a person, on 80 columns."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -15,11 +15,11 @@ from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.wording import counted
 
 LANES_MAX: Final = 8
-"""Of lanes that do well; those that do not are all shown."""
+"""Open lanes; the others are all shown."""
 
 
 def document(status: Status, found: Sequence[Finding]) -> RenderableType:
-    """All of it."""
+    """Return the findings and all tables."""
     parts: list[RenderableType] = [_verdict(status, found), *map(_finding, found)]
     if status.addresses:
         parts += ["", _addresses(status.addresses), "", _lanes(status)]
@@ -33,7 +33,7 @@ def document(status: Status, found: Sequence[Finding]) -> RenderableType:
 
 
 def show(status: Status, found: Sequence[Finding]) -> None:
-    """Print it."""
+    """Print the document."""
     Console().print(document(status, found), crop=False)
 
 
@@ -61,12 +61,12 @@ def _finding(finding: Finding) -> RenderableType:
 
 
 def _add(table: Table, *cells: str) -> None:
-    """A row of what may be anybody's words: no markup, and nothing that steers the terminal."""
+    """Add a row without markup or control characters, as other programs choose its words."""
     table.add_row(*(Text(printable(cell)) for cell in cells))
 
 
 def _table(title: str, columns: str) -> Table:
-    """``columns``: their names; with ``<`` in front of one that is aligned to the left."""
+    """``columns``: their names; ``<`` in front of a name aligns it to the left."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns.split("|"):
         name = column.removeprefix("<")

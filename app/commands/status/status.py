@@ -25,7 +25,7 @@ NOT_OK: Final = 1
 
 
 def as_document(status: Status, found: Collection[Finding]) -> dict[str, Any]:
-    """For programs, and what the worker's page is made from."""
+    """Return the document for programs and for the worker's page."""
     return {"ok": not _standing(found), "findings": [asdict(finding) for finding in found], **asdict(status)}
 
 
@@ -34,14 +34,7 @@ def _standing(found: Collection[Finding]) -> bool:
 
 
 def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[str]) -> int:
-    """Print how everything stands.
-
-    Returns:
-        0 ok; 1 something stands.
-
-    Raises:
-        BrokerUnavailableError: nobody answers.
-    """
+    """Print the state of all parts. Returns 0 ok, 1 something stands."""
     if watch:
         return _watch(settings, ignored, as_json=as_json)
     with reading("the state of all parts"):
@@ -55,7 +48,7 @@ def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[s
 
 
 def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> int:
-    """Until Ctrl-C: again and again, in place, or with ``as_json`` a line each time. Brokers may go and come meanwhile."""
+    """Print again and again until Ctrl-C, in place, or with ``as_json`` a line each time. Brokers may come and go."""
     code = 0
     console = Console()
     try:

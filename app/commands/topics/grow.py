@@ -1,18 +1,17 @@
 """``ringfence topics grow``: more partitions for the input of an address whose lanes have begun.
 
-A group's home is its hash modulo the partition count. Where the new count is a multiple of the old one, what is at home in lane p
-stays there or moves to one of its heirs: p + old, p + 2 old, … So each heir is given all that lane p knows, its ring and what came over
-bridges, and nothing that was known is forgotten. Lane p goes on with all of it, too: both know more than they will be asked.
+The home of a group is its hash modulo the partition count. If the new count is a multiple of the old one, a group of lane p stays there or moves
+to an heir: p + old, p + 2 old, … Each heir gets everything that lane p knows: its ring, and what came over bridges. Lane p keeps it too.
 
-No worker may run meanwhile, and nothing may be left to judge: a group's later messages would be in another partition than its earlier
-ones. Heirs have everything before there is a partition that they could read, and the lanes' own records are changed last: wherever this
-ends before its end, lanes that began before are refused, by the line that says how it goes on.
+No worker may run meanwhile, and nothing may be left to judge: later messages of a group would be in another partition than earlier ones.
+Heirs have everything before their partitions exist, and the records of lanes change last. Until then lanes that began before are refused,
+by the line that names the next step.
 """
 
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import click
@@ -44,7 +43,7 @@ from tables.restore import Restore
 
 SHOWN_LIMIT_S: Final = 15.0
 RECORDS_A_TRANSACTION: Final = 100_000
-"""An heir may be given so much more than one transaction should hold; what counts is the last one, which has its meta record."""
+"""An heir may get more than one transaction should hold. Only the last one, with its meta record, counts."""
 AGAIN: Final = "run this again: it goes on where it ended"
 
 
@@ -61,24 +60,21 @@ def grow(
     """Give the input of an address more partitions. Safe to repeat, wherever it ended.
 
     Args:
-        settings: The addresses.
-        name: One of them.
-        partitions: As many as it is to have: a multiple of those that it had when its lanes began.
-        despite_backlog: Also where messages are left to judge: of a group that moves, they may come behind later ones.
-        dry_run: Change nothing; say what would be done, and what is in the way now.
-        as_json: As a document, when all is done.
+        settings: The configuration.
+        name: The address.
+        partitions: The new count: a multiple of the count with which its lanes began.
+        despite_backlog: Grow also with messages left to judge: those of a group that moves may come behind later ones.
+        dry_run: Change nothing; print what would be done, and what is in the way.
+        as_json: Print a document at the end.
         yes: Do not ask.
 
     Returns:
-        The exit code: 0; of a dry run 1 where something is in the way.
+        The exit code: 0; of a dry run 1 if something is in the way.
 
     Raises:
-        ConfigurationError: unknown address.
-        GrowthError: not so many; or workers run, or have something left to judge.
+        GrowthError: the count is not possible; or workers run, or have something left to judge.
         MissingTopicError: a topic of the address does not exist.
-        TopicError: the cluster refuses.
         BrokerUnavailableError: the cluster does not answer.
-        DeclinedError: somebody was asked, and said no.
     """
     failpoints.install_from_environment()
     address = settings.configured(name)
@@ -89,15 +85,17 @@ def grow(
             f"'ringfence topics grow {fed_by[-1]}'"
         )
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
+
+    async def run(progress: Steps) -> tuple[Work, list[str]]:
+        async with Cluster(settings.kafka, settings.app.id) as cluster:
+            growing = _Growing(settings, address, cluster, say, progress)
+            return await growing.run(partitions, despite_backlog=despite_backlog, dry_run=dry_run, yes=yes)
+
     try:
         with steps() as progress, observed(progress.add):
-            growing = _grow(
-                settings, address, partitions, say, progress,
-                despite_backlog=despite_backlog, dry_run=dry_run, yes=yes,
-            )  # fmt: skip
-            work, obstacles = asyncio.run(growing)
+            work, obstacles = asyncio.run(run(progress))
     except FencedError as error:
-        raise _come(settings) from error
+        raise _worker_came(settings) from error
     except (KafkaError, LogStalledError, TimeoutError) as error:
         raise BrokerUnavailableError(
             f"{named(error)}: look at the brokers and at this user's rights, then {AGAIN}"
@@ -107,206 +105,170 @@ def grow(
     return int(bool(obstacles))
 
 
-def _come(settings: Settings) -> GrowthError:
+def _worker_came(settings: Settings) -> GrowthError:
     return GrowthError(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
 
 
-async def _grow(
-    settings: Settings,
-    address: AddressSettings,
-    wanted: int,
-    say: Callable[[str], object],
-    progress: Steps,
-    *,
-    despite_backlog: bool,
-    dry_run: bool,
-    yes: bool,
-) -> tuple[Work, list[str]]:
-    async with Cluster(settings.kafka, settings.app.id) as cluster:
-        progress.begin(f"looking at the lanes of {address.name}")
-        work = await _work(settings, address, cluster, wanted)
-        progress.count(counted(work.growth.began, "lane"))
-        progress.end()
+class _Growing:
+    """The growth of one address."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        address: AddressSettings,
+        cluster: Cluster,
+        say: Callable[[str], object],
+        progress: Steps,
+    ) -> None:
+        self._settings = settings
+        self._address = address
+        self._cluster = cluster
+        self._say = say
+        self._progress = progress
+        self._input = address.input_topic
+        self._changelog = wire_names.changelog_topic(settings.app.id, address.name)
+        self._forward = wire_names.forward_topic(settings.app.id, address.name)
+
+    async def run(
+        self, wanted: int, *, despite_backlog: bool, dry_run: bool, yes: bool
+    ) -> tuple[Work, list[str]]:
+        """Grow, or only look. Return the work, and what is in its way."""
+        self._progress.begin(f"looking at the lanes of {self._address.name}")
+        work = await self._work(wanted)
+        self._progress.count(counted(work.growth.began, "lane"))
+        self._progress.end()
         if work.done:
-            say(f"{address.input_topic} has {wanted} partitions, and its lanes know it: nothing to do")
+            self._say(f"{self._input} has {wanted} partitions, and its lanes know it: nothing to do")
             return work, []
-        progress.begin("looking for workers and for messages that are left")
-        obstacles = [
-            obstacle
-            async for obstacle in _obstacles(
-                settings, address, cluster, work, despite_backlog=despite_backlog
-            )
-        ]
-        progress.count(counted(len(obstacles), "obstacle"))
-        progress.end()
+        self._progress.begin("looking for workers and for messages that are left")
+        obstacles = [obstacle async for obstacle in self._obstacles(work, despite_backlog=despite_backlog)]
+        self._progress.count(counted(len(obstacles), "obstacle"))
+        self._progress.end()
         if dry_run:
-            foretell(address, work, obstacles, say)
+            foretell(self._address, work, obstacles, self._say)
             return work, obstacles
         if obstacles:
             raise GrowthError("\n".join(obstacles))
         confirmed(
-            f"Give {address.input_topic} {wanted} partitions, where it has {work.counts[address.input_topic]}, and new lanes what the others know? "
-            "Kafka takes no partition away again",
+            f"Give {self._input} {wanted} partitions, where it has {work.counts[self._input]}, and new lanes what the others know? Kafka takes no "
+            "partition away again",
             yes=yes,
         )
-        await _carry_out(settings, address, cluster, work, say, progress)
-    progress.end()
-    say(
-        f"start workers and bridges, then producers; a producer that runs learns of it within its metadata.max.age.ms. Write partitions = "
-        f"{wanted} for {address.name} into the configuration"
-    )
-    return work, []
-
-
-async def _work(settings: Settings, address: AddressSettings, cluster: Cluster, wanted: int) -> Work:
-    changelog = wire_names.changelog_topic(settings.app.id, address.name)
-    forward = wire_names.forward_topic(settings.app.id, address.name)
-    topics = {"changelog": changelog, "forward topic": forward, "input topic": address.input_topic}
-    counts = await cluster.topics.partition_counts([*topics.values()])
-    for role, topic in topics.items():
-        if topic not in counts:
-            raise MissingTopicError(missing(role, address.name, topic))
-    await require_journal(settings, cluster)
-    metas = await _metas(cluster, changelog, counts[changelog])
-    growth = plan(address, counts[address.input_topic], metas, wanted)
-    left = [lane for lane in metas if metas[lane].partition_counts.get(address.input_topic) != wanted]
-    return Work(growth, {topic: counts[topic] for topic in topics.values()}, metas, left)
-
-
-async def _obstacles(
-    settings: Settings, address: AddressSettings, cluster: Cluster, work: Work, *, despite_backlog: bool
-) -> AsyncIterator[str]:
-    """What somebody has to do before."""
-    await cluster.groups.await_coordinator()
-    if (state := await cluster.groups.state()) not in NO_MEMBERS:
-        yield (
-            f"workers of {settings.app.id} run (its group is {state}): stop all of them by SIGTERM, when producers have stopped and "
-            "everything is judged; a worker that was killed counts until its session ends"
+        await self._carry_out(work)
+        self._progress.end()
+        self._say(
+            f"start workers and bridges, then producers; a producer that runs learns of it within its metadata.max.age.ms. Write partitions = "
+            f"{wanted} for {self._address.name} into the configuration"
         )
-    if not despite_backlog:
-        left = [setting async for setting in _unjudged(settings, address, cluster, work)]
-        if left:
-            more = f", and {len(left) - 1} more lanes have something left" if len(left) > 1 else ""
+        return work, []
+
+    async def _work(self, wanted: int) -> Work:
+        topics = {"changelog": self._changelog, "forward topic": self._forward, "input topic": self._input}
+        counts = await self._cluster.topics.partition_counts([*topics.values()])
+        for role, topic in topics.items():
+            if topic not in counts:
+                raise MissingTopicError(missing(role, self._address.name, topic))
+        await require_journal(self._settings, self._cluster)
+        lanes = range(counts[self._changelog])
+        newest = await asyncio.gather(*map(self._newest_meta, lanes))
+        metas = {lane: meta for lane, meta in enumerate(newest) if meta is not None}
+        growth = plan(self._address, counts[self._input], metas, wanted)
+        left = [lane for lane, meta in metas.items() if meta.partition_counts.get(self._input) != wanted]
+        return Work(growth, {topic: counts[topic] for topic in topics.values()}, metas, left)
+
+    async def _newest_meta(self, lane: int) -> Meta | None:
+        return await newest_meta(self._cluster, self._changelog, lane)
+
+    async def _obstacles(self, work: Work, *, despite_backlog: bool) -> AsyncIterator[str]:
+        """The next steps of the operator."""
+        await self._cluster.groups.await_coordinator()
+        if (state := await self._cluster.groups.state()) not in NO_MEMBERS:
             yield (
-                f"lane {left[0]}{more}: of a group that moves, what is left would come behind later messages. Stop producers, let workers "
-                "come to a lag of 0, stop them, and run this again; or leave it at that, with --despite-backlog"
+                f"workers of {self._settings.app.id} run (its group is {state}): stop all of them by SIGTERM, when producers have stopped and "
+                "everything is judged; a worker that was killed counts until its session ends"
             )
+        if not despite_backlog:
+            left = [text async for text in self._unjudged(work)]
+            if left:
+                more = f", and {len(left) - 1} more lanes have something left" if len(left) > 1 else ""
+                yield (
+                    f"lane {left[0]}{more}: of a group that moves, what is left would come behind later messages. Stop producers, let workers "
+                    "come to a lag of 0, stop them, and run this again; or leave it at that, with --despite-backlog"
+                )
 
+    async def _unjudged(self, work: Work) -> AsyncIterator[str]:
+        """A text for each lane that has not judged its inputs."""
+        for lane in range(work.growth.began):
+            for topic in (self._input, self._forward):
+                begin = await first_unjudged(self._cluster, topic, lane, work.metas.get(lane))
+                end = await self._cluster.offsets.high_watermark(topic, lane)
+                if begin < end and await anything(self._settings, topic, lane, begin, end):
+                    name = wire_names.lane_name(self._address.name, lane)
+                    yield f"{name} has judged {topic}/{lane} up to {begin} of {end}"
+                    break
 
-async def _unjudged(
-    settings: Settings, address: AddressSettings, cluster: Cluster, work: Work
-) -> AsyncIterator[str]:
-    """A lane each that has not judged all that stands in its inputs."""
-    for lane in range(work.growth.began):
-        for topic in (address.input_topic, wire_names.forward_topic(settings.app.id, address.name)):
-            begin = await first_unjudged(cluster, topic, lane, work.metas.get(lane))
-            end = await cluster.offsets.high_watermark(topic, lane)
-            if begin < end and await anything(settings, topic, lane, begin, end):
-                yield f"{wire_names.lane_name(address.name, lane)} has judged {topic}/{lane} up to {begin} of {end}"
-                break
+    async def _carry_out(self, work: Work) -> None:
+        growth, counts, progress = work.growth, dict(work.counts), self._progress
+        lanes = counted(len(work.parents), "lane")
+        progress.begin(f"giving topics of {self._address.name} {growth.wanted} partitions")
+        await self._give(self._changelog, counts, growth.wanted)
+        if counts[self._input] == growth.began:
+            # From here on the address is refused: its topics do not fit each other.
+            await self._give(self._forward, counts, growth.wanted)
+        done = 0
+        progress.begin("handing on what lanes know")
+        progress.count(lambda: f"{done:,} of {lanes}, {counted(progress.records, 'record')}")
+        for lane in work.parents:
+            await self._hand_on(lane, work)
+            done += 1
+        progress.begin(f"giving {self._forward} and {self._input} {growth.wanted} partitions")
+        for name in (self._forward, self._input):
+            await self._give(name, counts, growth.wanted)
+        noted = 0
+        progress.begin("recording the new partition count")
+        progress.count(lambda: f"{noted:,} of {lanes}")
+        for lane in work.parents:
+            await self._record(lane, work)
+            noted += 1
 
+    async def _give(self, topic: str, counts: dict[str, int], wanted: int) -> None:
+        if counts[topic] < wanted:
+            await self._cluster.topics.add_partitions(topic, wanted, SHOWN_LIMIT_S)
+            self._say(f"{topic}  {counts[topic]} partitions, now {wanted}")
+            counts[topic] = wanted
 
-async def _carry_out(
-    settings: Settings,
-    address: AddressSettings,
-    cluster: Cluster,
-    work: Work,
-    say: Callable[[str], object],
-    progress: Steps,
-) -> None:
-    growth, counts, metas = work.growth, dict(work.counts), work.metas
-    changelog, forward, topic = counts
-    lanes = counted(len(work.parents), "lane")
-    progress.begin(f"giving topics of {address.name} {growth.wanted} partitions")
-    await _give(cluster, changelog, counts, growth.wanted, say)
-    if counts[topic] == growth.began:
-        # From here on the address is refused: its topics do not fit each other.
-        await _give(cluster, forward, counts, growth.wanted, say)
-    done = 0
-    progress.begin("handing on what lanes know")
-    progress.count(lambda: f"{done:,} of {lanes}, {counted(progress.records, 'record')}")
-    for lane in work.parents:
-        await _hand_on(settings, address, cluster, lane, growth, metas)
-        done += 1
-    progress.begin(f"giving {forward} and {topic} {growth.wanted} partitions")
-    for name in (forward, topic):
-        await _give(cluster, name, counts, growth.wanted, say)
-    noted = 0
-    progress.begin("recording the new partition count")
-    progress.count(lambda: f"{noted:,} of {lanes}")
-    for lane in work.parents:
-        await _note(settings, address, cluster, lane, metas[lane], growth, say)
-        noted += 1
+    async def _hand_on(self, lane: int, work: Work) -> None:
+        """Give a lane's heirs what it knows, but those that have worked with it since."""
+        metas = work.metas
+        async with OwnedLane(self._settings, self._address, lane):
+            restore = await LaneView(self._settings, self._address, self._cluster, lane).read_on()
+        if restore.meta != metas[lane]:
+            raise _worker_came(self._settings)
+        for heir in work.growth.heirs(lane):
+            if heir not in metas or not metas[heir].next_offsets:
+                async with OwnedLane(self._settings, self._address, heir) as owned:
+                    await self._inherit(owned, restore, self._with_count(metas[lane], work.growth))
 
+    async def _inherit(self, heir: OwnedLane, restore: Restore, meta: Meta) -> None:
+        """Write everything under the same keys; an heir begins its own inputs at their start."""
+        meta = meta._replace(next_offsets={}, incarnation=secrets.token_hex(8))
+        entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]
+        entries.append((codec.META_KEY, codec.encode_meta(meta)))
+        for begin in range(0, len(entries), RECORDS_A_TRANSACTION):
+            await heir.write(entries[begin : begin + RECORDS_A_TRANSACTION])
 
-async def _metas(cluster: Cluster, changelog: str, count: int) -> dict[int, Meta]:
-    """The lanes' last meta records; those that never wrote any are left out."""
-    found = await asyncio.gather(*(newest_meta(cluster, changelog, index) for index in range(count)))
-    return {lane: meta for lane, meta in enumerate(found) if meta is not None}
+    async def _record(self, lane: int, work: Work) -> None:
+        """Write the new count and where it begins for a lane and the journal, in one transaction."""
+        growth = work.growth
+        meta = self._with_count(work.metas[lane], growth)
+        async with OwnedLane(self._settings, self._address, lane) as owned:
+            if await self._newest_meta(lane) != work.metas[lane]:
+                raise _worker_came(self._settings)
+            record = owned.journal_record(RingEvent.GROWN, self._address.name, growth, meta)
+            await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [record])
+        heirs = named_heirs(self._address, growth, lane)
+        know = "knows" if len(growth.heirs(lane)) == 1 else "know"
+        self._say(f"{wire_names.lane_name(self._address.name, lane)}  what it knows, {heirs} {know} too")
 
-
-async def _give(
-    cluster: Cluster, topic: str, counts: dict[str, int], wanted: int, say: Callable[[str], object]
-) -> None:
-    if counts[topic] < wanted:
-        await cluster.topics.add_partitions(topic, wanted, SHOWN_LIMIT_S)
-        say(f"{topic}  {counts[topic]} partitions, now {wanted}")
-        counts[topic] = wanted
-
-
-async def _hand_on(
-    settings: Settings,
-    address: AddressSettings,
-    cluster: Cluster,
-    lane: int,
-    growth: Growth,
-    metas: Mapping[int, Meta],
-) -> None:
-    """Give a lane's heirs what it knows, but those that have worked with it since."""
-    heirs = [heir for heir in growth.heirs(lane) if heir not in metas or not metas[heir].next_offsets]
-    async with OwnedLane(settings, address, lane):
-        restore = await LaneView(settings, address, cluster, lane).read_on()
-    if restore.meta != metas[lane]:
-        raise _come(settings)
-    for heir in heirs:
-        async with OwnedLane(settings, address, heir) as owned:
-            await _inherit(address, owned, restore, metas[lane], growth)
-
-
-async def _note(
-    settings: Settings,
-    address: AddressSettings,
-    cluster: Cluster,
-    lane: int,
-    known: Meta,
-    growth: Growth,
-    say: Callable[[str], object],
-) -> None:
-    """Have a lane and the journal say, in one transaction, how many there are, and from where on."""
-    name = wire_names.lane_name(address.name, lane)
-    meta = _counted(address, known, growth)
-    async with OwnedLane(settings, address, lane) as owned:
-        if (
-            await newest_meta(cluster, wire_names.changelog_topic(settings.app.id, address.name), lane)
-            != known
-        ):
-            raise _come(settings)
-        told = owned.told(RingEvent.GROWN, address.name, growth, meta)
-        await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [told])
-    heirs = named_heirs(address, growth, lane)
-    say(f"{name}  what it knows, {heirs} {'knows' if len(growth.heirs(lane)) == 1 else 'know'} too")
-
-
-def _counted(address: AddressSettings, meta: Meta, growth: Growth) -> Meta:
-    return meta._replace(partition_counts={**meta.partition_counts, address.input_topic: growth.wanted})
-
-
-async def _inherit(
-    address: AddressSettings, heir: OwnedLane, restore: Restore, known: Meta, growth: Growth
-) -> None:
-    """Everything, under the same keys; it begins its own inputs at their start."""
-    meta = _counted(address, known, growth)._replace(next_offsets={}, incarnation=secrets.token_hex(8))
-    entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]
-    entries.append((codec.META_KEY, codec.encode_meta(meta)))
-    for begin in range(0, len(entries), RECORDS_A_TRANSACTION):
-        await heir.write(entries[begin : begin + RECORDS_A_TRANSACTION])
+    def _with_count(self, meta: Meta, growth: Growth) -> Meta:
+        return meta._replace(partition_counts={**meta.partition_counts, self._input: growth.wanted})

@@ -1,7 +1,6 @@
-"""The worker's page: what ``ringfence status`` says, in a browser. Pure: a status comes in, HTML goes out.
+"""The worker's page: ``ringfence status`` as one HTML document without outside assets. Pure.
 
-It is one document without outside assets, and its policy (Content-Security-Policy) allows nothing but its own style and script. All is
-there without the script too, which only brings it anew every few seconds. Whatever comes from data is escaped by autoescape.
+Its Content-Security-Policy allows its own style and script alone. The script only renews the page every few seconds. Jinja escapes all data.
 """
 
 import base64
@@ -35,7 +34,7 @@ _ENVIRONMENT.filters |= {
 
 @functools.cache
 def _template() -> Template:
-    """Compiled when somebody looks: most processes show no page."""
+    """Compile the page when it is first asked for: most processes show none."""
     return _ENVIRONMENT.from_string((files(__name__) / "status.html").read_text("utf-8"))
 
 
@@ -57,13 +56,13 @@ HEADERS: Final[Mapping[str, str]] = {
 def render(
     status: Status | None, found: Sequence[Finding], worker: str, own: Mapping[str, Any], fault: str = ""
 ) -> str:
-    """The document.
+    """Return the document.
 
     Args:
-        status: None = the brokers do not tell; then ``fault`` says why, and of the lanes only this worker's own are known.
-        found: What is to be said of it.
-        worker: Whose page it is.
-        own: Its lanes, as its ``/health`` has them.
+        status: None = brokers do not answer, so only this worker's own lanes are known.
+        found: The findings.
+        worker: The worker that shows the page.
+        own: Its lanes from its ``/health``.
         fault: Why there is no status.
     """
     return _template().render(
