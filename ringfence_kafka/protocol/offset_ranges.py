@@ -110,13 +110,17 @@ def near(offsets: Iterable[int], apart_max: int) -> list[Run]:
     return found
 
 
+def texts(runs: Iterable[Run]) -> list[str]:
+    """Return runs as ``3`` and ``5-9``."""
+    return [str(start) if stop == start + 1 else f"{start}-{stop - 1}" for start, stop in runs]
+
+
 def shown(offsets: Iterable[int], most: int = 10) -> str:
     """Offsets for a log line, the first runs of them."""
     given = sorted(offsets)
     found = of_offsets(given)
-    texts = [str(start) if stop == start + 1 else f"{start}-{stop - 1}" for start, stop in found[:most]]
     noun = "offset" if len(given) == 1 else "offsets"
-    return f"{len(given)} {noun}: {', '.join(texts)}{', …' if len(found) > most else ''}"
+    return f"{len(given)} {noun}: {', '.join(texts(found[:most]))}{', …' if len(found) > most else ''}"
 
 
 def check(next_offset: int, runs: Sequence[Run]) -> None:

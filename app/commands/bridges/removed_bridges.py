@@ -1,7 +1,6 @@
-"""Bridges that somebody has taken out of the configuration, while messages waited that they had not handed on.
+"""Finds bridges that were removed from the configuration while messages waited, by their consumer groups.
 
-Their consumer groups tell it, at every cluster that the configuration names as a source: what stands beside their offsets is a bridge's.
-Offsets of a group without members expire, after seven days by default, and then nothing is known of it any more.
+Each cluster is asked that the configuration names as a source. Offsets of a group without members expire, after seven days by default.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ ANSWER_LIMIT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """One bridge, at one source topic."""
+    """A removed bridge at one source topic."""
 
     bridge: str
     group: str
@@ -37,20 +36,20 @@ class Left:
     """``bootstrap.servers``."""
     source_topic: str
     lag: int
-    """Messages that it has not handed on."""
+    """Messages that it has not forwarded."""
     read_by: str | None
-    """A bridge of the configuration that reads this topic too; None = none does."""
+    """A configured bridge that reads this topic too."""
 
     @property
     def what(self) -> str:
-        """What is the matter."""
+        """The problem."""
         waiting = f"up to {counted(self.lag, 'message waits', 'messages wait')}"
         text = f"it is in this configuration no more, and {waiting} in {self.source_topic} at {self.source} that it has not handed on"
         return text if self.read_by is None else f"{text}; bridge {self.read_by} reads that topic too"
 
     @property
     def do(self) -> str:
-        """What helps."""
+        """The fix."""
         return (
             "put it back until nothing waits; where another configuration of this app.id has it, run `ringfence bridge` with that. To give these "
             f"messages up, or if another bridge has taken over, delete the group: kafka-consumer-groups.sh --bootstrap-server … --delete --group {self.group}"
@@ -58,14 +57,12 @@ class Left:
 
 
 async def read(settings: Settings) -> tuple[list[Left], list[str]]:
-    """All that are found; and of each cluster that could not be asked, that none of it are known."""
+    """Return removed bridges, and a fault for each cluster that could not be asked."""
     known = plans(settings) if settings.bridges or settings.cluster_connections else []
-    sources = {
-        kafka_settings.bootstrap_servers: kafka_settings
-        for kafka_settings in (settings.kafka, *(plan.source for plan in known))
-    }
+    clusters = (settings.kafka, *(plan.source for plan in known))
+    sources = {kafka.bootstrap_servers: kafka for kafka in clusters}
     found = await asyncio.gather(*(_at(settings, source, known) for source in sources.values()))
-    left = sorted((left for item, _ in found for left in item), key=lambda each: each.bridge)
+    left = sorted((left for item, _ in found for left in item), key=lambda left: left.bridge)
     return left, [fault for _, fault in found if fault]
 
 
@@ -79,25 +76,23 @@ async def _at(settings: Settings, source: KafkaSettings, known: Collection[Plan]
                 found += await _left(cluster, await _notes(cluster, places), settings, known)
     except (KafkaException, KafkaError, RingfenceError, OSError, TimeoutError) as error:
         why = " ".join(said(error).split())
-        return (
-            [],
-            f"bridges that were taken out of the configuration are not known at {source.bootstrap_servers}: {why}: look again",
-        )
+        text = f"bridges that were taken out of the configuration are not known at {source.bootstrap_servers}: {why}: look again"
+        return [], text
     return found, ""
 
 
 Notes = dict[str, dict[int, tuple[int, OffsetMetadata]]]
-"""By topic and partition: the offset, and what stands beside it."""
+"""Offset and metadata by topic and partition."""
 
 
 def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[str, list[tuple[str, int]]]:
-    """Groups of bridges that are not configured and have no members, and the partitions that they have offsets of. Blocks."""
+    """The partitions with offsets of each group of a removed bridge without members. Blocks."""
     known = tuple(known)
     admin = AdminClient(confluent_options(source))
     listed = admin.list_consumer_groups(request_timeout=ANSWER_LIMIT_S).result()
     if listed.errors:  # of one broker; the groups that it coordinates are missing
         error = listed.errors[0]
-        # A KafkaError can be raised, and is not what threads and futures can hand on: who waits for it waits for ever.
+        # Threads and futures cannot hand on a KafkaError: the caller would wait for ever.
         raise error if isinstance(error, KafkaException) else KafkaException(error)
     names = [item.group_id for item in listed.valid if _is_left(item.group_id, app_id, known)]
     if not names:
@@ -114,7 +109,7 @@ def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[st
 
 
 def _is_left(group: str, app_id: str, known: Iterable[Plan]) -> bool:
-    """Whether it is named as a bridge's, and of none that is known. Of a strict connection's former members its start tells."""
+    """Whether a group is named as a bridge's, and is of no known one; a strict connection's share the start of their names."""
     if not group.startswith(wire_names.bridge_group(app_id, "")):
         return False
     return not any(
@@ -125,7 +120,7 @@ def _is_left(group: str, app_id: str, known: Iterable[Plan]) -> bool:
 
 
 async def _notes(cluster: Cluster, places: Iterable[tuple[str, int]]) -> Notes:
-    """Asked by another client: what confluent-kafka has of the text beside an offset goes on behind its end."""
+    """Asked by aiokafka: confluent-kafka returns commit metadata with bytes behind its end."""
     found: Notes = {}
     for topic, partition in places:
         committed = await cluster.groups.committed(topic, partition)

@@ -12,12 +12,12 @@ from confluent_kafka.admin import AdminClient
 
 from app.commands.confirmation import confirmed
 from app.commands.consumers import group_inventory
-from app.commands.send.send import client_options
 from app.commands.send.sender import DELIVERY_LIMIT_S, producer_options
 from ringfence_client.progress import progress_record, progress_topic
 from ringfence_client.progress.progress_record import ProgressFormatError
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
+from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
 from ringfence_kafka.process.step_progress import reading
@@ -31,36 +31,30 @@ class GroupInUseError(RingfenceError):
 
 
 class RedrivesPendingError(RingfenceError):
-    """Messages of the consumer group were redriven, and no consumer has handled them yet."""
+    """Redriven messages of the consumer group are not handled yet."""
 
 
 class KeptProgress(NamedTuple):
     """The progress records of one consumer group."""
 
     places: list[tuple[int, bytes]]
-    """Partition and key of each record and of each part."""
+    """Partition and key of each record and each part."""
     redriven: dict[tuple[str, int], int]
-    """Topic and partition -> how many redriven messages wait there."""
+    """Topic and partition -> waiting redriven messages."""
 
 
 def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool = False) -> int:
-    """Delete progress and offsets of a consumer group. Its dead letters stay.
-
-    Args:
-        settings: The configuration.
-        group: The consumer group.
-        yes: Do not ask.
-        discard_redriven: Forget it although redriven messages wait for it.
+    """Delete progress and offsets of a consumer group; its dead letters stay.
 
     Returns:
         0 it is forgotten; 1 nothing was kept of it.
 
     Raises:
-        ConfigurationError: it is the workers' own group, or Ringfence's for repairs.
+        ConfigurationError: it is a group of Ringfence's own.
         GroupInUseError: it has members.
-        RedrivesPendingError: redriven messages wait for it. Their dead letters count as settled, so that nothing would name them again.
+        RedrivesPendingError: redriven messages wait, and ``discard_redriven`` is false. Their dead letters are settled, so nothing else
+            names them.
         BrokerUnavailableError: the cluster does not answer, or refuses.
-        DeclinedError: somebody was asked, and said no.
     """
     if group in {settings.app.id, wire_names.repair_group(settings.app.id)}:
         raise ConfigurationError(f"{group} is a group of Ringfence's own: name a group of consumers")
@@ -122,7 +116,7 @@ async def _kept(settings: Settings, group: str) -> KeptProgress:
 
 
 def _group_of(key: bytes) -> str | None:
-    """Return the consumer group of the key of a progress record, or of a part of one."""
+    """The consumer group in the key of a progress record, or of a part."""
     with contextlib.suppress(ValueError, IndexError, TypeError):
         return str(json.loads(key)[0])
     return None
@@ -137,13 +131,8 @@ def _write_tombstones(settings: Settings, kept: Sequence[tuple[int, bytes]]) -> 
 
     producer = Producer(producer_options(settings.kafka, "murmur2"))
     for partition, key in kept:
-        producer.produce(
-            wire_names.progress_topic(settings.app.id),
-            None,
-            key,
-            partition,
-            on_delivery=answered,
-        )
+        topic = wire_names.progress_topic(settings.app.id)
+        producer.produce(topic, None, key, partition, on_delivery=answered)
     left = producer.flush(DELIVERY_LIMIT_S)
     if refused or left:
         raise BrokerUnavailableError(
@@ -154,7 +143,7 @@ def _write_tombstones(settings: Settings, kept: Sequence[tuple[int, bytes]]) -> 
 
 def _delete_group(settings: Settings, group: str) -> bool:
     """Delete the offsets; return whether there were some."""
-    admin = AdminClient(client_options(settings.kafka))
+    admin = AdminClient(confluent_options(settings.kafka))
     (deletion,) = admin.delete_consumer_groups([group]).values()
     try:
         deletion.result()

@@ -1,4 +1,4 @@
-"""What is unfinished in a consumer group: its lag, open dead letters and parked groups."""
+"""Counts what is unfinished in a consumer group: its lag, open dead letters and parked groups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,10 +22,9 @@ SHOWN_MAX = 5
 
 @dataclass(slots=True)
 class Inventory:
-    """Of one consumer group, at all configured addresses."""
+    """The unfinished messages of one consumer group at all configured addresses."""
 
     lag: int = 0
-    """Offsets, as Kafka counts them."""
     dead_letters: int = 0
     """Open ones."""
     parked: set[bytes | None] = field(default_factory=set)
@@ -34,7 +33,6 @@ class Inventory:
     """Topics that could not be read."""
 
     def __str__(self) -> str:
-        """Return it in words."""
         names = sorted("(none)" if item is None else group_names.shown(item) for item in self.parked)
         shown = first_of([printable(name) for name in names], SHOWN_MAX)
         text = (

@@ -1,7 +1,6 @@
-"""``ringfence groups``: what waits for a consumer group, and what an operator may do about one of its groups.
+"""``ringfence groups show``: the groups that wait for a consumer group.
 
-What is finished stands in the progress topic, what waits in the accepted topic: both are read here, so this works beside
-running consumers, without any, and from another machine. Who holds what right now, only the holder knows: it is asked.
+It reads the progress topic and the accepted topic, so it needs no consumer. Only the holder knows which messages handlers have: it is asked.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers import log_reader
 
 ASK_LIMIT_S: Final = 5.0
-"""For a holder's web server."""
+"""Time for a holder's web server."""
 PARALLEL: Final = 8
 SHOWN_MAX: Final = 50
 """Rows for a person; ``--json`` has all."""
@@ -48,17 +47,16 @@ class GroupRow:
     group: str | None
     """As verbs take it; None = all messages without a group."""
     group_hex: str | None
-    """For programs: all of its bytes, whatever they are."""
+    """All of its bytes, for programs."""
     depth: int
-    """Messages that are not finished, acquired ones included."""
+    """Unfinished messages, acquired ones included."""
     acquired: int
     owner: str | None
     head_offset: int
-    """Of its first unfinished message, in the accepted topic."""
+    """Of its first unfinished message."""
     head_age_seconds: float
-    """Since that one's timestamp."""
     redriven: list[int] = field(default_factory=list)
-    """Offsets of those that were finished, and are to be done once more."""
+    """Offsets of finished messages that are redriven."""
 
 
 @dataclass(slots=True)
@@ -67,25 +65,22 @@ class PartitionRow:
 
     partition: int
     next: int
-    """All below is finished."""
+    """Every offset below is finished."""
     end: int
     unfinished: int
     holder: str | None
-    """None = nobody."""
     web: str
     answered: bool
-    """Whether the holder was asked: without it, nothing is known of what is acquired."""
+    """Without the holder's answer, acquired messages are not known."""
     unheard: ProbeError | None = None
-    """Why it was not, where that is known."""
+    """Why it did not answer, if that is known."""
 
 
 def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
     """Print the groups that wait, the oldest first.
 
     Raises:
-        ConfigurationError: unknown address.
         MissingTopicError: a topic does not exist.
-        BrokerUnavailableError: nobody answers.
     """
     found = settings.configured(address)
     with reading(found.accepted_topic):
@@ -113,23 +108,19 @@ async def _read(
         met = await is_known(address, cluster, known)
         limit = asyncio.Semaphore(PARALLEL)
 
-        async def one(partition: int, known: Progress | None) -> tuple[PartitionRow, list[GroupRow]]:
+        async def read_one(partition: int, known: Progress | None) -> tuple[PartitionRow, list[GroupRow]]:
             async with limit:
                 return await _partition(settings, address, cluster, partition, known, idle=idle)
 
-        found = await asyncio.gather(*(one(number, item) for number, item in enumerate(known)))
+        found = await asyncio.gather(*(read_one(number, item) for number, item in enumerate(known)))
     rows = [row for _, groups in found for row in groups]
-    return (
-        [partition_row for partition_row, _ in found],
-        sorted(rows, key=lambda row: -row.head_age_seconds),
-        met,
-    )
+    return [row for row, _ in found], sorted(rows, key=lambda row: -row.head_age_seconds), met
 
 
 async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[Progress | None]) -> bool:
-    """Whether the consumer group of ``cluster`` ever had to do with an address, or has members now.
+    """Return whether the consumer group of ``cluster`` has consumed an address, or has members now.
 
-    ``known`` is what :func:`progresses` found. An offset may be there without: an operator has set it beforehand.
+    ``known`` is what :func:`progresses` found. An operator may have set an offset before.
     """
     if any(item is not None for item in known) or await cluster.groups.state() not in NO_MEMBERS:
         return True
@@ -138,7 +129,7 @@ async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[P
 
 
 async def progresses(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Progress | None]:
-    """Of each partition, what its last holder wrote; None = nobody ever held it.
+    """Return the last progress record of each partition; None = nobody ever held it.
 
     Raises:
         MissingTopicError: the accepted topic does not exist.
@@ -172,7 +163,7 @@ async def _partition(
     *,
     idle: bool,
 ) -> tuple[PartitionRow, list[GroupRow]]:
-    """Count what is not finished, and ask the holder what it has acquired of it."""
+    """Count unfinished messages, and ask the holder which are acquired."""
     topic = address.accepted_topic
     now = await standing(cluster, topic, partition, known)
     rows = await unfinished(settings, topic, partition, now)
@@ -193,24 +184,24 @@ async def _partition(
 
 
 class Standing(NamedTuple):
-    """How far a consumer group is in one partition as it is now."""
+    """The progress of a consumer group in the present partition."""
 
     progress: Progress
     topic_id: str
     start: int
     end: int
-    """That committed readers see."""
+    """For committed readers."""
 
 
 async def standing(cluster: Cluster, topic: str, partition: int, known: Progress | None) -> Standing:
-    """What ``known``, the last record, says of the topic as it is now: it may have been created again, or an offset been set."""
+    """Return what the last record says of the present topic: it may be a new one, or an offset may have been set."""
     identity = await cluster.topics.identity(topic)
     start, end = (
         await cluster.offsets.log_start(topic, partition),
         await cluster.offsets.stable_end(topic, partition),
     )
     other = known is None or known.released or known.topic_id not in {"", identity.topic_id}
-    # Who holds it may have written since: that is no offset that somebody has set.
+    # A holder may have written since: that is not an offset that an operator has set.
     committed = known.next if known is not None else None
     if known is None or other:
         noted = await cluster.groups.committed(topic, partition)
@@ -223,7 +214,7 @@ async def standing(cluster: Cluster, topic: str, partition: int, known: Progress
 async def unfinished(
     settings: Settings, topic: str, partition: int, standing: Standing
 ) -> dict[str | None, GroupRow]:
-    """The groups with unfinished messages, by their names in hex; in the order of their first messages."""
+    """Return groups with unfinished messages by their names in hex, in the order of their first messages."""
     known, end = standing.progress, standing.end
     finished, again = Watermark(known.next, known.finished), frozenset(known.again)
     rows: dict[str | None, GroupRow] = {}
@@ -252,7 +243,7 @@ async def unfinished(
 
 
 async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | ProbeError | None:
-    """The holder's own list, or why it was not heard; None = it does not answer."""
+    """Return the holder's list, or why it was not heard; None = it does not answer."""
     async with session(settings.app, ASK_LIMIT_S) as asking:
         answer = await probe_errors.get(asking, settings.app, f"{web}/groups")
     if not isinstance(answer, dict):
@@ -266,10 +257,9 @@ def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
     for column in ("group", "partition", "depth", "acquired", "owner", "age of the head"):
         table.add_column(column, justify="left" if column in {"group", "owner"} else "right")
     for row in groups[:SHOWN_MAX]:
-        name = None if row.group_hex is None else bytes.fromhex(row.group_hex)
-        table.add_row(
-            group_names.in_table(name), str(row.partition), f"{row.depth:,}", str(row.acquired), row.owner or "", f"{row.head_age_seconds:,.1f} s"
-        )  # fmt: skip
+        name = group_names.in_table(None if row.group_hex is None else bytes.fromhex(row.group_hex))
+        numbers = str(row.partition), f"{row.depth:,}", str(row.acquired)
+        table.add_row(name, *numbers, row.owner or "", f"{row.head_age_seconds:,.1f} s")
     terminal.tell(table, console)
     if len(groups) > SHOWN_MAX:
         console.print(f"and {len(groups) - SHOWN_MAX:,} more: --json has all")

@@ -1,8 +1,4 @@
-"""``ringfence send``: JSON lines from a file or standard input, published to an address.
-
-It speaks to the broker as any producer does,
-and is no part of the guarantees: the worker makes them.
-"""
+"""``ringfence send``: publishes JSON lines from a file or standard input, as any producer does."""
 
 import asyncio
 import codecs
@@ -12,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource
@@ -31,27 +27,22 @@ from ringfence_kafka.process.step_progress import steps, watched
 from ringfence_kafka.wording import counted
 
 ANSWER_LIMIT_S: Final = 5.0
-"""How long a person waits for the first answer of a broker."""
+"""Time for the first answer of a broker."""
 BATCH_BYTES_UNKNOWN: Final = 16_384
-"""Size of a record batch if this user may not see the topic's limit: that of Kafka's own producer."""
+"""Size of a record batch if this user may not see the topic's limit, as of Kafka's own producer."""
 _RANGES_SHOWN_MAX: Final = 20
 _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 
 
-def client_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """What every librdkafka client needs to reach the cluster."""
-    return confluent_options(kafka)
-
-
 def partition_count(kafka: KafkaSettings, topic: str) -> int:
-    """Partitions of the topic. Asked through the admin client, which creates no topic by asking.
+    """Return the partitions of the topic. The admin client creates no topic by asking.
 
     Raises:
-        BrokerUnavailableError: nobody answers, or all deny access.
-        MissingTopicError: there is no such topic, or this user may not see it.
+        BrokerUnavailableError: no broker answers, or all deny access.
+        MissingTopicError: the topic does not exist, or this user may not see it.
     """
     reasons: list[KafkaError] = []
-    admin = AdminClient(client_options(kafka) | {"error_cb": reasons.append})
+    admin = AdminClient(confluent_options(kafka) | {"error_cb": reasons.append})
     asked = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_LIMIT_S)
     try:
         return len(asked[topic].result().partitions)
@@ -75,7 +66,7 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
 def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int:
     """Return ``max.message.bytes`` of the topic; a small size if this user may not see it."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    admin = AdminClient(client_options(kafka))
+    admin = AdminClient(confluent_options(kafka))
     try:
         (answer,) = admin.describe_configs([resource], request_timeout=ANSWER_LIMIT_S).values()
         return int(answer.result()["max.message.bytes"].value)
@@ -84,19 +75,15 @@ def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int:
 
 
 def run(settings: Settings, address: str, file: str | Path | None = None) -> int:
-    """Send ``file``, or standard input if it is None or ``-``, to ``address``.
+    """Send ``file``, or standard input if it is None or ``-``, to ``address``. Return 0.
 
-    It stops at the first line that is not well or is refused. The lines before it are delivered. No line behind it
-    is written if it has the same group.
-
-    Returns:
-        The exit code: 0, when the broker acknowledged every line.
+    It stops at the first faulty or refused line. Lines before it are delivered. No line of its group behind it is written.
 
     Raises:
-        ConfigurationError: no such address, or another address feeds it.
-        InputError: a line or the file cannot be sent; says how many messages were.
-        BrokerUnavailableError: nobody answers.
-        MissingTopicError: the topic is not there.
+        ConfigurationError: another address feeds this one.
+        InputError: a line or the file cannot be sent; names how many messages were.
+        BrokerUnavailableError: no broker answers.
+        MissingTopicError: the topic does not exist.
     """
     found = settings.configured(address)
     settings.require_own_input(found, "nothing was sent")
@@ -122,7 +109,7 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
 def _send_all(
     stream: IO[bytes], sender: Sender, composer: Composer, id_headers: tuple[str, ...], name: str
 ) -> RingfenceError | None:
-    """Read, send, wait. Returns the first faulty line as an error, after what stands before it was delivered."""
+    """Read, send, wait. Return the first faulty line as an error, after the lines before it are delivered."""
     fault = None
     with _progress(stream, sender) as advance:
         try:
@@ -149,10 +136,10 @@ def _send_all(
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file, without the byte order mark of UTF-8 that some editors put first.
+    """Yield the lines of a file without the byte order mark of UTF-8, which some editors write.
 
     Raises:
-        ValueError: a mark says that the file is UTF-16 or UTF-32.
+        ValueError: the file is UTF-16 or UTF-32.
     """
     first = stream.readline()
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
@@ -177,7 +164,7 @@ def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -
 
 
 def _what_now(sender: Sender) -> str:
-    """How much was sent, which lines after a refusal, and whether sending all of it again does harm."""
+    """The number of sent messages, and what to send next."""
     said = f"{counted(sender.sent, 'message')} sent before it ended"
     if sender.refused is not None:
         return f"{said}. {_by_line(sender)}"
@@ -193,7 +180,7 @@ def _what_now(sender: Sender) -> str:
 
 
 def _by_line(sender: Sender) -> str:
-    """Which lines are written after a refusal, and what to send now. Nothing is written behind an unwritten line of its group."""
+    """The written lines after a refusal, and what to send next."""
     repeated = sender.sent_without_id + sender.doubtful_without_id
     shown_max = None if repeated else _RANGES_SHOWN_MAX
     missing = {*sender.unwritten, *sender.doubtful}
@@ -217,7 +204,6 @@ def _by_line(sender: Sender) -> str:
 
 
 def _shown(numbers: Sequence[int], ranges_max: int | None) -> str:
-    """Line numbers for a person."""
     found = ranges(numbers)
     if not found:
         return "no line"
@@ -242,7 +228,7 @@ def _opened(file: str | Path | None, name: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _progress(stream: IO[bytes], sender: Sender) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error while a person watches, else a line now and then. Yields ``advance(sent, bytes read)``."""
+    """Yield ``advance(sent, bytes read)`` of a bar on a terminal; else a line reports progress now and then."""
     if not watched():
         # The line at the end is that of the command itself.
         with steps(brief_s=math.inf) as progress:

@@ -1,8 +1,7 @@
-"""Publishes the lines of ``ringfence send``, each group in the order of its lines, whatever the broker refuses.
+"""Publishes the lines of ``ringfence send``, each group in order, whatever the broker refuses.
 
-A broker takes a record batch behind a refused one: those under way at once, and the rest with the next request. This
-producer has one request at a time under way, and the first refusal ends it before the next request (librdkafka's
-``enable.gapless.guarantee``). That guarantee does not cover librdkafka's time limit for messages: the limit here replaces it.
+A broker takes record batches behind a refused one. So this producer has one request at a time under way, and the first refusal ends it
+(librdkafka's ``enable.gapless.guarantee``). That does not cover librdkafka's time limit for messages: the limit here replaces it.
 """
 
 import functools
@@ -16,13 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from app.commands.send.send_record import Outgoing
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.protocol import offset_ranges
 
 DELIVERY_LIMIT_S: Final = 20.0
-"""How long a broker that went away in the middle may take to come back before a message counts as refused."""
+"""Time for a lost broker to return before a message counts as refused."""
 RECORD_BYTES_MAX: Final = 1_000_000_000
-"""librdkafka's own limit is lower than many brokers'; with this one the broker decides."""
+"""librdkafka's limit is lower than many brokers'; with this one the broker decides."""
 LINES_MAX: Final = 1_000
-"""The most lines that wait for an acknowledgement, and so the most that an error has to list."""
+"""The most lines that wait for an acknowledgement, which an error may list."""
 BATCH_BYTES_MAX: Final = 1_000_000
 _STEP_S: Final = 0.2
 
@@ -30,14 +30,14 @@ AWAY: Final = frozenset(
     getattr(KafkaError, name)
     for name in ("_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 )
-"""Errors which say that no broker answers."""
+"""Errors for which no broker answers."""
 _DISCARDED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _PARTITIONERS: Final = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
-"""Ringfence's names of partitioners → librdkafka's."""
+"""Names of partitioners → librdkafka's."""
 
 
 def producer_options(kafka: KafkaSettings, partitioner: str) -> dict[str, Any]:
-    """A producer that neither loses nor doubles within its life, and agrees with the address on the partition."""
+    """Return options of an idempotent producer that agrees with the address on partitions."""
     return confluent_options(kafka) | {
         "acks": "all",
         "enable.idempotence": True,
@@ -51,7 +51,7 @@ class _Pending(NamedTuple):
     """A line that waits for its acknowledgement."""
 
     since: float
-    """By the monotonic clock, s."""
+    """Monotonic clock, in s."""
     has_id: bool
 
 
@@ -64,13 +64,13 @@ class Sender:
         """Messages that the broker acknowledged."""
         self.sent_without_id = 0
         self.refused: tuple[int, KafkaError] | None = None
-        """The first line that the broker refused, and why."""
+        """The first refused line, and why."""
         self.last = 0
         """The last line that was handed to the producer."""
         self.unwritten: list[int] = []
-        """Lines up to :attr:`last` that are not in the topic."""
+        """Lines that are not in the topic."""
         self.doubtful: list[int] = []
-        """Lines up to :attr:`last` that may be there: a connection broke before their acknowledgement."""
+        """Lines that may be there: a connection broke before their acknowledgement."""
         self.doubtful_without_id = 0
         self._topic = topic
         self._pending: dict[int, _Pending] = {}
@@ -78,7 +78,7 @@ class Sender:
         self._ended: KafkaError | None = None
         """Why the producer sends nothing more."""
         self._disturbed_at = -math.inf
-        """When a connection broke last: what waited then may have been written."""
+        """When a connection broke last: lines that waited then may be written."""
         options = producer_options(kafka, partitioner) | {
             "max.in.flight.requests.per.connection": 1,
             "enable.gapless.guarantee": True,
@@ -91,7 +91,7 @@ class Sender:
         self._producer = Producer(options)
 
     def send(self, number: int, record: Outgoing) -> None:
-        """Hand the record of a line to the producer; waits while its queue is full. After a refusal it does nothing."""
+        """Hand the record of a line to the producer; wait while its queue is full. After a refusal do nothing."""
         key, value, headers, partition, has_id = record
         given: list[tuple[str, str | bytes | None]] = list(headers)
         acknowledged = functools.partial(self._acknowledged, number)
@@ -114,7 +114,7 @@ class Sender:
                 return
 
     def finish(self) -> None:
-        """Wait until the broker has answered for everything. After a refusal, discard what is not sent yet."""
+        """Wait for all acknowledgements. After a refusal, discard what is not sent yet."""
         while self._pending and self._goes_on():
             self._poll(_STEP_S)
         if self._goes_on():
@@ -130,7 +130,6 @@ class Sender:
             self.refused = first, self._ended
 
     def _goes_on(self) -> bool:
-        """Whether lines are still written."""
         if self.refused is None and self._ended is None and self._pending:
             number, oldest = next(iter(self._pending.items()))
             if time.monotonic() - oldest.since > DELIVERY_LIMIT_S:
@@ -167,11 +166,5 @@ class Sender:
 
 
 def ranges(numbers: Iterable[int]) -> list[str]:
-    """Write line numbers as ``3`` and ``5-9``, in order."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return [str(first) if first == last else f"{first}-{last}" for first, last in found]
+    """Return line numbers as ``3`` and ``5-9``, in order."""
+    return offset_ranges.texts(offset_ranges.of_offsets(sorted(numbers)))

@@ -1,7 +1,6 @@
-"""What this user may not do and a worker must: asked before it starts, and by ``topics check``.
+"""Finds rights that a worker needs and this user lacks: before a worker starts, and in ``topics check``.
 
-Without it a worker that may not use its group would wait for partitions forever and say nothing, and one that may
-not read a topic would end with a trace of Faust's.
+Without it, a worker without access to its group would wait for partitions for ever. One without access to a topic would end with a trace.
 """
 
 import asyncio
@@ -23,11 +22,11 @@ _OPTIONS: Final[dict[str, Any]] = {
     "request_timeout": ANSWER_LIMIT_S,
 }
 Granted = frozenset[str] | None
-"""What this user may do to one topic or group, in Kafka's words; None = nobody knows."""
+"""Kafka's names of the operations that this user may do; None = not known."""
 
 
 async def missing(settings: Settings) -> Findings:
-    """A fault with the way out for each topic or group; none where the cluster does not tell, or has no ACLs."""
+    """Return a fault for each topic or group; none if the cluster does not answer, or has no ACLs."""
     of_topics, of_group = await asyncio.gather(
         missing_on_topics(settings), asyncio.to_thread(_missing_on_group, settings)
     )
@@ -36,7 +35,7 @@ async def missing(settings: Settings) -> Findings:
 
 
 async def missing_on_topics(settings: Settings) -> Findings:
-    """The same without the group: to be asked about one makes a new cluster create its topic of offsets."""
+    """Return the same without the group: a question about one makes a new cluster create its topic of offsets."""
     return await asyncio.to_thread(_missing_on_topics, settings)
 
 
@@ -62,7 +61,7 @@ def _missing_on_group(settings: Settings) -> list[str]:
 
 
 def _of_address(settings: Settings, address: AddressSettings, granted: Mapping[str, Granted]) -> list[str]:
-    """Its own topics, and those that parts of its transactions go to, which are topics of other addresses."""
+    """Faults of its own topics, and of those that parts of its transactions go to."""
     own = [
         fault
         for role, topic in address.topics(settings.app.id).items()
@@ -87,7 +86,6 @@ def _granted(described: Any) -> Granted:
 
 
 def _faults(kind: str, name: str, needed: Collection[str], granted: Granted) -> list[str]:
-    """What is missing on one topic or group; nothing if nothing is, or nobody knows."""
     if granted is None:
         return []
     rights = set(needed) - granted

@@ -1,10 +1,10 @@
 """``ringfence topics grow``: more partitions for the input of an address whose lanes have begun.
 
 The home of a group is its hash modulo the partition count. If the new count is a multiple of the old one, a group of lane p stays there or moves
-to an heir: p + old, p + 2 old, … Each heir gets everything that lane p knows: its ring, and what came over bridges. Lane p keeps it too.
+to a successor: p + old, p + 2 old, … Each successor gets everything that lane p knows: its ring, and what came over bridges. Lane p keeps it too.
 
 No worker may run meanwhile, and nothing may be left to judge: later messages of a group would be in another partition than earlier ones.
-Heirs have everything before their partitions exist, and the records of lanes change last. Until then lanes that began before are refused,
+Successors have everything before their partitions exist, and the records of lanes change last. Until then lanes that began before are refused,
 by the line that names the next step.
 """
 
@@ -23,7 +23,15 @@ from app.commands.confirmation import confirmed
 from app.commands.rings.changelog_writer import OwnedLane, require_journal
 from app.commands.rings.pending_input import anything, first_unjudged
 from app.commands.rings.show import LaneView
-from app.commands.topics.growth_plan import Growth, GrowthError, Work, document, foretell, named_heirs, plan
+from app.commands.topics.growth_plan import (
+    Growth,
+    GrowthError,
+    Work,
+    document,
+    foretell,
+    named_successors,
+    plan,
+)
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing
@@ -43,7 +51,7 @@ from tables.restore import Restore
 
 SHOWN_LIMIT_S: Final = 15.0
 RECORDS_A_TRANSACTION: Final = 100_000
-"""An heir may get more than one transaction should hold. Only the last one, with its meta record, counts."""
+"""A successor may get more than one transaction should hold. Only the last one, with its meta record, counts."""
 AGAIN: Final = "run this again: it goes on where it ended"
 
 
@@ -238,24 +246,24 @@ class _Growing:
             counts[topic] = wanted
 
     async def _hand_on(self, lane: int, work: Work) -> None:
-        """Give a lane's heirs what it knows, but those that have worked with it since."""
+        """Give a lane's successors its IDs, but those that have worked with them since."""
         metas = work.metas
         async with OwnedLane(self._settings, self._address, lane):
             restore = await LaneView(self._settings, self._address, self._cluster, lane).read_on()
         if restore.meta != metas[lane]:
             raise _worker_came(self._settings)
-        for heir in work.growth.heirs(lane):
-            if heir not in metas or not metas[heir].next_offsets:
-                async with OwnedLane(self._settings, self._address, heir) as owned:
+        for successor in work.growth.successors(lane):
+            if successor not in metas or not metas[successor].next_offsets:
+                async with OwnedLane(self._settings, self._address, successor) as owned:
                     await self._inherit(owned, restore, self._with_count(metas[lane], work.growth))
 
-    async def _inherit(self, heir: OwnedLane, restore: Restore, meta: Meta) -> None:
-        """Write everything under the same keys; an heir begins its own inputs at their start."""
+    async def _inherit(self, successor: OwnedLane, restore: Restore, meta: Meta) -> None:
+        """Write everything under the same keys; a successor begins its own inputs at their start."""
         meta = meta._replace(next_offsets={}, incarnation=secrets.token_hex(8))
         entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]
         entries.append((codec.META_KEY, codec.encode_meta(meta)))
         for begin in range(0, len(entries), RECORDS_A_TRANSACTION):
-            await heir.write(entries[begin : begin + RECORDS_A_TRANSACTION])
+            await successor.write(entries[begin : begin + RECORDS_A_TRANSACTION])
 
     async def _record(self, lane: int, work: Work) -> None:
         """Write the new count and where it begins for a lane and the journal, in one transaction."""
@@ -266,9 +274,9 @@ class _Growing:
                 raise _worker_came(self._settings)
             record = owned.journal_record(RingEvent.GROWN, self._address.name, growth, meta)
             await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [record])
-        heirs = named_heirs(self._address, growth, lane)
-        know = "knows" if len(growth.heirs(lane)) == 1 else "know"
-        self._say(f"{wire_names.lane_name(self._address.name, lane)}  what it knows, {heirs} {know} too")
+        successors = named_successors(self._address, growth, lane)
+        know = "knows" if len(growth.successors(lane)) == 1 else "know"
+        self._say(f"{wire_names.lane_name(self._address.name, lane)}  what it knows, {successors} {know} too")
 
     def _with_count(self, meta: Meta, growth: Growth) -> Meta:
         return meta._replace(partition_counts={**meta.partition_counts, self._input: growth.wanted})

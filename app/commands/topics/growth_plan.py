@@ -1,7 +1,6 @@
-"""What a growth of an address has to do. Pure."""
+"""The plan of a growth of an address. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ringfence_kafka.config.settings import AddressSettings
@@ -13,34 +12,34 @@ NAMES_MAX: Final = 16
 
 
 class GrowthError(RingfenceError):
-    """The address cannot be given so many partitions, or not now."""
+    """The address cannot get so many partitions, or not now."""
 
 
 class Growth(NamedTuple):
-    """From how many lanes to how many."""
+    """Lane counts before and after."""
 
     began: int
     wanted: int
 
-    def heirs(self, lane: int) -> range:
-        """The lanes that are to know what this one knows."""
+    def successors(self, lane: int) -> range:
+        """Return the lanes that get the IDs of this one."""
         return range(lane + self.began, self.wanted, self.began)
 
 
 class Work(NamedTuple):
-    """What a growth has to do."""
+    """The work of a growth."""
 
     growth: Growth
     counts: dict[str, int]
-    """Partitions of each topic that is to have as many; the input comes last."""
+    """Present partitions of each topic that grows; the input comes last."""
     metas: dict[int, Meta]
     """The lanes' last meta records."""
     left: list[int]
-    """Lanes whose record does not say so yet."""
+    """Lanes whose record does not have the new count."""
 
     @property
     def parents(self) -> list[int]:
-        """Those of them that have heirs."""
+        """Those of them that have successors."""
         return [number for number in sorted(self.left) if number < self.growth.began]
 
     @property
@@ -50,16 +49,10 @@ class Work(NamedTuple):
 
 
 def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: int) -> Growth:
-    """From how many lanes to how many.
-
-    Args:
-        address: Whose input.
-        now: How many partitions that has.
-        metas: The lanes' last meta records.
-        wanted: How many it is to have.
+    """Return the growth of the input of an address from ``now`` partitions to ``wanted``.
 
     Raises:
-        GrowthError: that cannot be; says which counts can.
+        GrowthError: that is not possible; names counts that are.
     """
     counts = {meta.partition_counts.get(address.input_topic, now) for meta in metas.values()}
     began = min(counts, default=now)
@@ -73,46 +66,38 @@ def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: 
     if wanted < least:
         raise GrowthError(f"{address.input_topic} has {least} partitions: Kafka takes none away")
     if wanted % began:
-        several = ", ".join(str(multiple) for multiple in islice(multiples(began, least), 3))
+        first = max(2, -(-least // began))
+        choices = ", ".join(str(number * began) for number in range(first, first + 3))
         raise GrowthError(
             f"{wanted} is no multiple of the {began} partitions with which the lanes of {address.name} began: what they know could "
-            f"not be handed on. Choose {several}, …"
+            f"not be handed on. Choose {choices}, …"
         )
     return Growth(began, wanted)
 
 
-def multiples(began: int, least: int) -> Iterator[int]:
-    """Of ``began``, rising: those above it, and from ``least`` on."""
-    first = max(2, -(-least // began))
-    count = first
-    while True:
-        yield count * began
-        count += 1
-
-
-def named_heirs(address: AddressSettings, growth: Growth, lane: int) -> str:
-    """The heirs of a lane, for a line that is not to have thousands of names; a document has all."""
-    heirs = growth.heirs(lane)
-    shown = ", ".join(wire_names.lane_name(address.name, heir) for heir in heirs[:NAMES_MAX])
-    return shown if len(heirs) <= NAMES_MAX else f"{shown}, {len(heirs) - NAMES_MAX:,} more"
+def named_successors(address: AddressSettings, growth: Growth, lane: int) -> str:
+    """Return the successors of a lane for a line, which does not have thousands of names."""
+    lanes = growth.successors(lane)
+    shown = ", ".join(wire_names.lane_name(address.name, number) for number in lanes[:NAMES_MAX])
+    return shown if len(lanes) <= NAMES_MAX else f"{shown}, {len(lanes) - NAMES_MAX:,} more"
 
 
 def foretell(
     address: AddressSettings, work: Work, obstacles: list[str], say: Callable[[str], object]
 ) -> None:
-    """For a person, a line each."""
+    """Print the work and its obstacles, a line each."""
     for topic, count in work.counts.items():
         if count < work.growth.wanted:
             say(f"would give  {topic}  {count} partitions, then {work.growth.wanted}")
     for lane in work.parents:
-        heirs = named_heirs(address, work.growth, lane)
-        say(f"would tell  {heirs}  what {wire_names.lane_name(address.name, lane)} knows")
+        successors = named_successors(address, work.growth, lane)
+        say(f"would tell  {successors}  what {wire_names.lane_name(address.name, lane)} knows")
     for obstacle in obstacles:
         say(f"in the way  {obstacle}")
 
 
 def document(address: AddressSettings, work: Work, obstacles: list[str], *, dry_run: bool) -> dict[str, Any]:
-    """For programs."""
+    """Return the same for programs."""
     growth = work.growth
     return {
         "dry_run": dry_run,
@@ -125,7 +110,7 @@ def document(address: AddressSettings, work: Work, obstacles: list[str], *, dry_
         "lanes": [
             {
                 "lane": wire_names.lane_name(address.name, lane),
-                "heirs": [wire_names.lane_name(address.name, heir) for heir in growth.heirs(lane)],
+                "heirs": [wire_names.lane_name(address.name, number) for number in growth.successors(lane)],
             }
             for lane in work.parents
         ],

@@ -1,4 +1,4 @@
-"""Addresses that somebody has taken out of the configuration: their topics are still there, and messages may still come."""
+"""Finds addresses that were removed from the configuration: their topics still exist, and messages may come."""
 
 import asyncio
 import contextlib
@@ -25,9 +25,9 @@ class RemovedAddress:
     topics: list[str]
     """Its internal topics."""
     inputs: Mapping[str, int | None]
-    """Input topic → messages that no worker has processed; None = this user may not ask."""
+    """Input topic → unprocessed messages; None = this user may not ask."""
     readers: str = ""
-    """A sentence about a configured address that reads its accepted topic; empty = there is none."""
+    """A sentence about configured addresses that read its accepted topic."""
 
     @property
     def note(self) -> str:
@@ -45,11 +45,10 @@ class RemovedAddress:
 async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
     """Return the addresses of this application that left internal topics.
 
-    The record of a lane names its input topic, so one that has processed nothing is named without it.
+    The record of a lane names the input topic: an address that has processed nothing is found without it.
 
     Raises:
-        KafkaError: the cluster does not answer.
-        KafkaException: the same.
+        KafkaError, KafkaException: the cluster does not answer.
     """
     there = await asyncio.to_thread(_topics, settings)
     found = []
@@ -74,13 +73,13 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
 
 
 def _topics(settings: Settings) -> dict[str, int]:
-    """Return the partition count of each topic that this user may see."""
+    """Return the partition counts of all topics that this user may see."""
     listed = AdminClient(confluent_options(settings.kafka)).list_topics(timeout=ANSWER_LIMIT_S)
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}
 
 
 def _names(settings: Settings, there: Collection[str]) -> list[str]:
-    """Return the names of addresses with a changelog and a forward topic of this application, of those that are not configured."""
+    """Return the names of addresses that are not configured and have a changelog and a forward topic."""
     begin, end = wire_names.changelog_topic(settings.app.id, "\0").split("\0")
     names = [name[len(begin) : -len(end)] for name in there if name.startswith(begin) and name.endswith(end)]
     known = {address.name for address in settings.addresses}

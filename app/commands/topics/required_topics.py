@@ -1,4 +1,4 @@
-"""Which topics the configuration needs, and what is found about those that exist. Pure: descriptions in, findings out."""
+"""The topics that the configuration needs, and findings about those that exist. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,26 +23,25 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
 
 REPLICAS_MAX: Final = 3
-"""With replication_factor = 0: what Kafka's own documentation runs in production, where there are brokers for it."""
+"""Replicas with replication_factor = 0, if there are brokers for them."""
 
 CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
-    # Kafka compacts closed segments only: with its default of 1 GiB a lane would restore from up to 1 GiB of
-    # slots overwritten long ago.
+    # Kafka compacts closed segments only: with its default a lane would restore from up to 1 GiB of old slots.
     "segment.bytes": str(64 * 2**20),
     "min.cleanable.dirty.ratio": "0.3",
-    # Kafka's own default, written down: a lane judges by it whether its RocksDB is too old to trust.
+    # Kafka's default, written down: a lane judges by it whether its RocksDB is too old.
     "delete.retention.ms": str(24 * 3600 * 1000),
 }
 
 CLEANING: Final = ("segment.bytes", "delete.retention.ms")
-"""How much compaction leaves of the progress topic."""
+"""Settings that limit what compaction leaves of the progress topic."""
 
 FORWARD_CONFIG: Final[Mapping[str, str]] = {
     **OUTPUT_CONFIG,
     **BROKER_TIME,
     "cleanup.policy": "delete",
-    # How long a home lane may be away: it counts from the forwarding. Kafka's own defaults, whatever the cluster's are.
+    # The time that a home lane may be away. Kafka's own defaults, whatever the cluster's are.
     "retention.ms": str(7 * 24 * 3600 * 1000),
     "retention.bytes": "-1",
     # A forwarded record carries two headers more than the input's largest.
@@ -52,7 +51,7 @@ FORWARD_CONFIG: Final[Mapping[str, str]] = {
 
 JOURNAL_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
-    # A few records a year where rings are persistent, one a lane and opening where they are not: nothing is worth losing.
+    # A few records a year if rings are persistent, else one for each opening of a lane.
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
@@ -70,24 +69,24 @@ class TopicPlan:
 
 @dataclass(slots=True)
 class Findings:
-    """What a comparison found: faults keep an address, or all of them, from their work; notes are worth knowing."""
+    """Faults keep addresses or consumers from their work; notes stop nothing."""
 
     shared: list[str] = field(default_factory=list)
-    """Faults that concern all addresses."""
+    """Faults of all addresses."""
     by_address: dict[str, list[str]] = field(default_factory=dict)
-    """Faults of one address alone, by its name; every address has its list."""
+    """Faults of one address alone; every address has its list."""
     consumers: list[str] = field(default_factory=list)
-    """Faults that keep consumers from their work, and no worker."""
+    """Faults that stop consumers, and no worker."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def faults(self) -> list[str]:
-        """All that concern workers, each once."""
+        """Faults of workers, each once."""
         own = [fault for faults in self.by_address.values() for fault in faults]
         return list(dict.fromkeys([*self.shared, *own]))
 
     def add(self, others: "Findings") -> None:
-        """Take over what others found; of an address that has faults already those are enough for now."""
+        """Add other findings; an address that has faults already keeps those."""
         self.shared += others.shared
         for name, faults in others.by_address.items():
             self.by_address[name] = self.by_address[name] or faults
@@ -96,12 +95,12 @@ class Findings:
 
     @property
     def fatal(self) -> bool:
-        """Whether no address can be worked on."""
+        """Whether no address can work."""
         return bool(self.shared) or all(self.by_address.values())
 
 
 def required(settings: Settings) -> list[str]:
-    """Names of all topics that the configuration needs, in the order in which a person reads them."""
+    """Return the names of all topics that the configuration needs."""
     topics = dict.fromkeys(
         topic for address in settings.addresses for topic in address.topics(settings.app.id).values()
     )
@@ -115,17 +114,15 @@ def missing(
     recorded: Mapping[str, int] = MappingProxyType({}),
     bytes_max: int = MESSAGE_BYTES_DEFAULT,
 ) -> list[TopicPlan]:
-    """Return what to create so that all topics are there; existing ones stay as they are.
+    """Return the topics to create; existing ones stay as they are.
 
-    The changelog has a partition for each lane, and the input topic as it *is* decides how many lanes there are. Where it is there,
-    outputs are like it: as many partitions, kept as long, and with room for its largest message and our headers. A topic that was deleted
-    gets the partitions that its lanes have recorded. An accepted topic may have fewer than an input that has grown. The accepted topic of
-    one address may be the input of another: it is created as an accepted topic. The progress topic is the consumers': it is created if it
-    was deleted.
+    Outputs are like an existing input: as many partitions, kept as long, and with room for its largest message and our headers. A deleted
+    topic gets the partitions that its lanes have recorded. The accepted topic of one address may be the input of another: it is created as
+    an accepted topic. The progress topic, which consumers create, is created if it was deleted.
 
     Args:
         settings: The addresses.
-        existing: The topics that are there.
+        existing: The existing topics.
         brokers: Number of brokers.
         recorded: Partition counts that lanes have recorded, by topic.
         bytes_max: ``max.message.bytes`` of a topic that is created without it.
@@ -153,26 +150,20 @@ def missing(
         replicas = defaults or min(REPLICAS_MAX, brokers)
         plans.append(TopicPlan(wire_names.journal_topic(settings.app.id), 1, replicas, JOURNAL_CONFIG))
         if existing_letters(settings, existing):
-            plans.append(
-                TopicPlan(
-                    wire_names.progress_topic(settings.app.id),
-                    progress.PARTITIONS,
-                    replicas,
-                    progress.TOPIC_CONFIG,
-                )
-            )
+            name = wire_names.progress_topic(settings.app.id)
+            plans.append(TopicPlan(name, progress.PARTITIONS, replicas, progress.TOPIC_CONFIG))
     return [plan for plan in plans if plan.name not in existing]
 
 
 def _as_planned(plan: TopicPlan | None, bytes_max: int) -> TopicDescription | None:
-    """Return what a topic will be that is the accepted topic of one address and the input topic of the next."""
+    """Return the future topic that is the output of one address and the input of the next."""
     if plan is None:
         return None
     return TopicDescription(plan.name, plan.partitions, {"max.message.bytes": str(bytes_max), **plan.config})
 
 
 def _room(source: TopicDescription | None) -> dict[str, str]:
-    """For an input's largest message with what is added to it."""
+    """The size for an input's largest message and our headers."""
     if source is None or source.config is None:
         return {}
     return _room_for(source.message_bytes_max)
@@ -187,7 +178,7 @@ def _larger(config: Mapping[str, str], room: Mapping[str, str]) -> Mapping[str, 
 
 
 def _kept(source: TopicDescription | None) -> dict[str, str]:
-    """How long an input is kept, where retention deletes it."""
+    """The retention of an input, if there is one."""
     if source is None or "delete" not in source.cleanup_policy:
         return {}
     return {
@@ -198,12 +189,7 @@ def _kept(source: TopicDescription | None) -> dict[str, str]:
 
 
 def replica_faults(settings: Settings, brokers: int) -> list[str]:
-    """Return a fault for each replication factor that the cluster cannot give a topic now.
-
-    Args:
-        settings: The addresses.
-        brokers: Number of brokers that the cluster shows.
-    """
+    """Return a fault for each replication factor that is larger than the number of brokers."""
     stated = {"address_defaults": settings.address_defaults.replication_factor}
     stated |= {address.name: address.replication_factor for address in settings.addresses}
     owners: dict[int, list[str]] = {}
@@ -218,7 +204,7 @@ def replica_faults(settings: Settings, brokers: int) -> list[str]:
 
 
 def compare(settings: Settings, described: Described) -> Findings:
-    """Hold the topics of all addresses against what Ringfence needs."""
+    """Compare the topics of all addresses with the requirements."""
     findings = Findings()
     app_id, existing = settings.app.id, described.topics
     journal = existing.get(wire_names.journal_topic(app_id))
@@ -236,7 +222,7 @@ def compare(settings: Settings, described: Described) -> Findings:
         ]
         findings.notes += topic_faults.notes(app_id, address, existing, targets)
     progress_topic = existing.get(wire_names.progress_topic(app_id))
-    if progress_topic is not None:  # which the first consumer makes
+    if progress_topic is not None:  # the first consumer creates it
         findings.consumers += consumer_faults.progress_faults(progress_topic)
         findings.notes += _progress_notes(progress_topic)
         for address in settings.addresses:
@@ -267,7 +253,7 @@ def _compare_letters(findings: Findings, address: AddressSettings, described: De
 
 
 def _progress_notes(topic: TopicDescription) -> Iterable[str]:
-    """The topic of the leases: an opening should read little."""
+    """An opening of a partition should read little of the topic of leases."""
     for setting in CLEANING:
         wanted = int(progress.TOPIC_CONFIG[setting])
         if (found := topic.number(setting, wanted)) > wanted:

@@ -1,8 +1,4 @@
-"""Creates and verifies topics: the part that talks to the cluster.
-
-It uses the admin client of aiokafka and not that of librdkafka, so that one set of security settings serves
-every client, and a worker can verify on its own event loop.
-"""
+"""Creates and verifies topics. The admin client is aiokafka's, so a worker can verify on its own event loop."""
 
 import asyncio
 import contextlib
@@ -50,33 +46,29 @@ from ringfence_kafka.wording import counted
 
 _APPEAR_LIMIT_S: Final = 10.0
 _REQUEST_TIMEOUT_MS: Final = 5_000
-"""A person waits: each server of the list gets this long to answer."""
+"""Time for each server of the list to answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one topic: ``created`` or there already, and its partition count."""
+    """A topic that exists or is created."""
 
     name: str
     partitions: int
     created: bool
-    """Or to be created, where nothing is done."""
+    """In a dry run: to be created."""
     replication_factor: int | None = None
-    """Of what is created."""
+    """Of a created topic, as the next."""
     config: Mapping[str, str] = field(default_factory=dict)
-    """The same: what is not as the cluster has it."""
+    """Settings that are not the cluster's."""
     recorded: bool = False
-    """It was deleted, and has the partitions that its lanes have recorded."""
+    """It was deleted, and gets the partitions that its lanes have recorded."""
 
 
 def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) -> int:
-    """Create what is missing and print a line a topic; or, with ``dry_run``, only say what would be created.
-
-    Returns:
-        The exit code: 0.
+    """Create missing topics, or with ``dry_run`` only look, and print a line for each topic. Returns 0.
 
     Raises:
-        BrokerUnavailableError: nobody answers.
         TopicError: the cluster refused a topic.
     """
     with steps(brief_s=BRIEF_S) as progress:
@@ -84,9 +76,8 @@ def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) 
         outcomes = asyncio.run(ensure(settings, dry_run=dry_run))
         progress.count(counted(len(outcomes), "topic"))
     if as_json:
-        click.echo(
-            json.dumps({"dry_run": dry_run, "topics": [asdict(outcome) for outcome in outcomes]}, indent=2)
-        )
+        document = {"dry_run": dry_run, "topics": list(map(asdict, outcomes))}
+        click.echo(json.dumps(document, indent=2))
         return 0
     done = "would create" if dry_run else "created"
     for outcome in outcomes:
@@ -94,20 +85,16 @@ def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) 
         if outcome.recorded:
             line += ", as its lanes have recorded"
         if dry_run and outcome.created:
-            told = " ".join(f"{key}={value}" for key, value in sorted(outcome.config.items()))
-            line += f"  {outcome.replication_factor} replicas  {told}"
+            config = " ".join(f"{key}={value}" for key, value in sorted(outcome.config.items()))
+            line += f"  {outcome.replication_factor} replicas  {config}"
         click.echo(line.rstrip())
     return 0
 
 
 def check(settings: Settings, *, as_json: bool = False) -> int:
-    """Verify all topics and print a line a fault; rights that a worker needs and this user lacks are notes.
+    """Verify all topics and print a line for each fault. Returns 0 ok, 1 faults.
 
-    Returns:
-        The exit code: 0 ok, 1 faults.
-
-    Raises:
-        BrokerUnavailableError: nobody answers.
+    Missing rights of this user are notes: a worker may be another user.
     """
     with steps(brief_s=BRIEF_S) as progress:
         progress.begin("checking topics")
@@ -155,16 +142,16 @@ async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
 
 
 async def examine(settings: Settings) -> Findings:
-    """Faults, each with the way out, and notes on all topics of the configuration.
+    """Return faults, each with the fix, and notes on all topics of the configuration.
 
     Raises:
-        BrokerUnavailableError: nobody answers.
+        BrokerUnavailableError: no broker answers.
     """
     async with _connected(settings.kafka) as admin:
         described = await describe(admin, [*required(settings), *_of_consumers(settings)])
     findings = compare(settings, described)
     findings.notes += readable(settings.kafka)
-    # What topics lack, or a state of other topics, comes first: the rest can wait until that is repaired.
+    # Rings are looked at only where topics are sound.
     sound = [address for address in settings.addresses if not findings.by_address[address.name]]
     async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
         findings.by_address |= await state_faults(cluster, settings, sound, described.topics)
@@ -172,13 +159,13 @@ async def examine(settings: Settings) -> Findings:
 
 
 def _of_consumers(settings: Settings) -> list[str]:
-    """Return the names of the topics that consumers make."""
+    """Return the names of the topics that consumers create."""
     letters = (wire_names.dead_letter_topic(address.name) for address in settings.addresses)
     return [wire_names.progress_topic(settings.app.id), *letters]
 
 
 async def _recorded(settings: Settings, existing: Mapping[str, TopicDescription]) -> dict[str, int]:
-    """Return the partition counts that lanes have recorded, where an input or accepted topic is missing."""
+    """Return the partition counts that lanes have recorded of missing input and accepted topics."""
     app_id = settings.app.id
     counts: dict[str, int] = {}
     async with _answered(settings.kafka), Cluster(settings.kafka, app_id) as cluster:
@@ -195,10 +182,10 @@ async def _recorded(settings: Settings, existing: Mapping[str, TopicDescription]
 
 
 async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
-    """Create what is missing, or only say what would be; safe to repeat, and beside another that does the same.
+    """Create missing topics, or only look; safe to repeat, and at the same time as another process.
 
     Raises:
-        BrokerUnavailableError: nobody answers.
+        BrokerUnavailableError: no broker answers.
         TopicError: the cluster refused a topic; those that it accepted exist.
     """
     async with _connected(settings.kafka) as admin:
@@ -210,24 +197,17 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         bytes_max = sizes.get(MESSAGE_SIZE, MESSAGE_BYTES_DEFAULT)
         plans = missing(settings, existing, brokers, recorded, bytes_max)
         names = [*required(settings), *(plan.name for plan in plans if plan.name in of_consumers)]
-        # All of them are checked before the first is created: none is, or all are.
+        # All of them are checked before the first is created.
         created = await _create(admin, plans, brokers, validate_only=True)
         if not dry_run:
             created = await _create(admin, plans, brokers)
         if plans and not dry_run:
             shown = await appeared(admin, {plan.name for plan in plans}, _APPEAR_LIMIT_S)
-            # Where somebody else was faster: say what is, not what was planned.
-            existing |= {
-                name: topic_description for name, topic_description in shown.items() if name not in created
-            }
+            # Another process may have been faster: then the topic counts, not the plan.
+            existing |= {name: topic for name, topic in shown.items() if name not in created}
     made = {
         plan.name: Outcome(
-            plan.name,
-            plan.partitions,
-            created=True,
-            replication_factor=plan.replication_factor,
-            config=plan.config,
-            recorded=plan.name in recorded,
+            plan.name, plan.partitions, True, plan.replication_factor, plan.config, plan.name in recorded
         )
         for plan in plans
         if plan.name in created
@@ -237,7 +217,6 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
 
 @contextlib.asynccontextmanager
 async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An admin client."""
     admin = AIOKafkaAdminClient(**client_options(kafka) | {"request_timeout_ms": _REQUEST_TIMEOUT_MS})
     async with _answered(kafka):
         try:
@@ -249,14 +228,13 @@ async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]
 
 @contextlib.asynccontextmanager
 async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
-    """What goes wrong with the connection becomes one error that names the address, or the refusal."""
+    """Turn errors of the connection into one that names the address, or the refusal."""
     try:
         yield
     except (KafkaError, OSError, TimeoutError) as error:
-        away = isinstance(error, KafkaConnectionError | OSError | TimeoutError)
         if refused := await refusal(kafka):
             raise refused from error
-        if away:
+        if isinstance(error, KafkaConnectionError | OSError | TimeoutError):
             raise nobody(kafka) from error
         raise BrokerUnavailableError(
             f"no usable answer ({error or type(error).__name__}) at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: fix the "
@@ -267,10 +245,7 @@ async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
 async def _create(
     admin: AIOKafkaAdminClient, plans: list[TopicPlan], brokers: int, *, validate_only: bool = False
 ) -> set[str]:
-    """Create topics, or only ask whether the cluster would.
-
-    Returns:
-        The names of those that this call created, not somebody else meanwhile.
+    """Create topics, or only validate them. Return the names of those that this call created.
 
     Raises:
         TopicError: the cluster refuses some; all of them are named.
@@ -299,12 +274,10 @@ async def _create(
 
 def _refusal(plan: TopicPlan, error: type[KafkaError], message: list[Any], brokers: int) -> str:
     said = f"{error.__name__}: {message[0]}" if message and message[0] else error.__name__
-    if issubclass(error, InvalidReplicationFactorError):
-        way_out = f"the cluster has {brokers} brokers: lower replication_factor, or set it to 0"
-    elif issubclass(error, InvalidTopicError):
-        way_out = "choose another name of the address, or another app.id"
-    elif issubclass(error, InvalidConfigurationError):
-        way_out = "brokers know all of its settings from Kafka 3.6 on; on older ones make it by hand"
-    else:
-        way_out = "allow this user to create topics, or have somebody create it"
-    return f"{plan.name} was not created with {plan.partitions} partitions ({said}): {way_out}"
+    fixes: dict[type[KafkaError], str] = {
+        InvalidReplicationFactorError: f"the cluster has {brokers} brokers: lower replication_factor, or set it to 0",
+        InvalidTopicError: "choose another name of the address, or another app.id",
+        InvalidConfigurationError: "brokers know all of its settings from Kafka 3.6 on; on older ones make it by hand",
+    }
+    fix = fixes.get(error, "allow this user to create topics, or have somebody create it")
+    return f"{plan.name} was not created with {plan.partitions} partitions ({said}): {fix}"

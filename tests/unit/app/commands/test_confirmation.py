@@ -76,7 +76,7 @@ def test_topics_grow_asks(
         grown.append("orders")
 
     for name, replacement in (("_work", work), ("_obstacles", obstacles), ("_carry_out", carry_out)):
-        monkeypatch.setattr(grow, name, replacement)
+        monkeypatch.setattr(grow._Growing, name, replacement)
     monkeypatch.setattr(grow, "Cluster", lambda *_: contextlib.nullcontext())
     config = tmp_path / "ringfence.toml"
     config.write_text('[[addresses]]\nname = "orders"\n')
