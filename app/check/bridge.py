@@ -1,7 +1,7 @@
 """``python -m app.check.bridge --origin HOST:PORT --target HOST:PORT --address orders``: two clusters, and a bridge between them.
 
-What producers sent is what stands in the input of the origin, and in the target's without the mark of a bridge. All of that must be
-accepted at the target, each ID once, unchanged, and in order within each group of what came the same way.
+Producers sent the records of the origin's input, and those of the target's without the mark of a bridge. The target must accept each ID once,
+unchanged, and in order within each group and route.
 
 Exit codes: 0 exact, 1 not exact, 2 could not judge.
 """
@@ -16,7 +16,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from app.check.output import FAULTS_SHOWN, standard_output
+from app.check.output import fault_cell, print_faults, standard_output
 from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record, text
 from app.check.topic_reader import read
 
@@ -26,7 +26,7 @@ _OURS: Final = "_RF_"
 
 @dataclass
 class Crossing:
-    """What was found. The lists describe one fault an entry."""
+    """The judgement of a bridge. Each entry of a list describes one fault."""
 
     sent_to_origin: int = 0
     sent_to_target: int = 0
@@ -35,9 +35,9 @@ class Crossing:
     over_the_bridge: int = 0
     """Records that the bridge wrote."""
     bridged_again: int = 0
-    """Of these, those that it had written before."""
+    """Those that it had written before."""
     failed_over: int = 0
-    """IDs that reached the target both ways: the bridge forwarded them, and their producer sent them there."""
+    """IDs that the bridge forwarded and their producer sent to the target too."""
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     out_of_order: list[str] = field(default_factory=list)
@@ -45,20 +45,25 @@ class Crossing:
 
     @property
     def exact(self) -> bool:
-        """Every ID was accepted at the target once, in order, unchanged."""
-        return not (self.lost or self.doubled or self.out_of_order or self.changed)
+        """Whether the target accepted every ID once, in order, unchanged."""
+        return not any(self.faults.values())
+
+    @property
+    def faults(self) -> dict[str, list[str]]:
+        """Faults by kind."""
+        return {
+            "lost": self.lost,
+            "doubled": self.doubled,
+            "out of order": self.out_of_order,
+            "changed": self.changed,
+        }
 
 
 def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]) -> Crossing:
-    """Compare both inputs with what the target accepted.
-
-    Args:
-        origin: The input of the origin, by partition and offset.
-        target: The input of the target, likewise: what the bridge wrote, and what producers sent there.
-        accepted: The accepted topic of the target.
+    """Compare the inputs of both clusters, by partition and offset, with the accepted topic of the target.
 
     Raises:
-        CannotJudgeError: a message has no ID: nothing tells it from another.
+        CannotJudgeError: a message has no ID, so it is not known from another.
     """
     direct = [item for item in target if HOP_HEADER not in dict(item.headers)]
     hops = [dict(item.headers)[HOP_HEADER] for item in target if HOP_HEADER in dict(item.headers)]
@@ -88,7 +93,7 @@ def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence
 def _out_of_order(
     origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]
 ) -> Iterator[str]:
-    """Each group has one line of what came over the bridge, and one of what came directly."""
+    """A group has two orders: of records from the bridge, and of direct ones."""
     first = {_id(item): (item.partition, item.offset) for item in reversed(origin)}
     places = {(item.partition, item.offset): item for item in target}
     last: dict[tuple[bytes | None, bool], tuple[int, int]] = {}
@@ -126,28 +131,21 @@ def _name(record: Record) -> str:
 
 
 def report(console: Console, found: Crossing) -> None:
-    """The table, and the first faults of each kind."""
+    """Print the table, and the first faults of each kind."""
     table = Table(title="What producers sent to both clusters against what the target accepted")
     for column in (
         "sent to origin", "sent to target", "distinct", "accepted", "lost", "doubled", "out of order", "changed",
     ):  # fmt: skip
         table.add_column(column, justify="right")
     numbers = [found.sent_to_origin, found.sent_to_target, found.distinct, found.accepted]
-    faults = [found.lost, found.doubled, found.out_of_order, found.changed]
-    table.add_row(
-        *(f"{number:,}" for number in numbers),
-        *(f"[bold red]{len(fault):,}[/]" if fault else "0" for fault in faults),
-    )
+    cells = (fault_cell(len(faults)) for faults in found.faults.values())
+    table.add_row(*(f"{number:,}" for number in numbers), *cells)
     console.print(table)
     console.print(
         f"The bridge wrote {found.over_the_bridge:,} records, {found.bridged_again:,} of them once more than needed. "
         f"{found.failed_over:,} messages came both ways, because their producer was unsure and sent them again to the target."
     )
-    for title, items in zip(("lost", "doubled", "out of order", "changed"), faults, strict=True):
-        for fault in items[:FAULTS_SHOWN]:
-            console.print(f"{title}: {fault}", markup=False, highlight=False, soft_wrap=True)
-        if len(items) > FAULTS_SHOWN:
-            console.print(f"{title}: and {len(items) - FAULTS_SHOWN:,} more")
+    print_faults(console, found.faults)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

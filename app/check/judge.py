@@ -1,4 +1,4 @@
-"""Compares what went in with what came out."""
+"""Compares inputs with outputs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _OURS: Final = frozenset({SOURCE_HEADER, PART_HEADER})
 
 @dataclass
 class Judgement:
-    """What was found of one address's input. The lists describe one fault an entry."""
+    """The judgement of one address. Each entry of a list describes one fault."""
 
     address: str
     sent: int = 0
@@ -31,21 +31,21 @@ class Judgement:
     resent: int = 0
     """Records that their bridges sent again."""
     accepted: int = 0
-    """Messages and transactions; of these the first part counts."""
+    """Messages and transactions, by their first parts."""
     parts: int = 0
     """Accepted parts of transactions."""
     lost: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
-    """Transactions of which some parts were accepted, and some not."""
+    """Transactions that were accepted in part."""
     doubled: list[str] = field(default_factory=list)
     out_of_order: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     straddling: int = 0
-    """Resends that came after the kill and whose original was consumed before it."""
+    """Resends after the kill whose original was consumed before it."""
 
     @property
     def exact(self) -> bool:
-        """Every distinct message was accepted once, in order, unchanged; every transaction whole."""
+        """Whether every message was accepted once, in order, unchanged, and every transaction whole."""
         return not (self.lost or self.torn or self.doubled or self.out_of_order or self.changed)
 
 
@@ -114,9 +114,9 @@ def _count_resent(units: Iterable[Unit], found: Mapping[str, Judgement]) -> None
 
 
 def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
-    """For each input record the first one that it repeats: one that has an ID of it and repeats none itself; or itself.
+    """Return the original of each input record: the first record with one of its IDs; or itself.
 
-    What a bridge sends again repeats what it sent first, whatever IDs that has. It repeats what that repeats.
+    A record that a bridge sends again has the original of the record that it sent first, whatever its IDs.
     """
     first: dict[Id, Place] = {}
     originals: dict[Place, Place] = {}
@@ -126,7 +126,7 @@ def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
         if sent is not None:
             originals[entry.place] = originals[sent]
             continue
-        known = next((first[one] for one in entry.ids if one in first), None)
+        known = next((first[known_id] for known_id in entry.ids if known_id in first), None)
         originals[entry.place] = known or entry.place
         if known is None:
             first |= dict.fromkeys(entry.ids, entry.place)
@@ -134,23 +134,26 @@ def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
 
 
 class _Hops:
-    """What bridges have sent, in the order of partitions and offsets."""
+    """Records that bridges have sent, in the order of partitions and offsets."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, Hop], Place] = {}
         self._confirmed: dict[tuple[str, int, tuple[str, str, str]], tuple[int, Place]] = {}
 
     def known(self, place: Place, hop: Hop) -> Place | None:
-        """The record that it repeats; where its partition was told that it is there, and it is not, the one that said so. None = new."""
+        """Return the record that a hop repeats; None = it is new.
+
+        A record may be confirmed and missing: then the record that confirmed it is returned.
+        """
         topic, partition, _ = place
-        way = topic, partition, hop.source
-        confirmed, told = self._confirmed.get(way, (0, place))
+        route = topic, partition, hop.source
+        confirmed, witness = self._confirmed.get(route, (0, place))
         found = self._first.get((topic, hop._replace(confirmed=0)))
         if found is None and hop.offset < confirmed:
-            found = told
+            found = witness
         self._first.setdefault((topic, hop._replace(confirmed=0)), found or place)
         if hop.confirmed > confirmed:
-            self._confirmed[way] = hop.confirmed, place
+            self._confirmed[route] = hop.confirmed, place
         return found
 
 
@@ -162,7 +165,7 @@ class _Order:
         self._home: dict[tuple[str, bytes], int] = {}
 
     def fault(self, place: Place, part: str, address: str, output: Record) -> str | None:
-        """What is wrong with the place of this output; None = nothing. Messages without a group have no order."""
+        """Return the fault of an output's place, if there is one. Messages without a group have no order."""
         group = output.key
         if group is None:
             return None
@@ -181,7 +184,7 @@ class _Order:
 
 
 def straddling(address: str, inputs: Iterable[Record], killed_at: Mapping[int, int]) -> int:
-    """Resends at or after the killed worker's position in their partition, of an original before it."""
+    """Count the resends behind the killed worker's position whose original is before it."""
     before: set[Id] = set()
     count = 0
     for record in inputs:
@@ -194,7 +197,7 @@ def straddling(address: str, inputs: Iterable[Record], killed_at: Mapping[int, i
 
 
 def _source(output: Record) -> Place | None:
-    """The place that the output names; None unless it names exactly one."""
+    """The place that an output names; None unless it names exactly one."""
     values = [value for name, value in output.headers if name == SOURCE_HEADER]
     if len(values) != 1 or values[0] is None:
         return None

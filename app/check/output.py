@@ -1,6 +1,6 @@
-"""Shows what was found to a person."""
+"""Prints judgements for a person."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.console import Console
@@ -13,7 +13,7 @@ WIDTH_MIN: Final = 110
 
 
 def table(judgements: Sequence[Judgement], seconds: float) -> Table:
-    """A row an address and a total; what must be 0 and is not, in red."""
+    """Return a row for each address and a total; numbers that must be 0 are red if they are not."""
     made = Table(
         title="What went in against what came out, read from Kafka by a program that is not Ringfence"
     )
@@ -28,8 +28,7 @@ def table(judgements: Sequence[Judgement], seconds: float) -> Table:
     for name, numbers in rows:
         if numbers is total:
             made.add_section()
-        cells = [f"{number:,}" for number in numbers[:3]]
-        cells += [f"[bold red]{number:,}[/]" if number else "0" for number in numbers[3:]]
+        cells = (*(f"{number:,}" for number in numbers[:3]), *map(fault_cell, numbers[3:]))
         made.add_row(name, *cells, f"{numbers[0] / seconds:,.0f}" if seconds else "")
     return made
 
@@ -39,16 +38,20 @@ def _numbers(found: Judgement) -> list[int]:
     return [found.sent, found.distinct, found.accepted, *map(len, faults)]
 
 
+def fault_cell(count: int) -> str:
+    """Return a number that must be 0; red if it is not."""
+    return f"[bold red]{count:,}[/]" if count else "0"
+
+
 def standard_output() -> Console:
-    """Standard output; what is no terminal is nobody's window, and does not limit the table."""
+    """Return standard output; without a terminal no window limits the table."""
     found = Console()
     return found if found.is_terminal else Console(width=max(found.width, WIDTH_MIN))
 
 
 def report(console: Console, judgements: Sequence[Judgement], seconds: float) -> None:
-    """The table, and the first faults of each kind."""
+    """Print the table, and the first faults of each kind."""
     console.print(table(judgements, seconds))
-    crossing = sum(judgement.straddling for judgement in judgements)
     for judgement in judgements:
         if judgement.parts:
             console.print(
@@ -58,15 +61,24 @@ def report(console: Console, judgements: Sequence[Judgement], seconds: float) ->
             console.print(
                 f"{judgement.resent:,} records of {judgement.address} were sent again by their bridges."
             )
-    if crossing:
+    if crossing := sum(judgement.straddling for judgement in judgements):
         console.print(
             f"{crossing:,} resends came after the kill while their originals were consumed before it."
         )
-    for title in ("lost", "torn", "doubled", "out_of_order", "changed"):
-        faults = [fault for judgement in judgements for fault in getattr(judgement, title)]
+    kinds = ("lost", "torn", "doubled", "out_of_order", "changed")
+    print_faults(
+        console,
+        {
+            kind.replace("_", " "): [fault for judgement in judgements for fault in getattr(judgement, kind)]
+            for kind in kinds
+        },
+    )
+
+
+def print_faults(console: Console, by_kind: Mapping[str, Sequence[str]]) -> None:
+    """Print the first faults of each kind, and how many more there are."""
+    for kind, faults in by_kind.items():
         for fault in faults[:FAULTS_SHOWN]:
-            console.print(
-                f"{title.replace('_', ' ')}: {fault}", markup=False, highlight=False, soft_wrap=True
-            )
+            console.print(f"{kind}: {fault}", markup=False, highlight=False, soft_wrap=True)
         if len(faults) > FAULTS_SHOWN:
-            console.print(f"{title.replace('_', ' ')}: and {len(faults) - FAULTS_SHOWN:,} more")
+            console.print(f"{kind}: and {len(faults) - FAULTS_SHOWN:,} more")

@@ -1,4 +1,4 @@
-"""Records as Kafka returns them, and what each input record asks for."""
+"""Records as Kafka returns them, and the accepted records that an input record asks for."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class CannotJudgeError(Exception):
-    """Kafka did not let us see all of it, or what it shows cannot be read."""
+    """Not everything could be read."""
 
 
 class Record(NamedTuple):
@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An accepted record as it must be, but for what Ringfence adds to its headers."""
+    """An accepted record as it must be, without Ringfence's own headers."""
 
     address: str
     key: bytes | None
@@ -48,21 +48,21 @@ class Wanted(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """The step over a bridge by which a record came."""
+    """The step of a record over a bridge."""
 
     source: tuple[str, str, str]
     """Bridge, source topic's ID, partition."""
     offset: int
     confirmed: int
-    """Of its source all below was at the target before it."""
+    """Every offset of its source below was at the target before it."""
 
 
 class Unit(NamedTuple):
-    """An input record: a message, or a transaction, of which all parts are accepted or none."""
+    """An input record: a message, or a transaction."""
 
     place: Place
     ids: tuple[Id, ...]
-    """What makes it the same as another one: one ID that both have."""
+    """Two units with one ID in common are the same."""
     wanted: dict[str, Wanted]
     """By part, ``i/N``; a message has one, without a name."""
     hop: Hop | None = None
@@ -75,15 +75,15 @@ class Unit(NamedTuple):
 
 
 def unit(topic: str, record: Record) -> Unit:
-    """What an input record asks for.
+    """Return what an input record asks for.
 
     Raises:
-        CannotJudgeError: it says that it is a transaction, and is none.
+        CannotJudgeError: it is marked as a transaction, and is none.
     """
     place = (topic, record.partition, record.offset)
     found = dict(record.headers)
     hop = _hop(place, found)
-    # Of what it passed the last one stays, where it came over a bridge.
+    # The last list of passed clusters stays if it came over a bridge.
     passed = ((PASSED_HEADER, found[PASSED_HEADER]),) if hop and PASSED_HEADER in found else ()
     counted = hop is None or IGNORED_HEADER not in found
     own = _ids(topic, record.headers) if counted else ()
@@ -106,11 +106,7 @@ def unit(topic: str, record: Record) -> Unit:
 
 
 def _hop(place: Place, headers: dict[str, bytes | None]) -> Hop | None:
-    """None = it came over no bridge.
-
-    Raises:
-        CannotJudgeError: what it says of that cannot be read.
-    """
+    """None = it came over no bridge. Raises CannotJudgeError if its headers cannot be read."""
     if HOP_HEADER not in headers:
         return None
     try:
@@ -148,11 +144,11 @@ def _ids_of(parts: list[Wanted]) -> Iterator[Id]:
 
 
 def _ids(address: str, headers: Headers) -> tuple[Id, ...]:
-    """Return the ID, or nothing; the last of several counts, and null and empty are none."""
+    """The ID, if there is one: the last of several; null and empty are none."""
     found = dict(headers).get(ID_HEADER)
     return ((address, found),) if found else ()
 
 
 def text(value: bytes | None) -> str:
-    """For a person."""
+    """Return bytes for a person."""
     return "none" if value is None else value.decode("utf-8", "replace")

@@ -6,14 +6,14 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from app.check.records import CannotJudgeError, Headers, Record
+from app.check.records import CannotJudgeError, Record
 
 SILENCE_LIMIT_S: Final = 60.0
-"""Longer than the broker keeps an abandoned transaction open; after that nothing more is to be expected."""
+"""Longer than the broker keeps an abandoned transaction open."""
 
 
 def read(bootstrap: str, topic: str) -> list[Record]:
-    """All committed records of a topic, by partition and offset.
+    """Return all committed records of a topic, by partition and offset.
 
     Raises:
         CannotJudgeError: the topic does not exist, does not answer, or a transaction on it stays open.
@@ -49,7 +49,7 @@ def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
 def _await_no_open_transaction(
     reader: Consumer, witness: Consumer, partitions: Sequence[TopicPartition]
 ) -> None:
-    """Wait until all that was written is decided: an open transaction hides whatever stands behind it."""
+    """Wait until no transaction is open: it would hide the records behind it."""
     deadline = time.monotonic() + SILENCE_LIMIT_S
     for partition in partitions:
         while _end(reader, partition) != _end(witness, partition):
@@ -82,23 +82,20 @@ def _read_to_end(consumer: Consumer, partitions: list[TopicPartition]) -> list[R
                     raise KafkaException(error)
                 ended.add(message.partition())
                 continue
-            records.append(
-                Record(
-                    message.partition() or 0,
-                    message.offset() or 0,
-                    _bytes(message.key()),
-                    _bytes(message.value()),
-                    _headers(message),
-                    message.timestamp()[1],
-                )
-            )
+            records.append(_record(message))
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
-def _headers(message: Message) -> Headers:
-    found = message.headers() or ()
-    return tuple(
-        (name, _bytes(value)) for name, value in (found.items() if isinstance(found, dict) else found)
+def _record(message: Message) -> Record:
+    pairs = message.headers() or ()
+    headers = pairs.items() if isinstance(pairs, dict) else pairs
+    return Record(
+        message.partition() or 0,
+        message.offset() or 0,
+        _bytes(message.key()),
+        _bytes(message.value()),
+        tuple((name, _bytes(value)) for name, value in headers),
+        message.timestamp()[1],
     )
 
 
