@@ -18,14 +18,10 @@ _BAR_WIDTH: Final = 60
 
 
 class Display:
-    """Shows the phase and the counts. It judges nothing.
-
-    Args:
-        total: How many messages the run has.
-        console: Where to; standard output by default.
-    """
+    """Shows the phase and the counts. It judges nothing."""
 
     def __init__(self, total: int, console: Console | None = None) -> None:
+        """``total``: messages of the run; ``console``: standard output by default."""
         self.console: Final = console or Console()
         self._total = total
         self._began = time.monotonic()
@@ -106,12 +102,8 @@ class Display:
                 Text(f"{ended - began:.1f} s", "dim"),
             )
         counts = Table.grid(padding=(0, 2))
-        for name, number in (
-            ("sent", self._sent),
-            ("accepted", self._accepted),
-            ("duplicates", self._duplicates),
-            ("messages/s", round(self.speed)),
-        ):
+        numbers = (self._sent, self._accepted, self._duplicates, round(self.speed))
+        for name, number in zip(("sent", "accepted", "duplicates", "messages/s"), numbers, strict=True):
             counts.add_row(Text(name, "dim"), Text(f"{number:>9,}", "bold"))
         bar = ProgressBar(self._total, self._consumed, width=_BAR_WIDTH)
         return Group(

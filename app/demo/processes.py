@@ -30,10 +30,9 @@ class InterruptedDemoError(BaseException):
 
 
 class Interruption:
-    """Notes stop signals instead of raising wherever the program happens to be.
+    """Notes stop signals: an exception between the start of a child and the note of its ID would leave it behind.
 
-    A signal that raised between the start of a child and the note of its ID would leave it behind. The demo asks
-    :meth:`check` wherever it waits; :meth:`immediate` is for the one wait that is somebody else's.
+    The demo calls :meth:`check` wherever it waits; :meth:`immediate` is for the wait inside another library.
     """
 
     def __init__(self) -> None:
@@ -83,16 +82,10 @@ class Interruption:
 
 
 class Child:
-    """A child process with its output in a file.
-
-    It has a session of its own, so that the terminal's Ctrl-C reaches the demo alone, which ends it in order.
-
-    Args:
-        arguments: Of this Python interpreter.
-        log: Both of its output streams; None = those of the demo.
-    """
+    """A child process. In a session of its own, so that the terminal's Ctrl-C reaches the demo alone."""
 
     def __init__(self, arguments: list[str], log: Path | None) -> None:
+        """``arguments``: of this Python interpreter; ``log``: of both output streams, None = those of the demo."""
         self.log = log
         with contextlib.ExitStack() as stack:
             output = None if log is None else stack.enter_context(log.open("wb"))
@@ -135,14 +128,7 @@ class Child:
 
 
 class WorkerProcess(Child):
-    """``ringfence worker``, or another verb that serves its health.
-
-    Args:
-        config: The TOML file.
-        web_port: Where it tells its health.
-        log: Its output.
-        verb: Which.
-    """
+    """``ringfence worker``, or another verb that serves its health on ``web_port``."""
 
     def __init__(self, config: Path, web_port: int, log: Path, verb: str = "worker") -> None:
         super().__init__(["-m", "app", verb, "--config", str(config), "--web-port", str(web_port)], log)
@@ -150,7 +136,7 @@ class WorkerProcess(Child):
 
     @property
     def ready(self) -> bool:
-        """Whether all that it is to do is being done; asked for now."""
+        """Whether ``/health`` answers 200 now."""
         connection = http.client.HTTPConnection("127.0.0.1", self._web_port, timeout=1)
         try:
             connection.request("GET", "/health")
@@ -164,8 +150,6 @@ class WorkerProcess(Child):
 def _environment() -> dict[str, str]:
     """Without settings: one in the caller's environment could lead the demo to a real cluster."""
     inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not (name.startswith(ENV_PREFIX) and "__" in name)
+        name: text for name, text in os.environ.items() if not (name.startswith(ENV_PREFIX) and "__" in name)
     }
     return {"RINGFENCE_CLASS_ARCHIVE": "off", **inherited}  # it takes ten seconds, for runs that do not come

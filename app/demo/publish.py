@@ -12,19 +12,16 @@ from app.demo.traffic import Plan
 
 QUEUE_MESSAGES: Final = 200_000
 FLUSH_LIMIT_S: Final = 60.0
+Headers = list[tuple[str, str | bytes | None]]
 _LOOK_EVERY: Final = 1_000
 """Messages between two looks at whether to stop; a look costs more than a message."""
 
 
 class Sender:
-    """An idempotent producer with the partitioner of Java's.
-
-    Args:
-        bootstrap: ``host:port``.
-        stopped: Asked while it waits: whether to give up.
-    """
+    """An idempotent producer with the partitioner of Java's."""
 
     def __init__(self, bootstrap: str, stopped: Callable[[], bool] = lambda: False) -> None:
+        """``stopped``: called while it waits: whether to give up."""
         self._stopped = stopped
         self._refused: KafkaError | None = None
         self._producer = Producer(
@@ -40,13 +37,7 @@ class Sender:
             }
         )
 
-    def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: list[tuple[str, str | bytes | None]],
-    ) -> None:
+    def send(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> None:
         """Hand one message over, as soon as there is room."""
         while not self._stopped():
             try:
@@ -76,7 +67,7 @@ class Sender:
         return True
 
     def purge(self) -> None:
-        """Forget what waits."""
+        """Discard unsent messages."""
         self._producer.purge()
 
     def _reported(self, error: KafkaError | None, _message: Message) -> None:

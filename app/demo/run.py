@@ -1,30 +1,35 @@
 """``ringfence demo``: broker, topics, worker, traffic, a kill in the middle, a check from outside."""
 
+import datetime as dt
 import json
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.demo.judges import Judges, reports_folder
 from app.demo.processes import WorkerProcess
 from app.demo.publish import Publisher
-from app.demo.stage import STOP_LIMIT_S, DemoError, Stage, log_of, play
+from app.demo.stage import CHECK_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, log_of, play
 from app.demo.traffic import ADDRESSES, PLAIN, Plan
-from app.demo.watch import Positions, Watch
+from app.demo.watch import AcceptedReader, Offsets, Positions, total
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import HOST
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
 
 MESSAGES: Final = 100_000
 SEED: Final = 1
 APP_ID: Final = "demo"
-HOST: Final = "127.0.0.1"
 PARTITIONS: Final = 4
 STALL_LIMIT_S: Final = 90.0
-"""A worker that commits nothing for so long is not well."""
+"""A worker that commits nothing for so long is stuck."""
 SETTLE_LIMIT_S: Final = 5.0
+RECONCILE_LIMIT_S: Final = 600.0
+"""The first time it fetches Spark's Kafka connector."""
+REPORTS: Final = Path("data/demo")
+"""Below the folder in which the demo was called; reports stay there."""
 _LOOK_EVERY_S: Final = 0.05
 _HEALTH_EVERY_S: Final = 0.25
 
@@ -36,7 +41,7 @@ class WorkerError(RingfenceError):
 
 
 def run(messages: int = MESSAGES, keep: bool = False, seed: int = SEED) -> int:
-    """Run the demo and print what came of it.
+    """Run the demo and print its result.
 
     Args:
         messages: How many to send, over all addresses.
@@ -71,12 +76,9 @@ class Demo:
     def __init__(self, plan: Plan, stage: Stage) -> None:
         self._plan = plan
         self._stage = stage
-        self._directory = stage.directory
         self._display = stage.display
-        self._interruption = stage.interruption
-        self._stack = stage.stack
-        self._broker = EmbeddedBroker(self._directory / "broker")
-        self._config = self._directory / "ringfence.toml"
+        self._broker = EmbeddedBroker(stage.directory / "broker")
+        self._config = stage.directory / "ringfence.toml"
         self._web_port = ports.choose(HOST)
         self._workers = 0
         self._killed: _Kill | None = None
@@ -86,22 +88,23 @@ class Demo:
         self._display.phase("broker: a real Kafka of one node")
         self._stage.start_broker(self._broker)
         self._display.phase("topics and worker")
-        text = configuration(self._broker.bootstrap_servers, self._directory, self._plan, self._web_port)
+        text = configuration(
+            self._broker.bootstrap_servers, self._stage.directory, self._plan, self._web_port
+        )
         self._config.write_text(text, "utf-8")
         self._stage.create_topics(self._config)
         self._worker = self._start_worker()
         if not self._stage.becomes_ready(self._worker):
             raise DemoError(f"the worker did not come up: fix what its log names\n{log_of(self._worker)}")
-        seconds = self._traffic()
+        seconds = self._run_traffic()
         stopped = self._stage.stop(self._worker) == 0
         self._display.phase("check: another program compares all that went in with all that came out")
         self._display.close()
-        judges = Judges(self._stage, self._broker.bootstrap_servers, self._config)
-        code = judges.check(seconds, self._killed.positions if self._killed else None)
-        self._tell_outage(seconds)
+        code = self._check(seconds)
+        self._show_outage(seconds)
         if code == 0:
             self._display.say("The nightly job's own view of it, on Spark:")
-            code = judges.reconcile(reports_folder())
+            code = self._reconcile()
         if code == 1:
             self._display.say(f"the worker's log ends so:\n{log_of(self._worker)}")
         if not stopped:
@@ -112,61 +115,58 @@ class Demo:
 
     def _start_worker(self) -> WorkerProcess:
         self._workers += 1
-        log = self._directory / f"worker-{self._workers}.log"
+        log = self._stage.directory / f"worker-{self._workers}.log"
         return self._stage.start_worker(self._config, self._web_port, log)
 
     # -- traffic and kill ----------------------------------------------------------------------------------------
 
-    def _traffic(self) -> float:
+    def _run_traffic(self) -> float:
         """Send everything, kill the worker on the way, wait until all is consumed; returns the seconds it took."""
         bootstrap = self._broker.bootstrap_servers
-        watch = Watch(
-            bootstrap,
-            APP_ID,
-            {address: wire_names.accepted_topic(address) for address in ADDRESSES},
-            PARTITIONS,
-        )
-        self._stack.callback(watch.close)
+        offsets = Offsets(bootstrap, APP_ID, ADDRESSES, PARTITIONS)
+        reader = AcceptedReader(bootstrap, map(wire_names.accepted_topic, ADDRESSES), PARTITIONS)
         publisher = Publisher(bootstrap, self._plan)
-        self._stack.callback(publisher.stop)
+        for end in (offsets.close, reader.stop, publisher.stop):
+            self._stage.stack.callback(end)
+        reader.start()
         self._display.phase("producing")
         publisher.start()
         began = progressed = time.monotonic()
         consumed = 0
         while not (publisher.finished and consumed >= self._plan.messages):
-            before, consumed = consumed, _total(watch.positions())
-            self._display.update(publisher.handed_over, consumed, watch.accepted, watch.duplicates)
+            before, consumed = consumed, offsets.committed()
+            self._display.update(publisher.handed_over, consumed, reader.accepted, reader.duplicates)
             if publisher.error is not None:
                 raise publisher.error
             now = time.monotonic()
             progressed = now if consumed > before else progressed
             if now - progressed > STALL_LIMIT_S:
                 raise self._worker_error(f"consumed nothing for {STALL_LIMIT_S:g} s")
-            self._kill_or_greet(consumed, watch, publisher)
+            self._kill_or_greet(consumed, offsets, publisher)
             if self._worker.exit_code is not None:
                 raise self._worker_error("ended by itself")
-            self._interruption.sleep(_LOOK_EVERY_S)
+            self._stage.interruption.sleep(_LOOK_EVERY_S)
         seconds = time.monotonic() - began
-        self._settle(watch)
+        self._settle(reader)
         return seconds
 
-    def _settle(self, watch: Watch) -> None:
+    def _settle(self, reader: AcceptedReader) -> None:
         """Let the display's reader, which nothing waits for, catch up, so that the last picture is complete."""
         deadline = time.monotonic() + SETTLE_LIMIT_S
         before = -1
-        while before < watch.accepted and time.monotonic() < deadline:
-            before = watch.accepted
-            self._interruption.sleep(_HEALTH_EVERY_S)
-        total = self._plan.messages  # all is consumed: what was not accepted was dropped
-        self._display.update(total, total, watch.accepted, total - watch.accepted)
+        while before < reader.accepted and time.monotonic() < deadline:
+            before = reader.accepted
+            self._stage.interruption.sleep(_HEALTH_EVERY_S)
+        messages = self._plan.messages  # all is consumed: what was not accepted was dropped
+        self._display.update(messages, messages, reader.accepted, messages - reader.accepted)
 
-    def _kill_or_greet(self, consumed: int, watch: Watch, publisher: Publisher) -> None:
+    def _kill_or_greet(self, consumed: int, offsets: Offsets, publisher: Publisher) -> None:
         """Kill the worker when it is due; afterwards notice when its successor is ready."""
         if self._killed is None and consumed >= self._plan.kill_at:
             self._worker.kill()
-            self._killed = _Kill(watch.positions(), time.monotonic())
+            self._killed = _Kill(offsets.positions(), time.monotonic())
             self._display.phase(
-                f"worker killed with SIGKILL after {_total(self._killed.positions):,} messages"
+                f"worker killed with SIGKILL after {total(self._killed.positions):,} messages"
             )
             publisher.release()
             self._worker = self._start_worker()
@@ -178,16 +178,50 @@ class Demo:
     def _worker_error(self, fault: str) -> WorkerError:
         return WorkerError(f"the worker {fault}: fix what its log names\n{log_of(self._worker)}")
 
-    # -- after the traffic ---------------------------------------------------------------------------------------
+    # -- judges: programs of their own, which read Kafka and know nothing of the demo but where it is -----------
 
-    def _tell_outage(self, seconds: float) -> None:
+    def _check(self, seconds: float) -> int:
+        """The exit code of the check, which prints its table; ``seconds``: how long the run took."""
+        arguments = [
+            "app.check",
+            "--bootstrap",
+            self._broker.bootstrap_servers,
+            "--seconds",
+            f"{seconds:.1f}",
+        ]
+        for address in ADDRESSES:
+            arguments += ["--topics", f"{address}={wire_names.accepted_topic(address)}"]
+        if self._killed is not None:
+            positions = self._stage.directory / "killed.json"
+            positions.write_text(json.dumps(self._killed.positions), "utf-8")
+            arguments += ["--killed", str(positions)]
+        return self._stage.run(arguments, "check", CHECK_LIMIT_S)
+
+    def _reconcile(self) -> int:
+        """Run the nightly job on this traffic; 1 unless it reports it clean."""
+        arguments = ["app", "reconcile", "--config", str(self._config), "--out", str(reports_folder())]
+        code = self._stage.run(arguments, "nightly job", RECONCILE_LIMIT_S)
+        return 2 if code == 2 else int(code != 0)
+
+    def _show_outage(self, seconds: float) -> None:
         if self._killed is None or self._killed.back is None:
             return
         outage = self._killed.back - self._killed.at
         self._display.say(
-            f"Killed after {_total(self._killed.positions):,} messages, ready again {outage:.1f} s later; all took "
+            f"Killed after {total(self._killed.positions):,} messages, ready again {outage:.1f} s later; all took "
             f"{seconds:.1f} s. Without that outage: {self._plan.messages / (seconds - outage):,.0f} messages/s."
         )
+
+
+def reports_folder() -> Path:
+    """A new folder for the nightly job's report, which outlives the demo's own."""
+    name = f"report-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}"
+    folder = Path.cwd() / REPORTS / name
+    try:
+        folder.mkdir(parents=True)
+    except OSError:  # nothing can be written here
+        folder = Path(tempfile.mkdtemp(prefix=f"ringfence-{name}-"))
+    return folder
 
 
 def configuration(bootstrap: str, directory: Path, plan: Plan, web_port: int) -> str:
@@ -208,7 +242,3 @@ state_dir = {json.dumps(str(directory / "reconcile"))}
 """
     addresses = "".join(f'[[addresses]]\nname = "{address}"\n' for address in ADDRESSES)
     return f"{head}{addresses}transaction_addresses = {json.dumps(PLAIN)}\n"  # of the last one
-
-
-def _total(positions: Positions) -> int:
-    return sum(offset for partitions in positions.values() for offset in partitions.values())

@@ -43,7 +43,10 @@ class Stage:
 
     def create_topics(self, config: Path) -> None:
         """Run ``ringfence topics create``."""
-        child = self._child(["topics", "create", "--config", str(config)], config.with_name("topics.log"))
+        child = Child(
+            ["-m", "app", "topics", "create", "--config", str(config)], config.with_name("topics.log")
+        )
+        self.stack.callback(child.kill)
         if child.wait(READY_LIMIT_S, self.interruption.check) != 0:
             raise DemoError(f"the topics were not created: fix what is named here\n{log_of(child)}")
 
@@ -63,7 +66,7 @@ class Stage:
         return True
 
     def run(self, arguments: list[str], name: str, limit_s: float, log: Path | None = None) -> int:
-        """Run a module of Python to its end; raises as :func:`ended`."""
+        """Run a module of Python to its end. See :func:`ended`."""
         child = Child(["-m", *arguments], log)
         self.stack.callback(child.kill)
         return ended(child, name, limit_s, self.interruption.check)
@@ -74,11 +77,6 @@ class Stage:
         code = worker.wait(STOP_LIMIT_S, self.interruption.check)
         worker.kill()
         return code
-
-    def _child(self, arguments: list[str], log: Path) -> Child:
-        child = Child(["-m", "app", *arguments], log)
-        self.stack.callback(child.kill)
-        return child
 
 
 def play(prefix: str, keep: bool, total: int, scene: Callable[[Stage], int]) -> int:
@@ -112,26 +110,17 @@ def play(prefix: str, keep: bool, total: int, scene: Callable[[Stage], int]) -> 
 
 
 def ended(child: Child, name: str, limit_s: float, look: Callable[[], None]) -> int:
-    """Wait for a program; returns its exit code, 0 or more.
-
-    Args:
-        child: The process.
-        name: Its name in errors.
-        limit_s: Seconds that it may take.
-        look: Called meanwhile.
+    """Wait for a program, calling ``look`` meanwhile; returns its exit code, 0 or more.
 
     Raises:
-        DemoError: it did not end, or a signal ended it, so its answer is unknown.
+        DemoError: it did not end within ``limit_s`` seconds, or a signal ended it, so its answer is unknown.
     """
     code = child.wait(limit_s, look)
     if code is None:
         raise DemoError(f"the {name} did not end within {limit_s:g} s: run it on a machine that is less busy")
     if code < 0:
-        tail = child.log_tail()
-        raise DemoError(
-            f"signal {-code} ended the {name}: look whether memory ran out, and run it again"
-            + (f"\n{tail}" if tail else "")
-        )
+        reason = f"signal {-code} ended the {name}: look whether memory ran out, and run it again"
+        raise DemoError("\n".join(filter(None, (reason, child.log_tail()))))
     return code
 
 

@@ -59,15 +59,12 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The traffic of one run.
-
-    Args:
-        messages: How many there are, over all addresses.
-        seed: Reproduces the plan and the point of the kill.
-    """
+    """The traffic of one run."""
 
     messages: int
+    """Over all addresses."""
     seed: int
+    """Reproduces the plan and the point of the kill."""
 
     def __post_init__(self) -> None:
         if self.messages < MESSAGES_MIN:

@@ -1,8 +1,8 @@
-"""How far the worker is, seen from outside: what its group committed and what a reader may read."""
+"""How far workers and bridges are, seen from outside: committed offsets and accepted messages."""
 
 import threading
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -11,112 +11,102 @@ _SOURCE_HEADER: Final = "_RF_SOURCE"
 _PART_HEADER: Final = "_RF_TX_PART"
 
 Positions = dict[str, dict[int, int]]
-"""Input topic → partition → offset up to which the worker has committed."""
+"""Topic → partition → committed offset."""
 
 
-class Watch:
-    """Counts while the worker works.
+class Offsets:
+    """Offsets of topics, as a group and a reader see them. The group is asked, not joined.
 
-    High watermarks would count transaction markers and what is not yet committed. So what is *consumed* are the
-    group's committed offsets, and what is *accepted* is counted by a reader of committed records.
-
-    Args:
-        bootstrap: ``host:port``.
-        group: The worker's consumer group; it is asked, not joined.
-        accepted_topics: Input topic → accepted topic.
-        partitions: Of each topic.
+    High watermarks count transaction markers and what is not yet committed, so progress is measured in committed offsets.
     """
 
-    def __init__(
-        self, bootstrap: str, group: str, accepted_topics: Mapping[str, str], partitions: int
-    ) -> None:
-        self._committed = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                # With read_committed the answer would wait until no lane has a transaction under way.
-                "isolation.level": "read_uncommitted",
-                "log_level": 0,
-            }
-        )
-        self._inputs = [
-            TopicPartition(topic, index) for topic in accepted_topics for index in range(partitions)
-        ]
-        self._reader = _AcceptedReader(
-            bootstrap, [TopicPartition(topic, index, 0) for topic in accepted_topics.values() for index in range(partitions)]
-        )  # fmt: skip
-        self._reader.start()
+    def __init__(self, bootstrap: str, group: str, topics: Iterable[str], partitions: int) -> None:
+        self._partitions = [TopicPartition(topic, index) for topic in topics for index in range(partitions)]
+        # With read_committed the answer would wait until no lane has a transaction under way.
+        self._consumer = Consumer(_options(bootstrap, group, "read_uncommitted"))
 
     def positions(self) -> Positions:
-        """Committed offsets, 0 where there is none; asked for now. The broker's refusal leaves as KafkaException."""
-        found: Positions = {}
-        for topic_partition in self._committed.committed(self._inputs, ANSWER_LIMIT_S):
-            if topic_partition.error is not None:
-                raise KafkaException(topic_partition.error)
-            found.setdefault(topic_partition.topic, {})[topic_partition.partition] = max(
-                topic_partition.offset, 0
-            )
-        return found
+        """Committed offsets, 0 where there is none. The broker's refusal leaves as KafkaException."""
+        positions: Positions = {}
+        for partition in self._consumer.committed(self._partitions, ANSWER_LIMIT_S):
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+            positions.setdefault(partition.topic, {})[partition.partition] = max(partition.offset, 0)
+        return positions
 
-    @property
-    def accepted(self) -> int:
+    def committed(self) -> int:
+        """The sum of the committed offsets."""
+        return total(self.positions())
+
+    def written(self) -> int:
+        """Records and markers of transactions in the topics."""
+        return sum(
+            self._consumer.get_watermark_offsets(partition, timeout=ANSWER_LIMIT_S)[1]
+            for partition in self._partitions
+        )
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._consumer.close()
+
+
+class AcceptedReader(threading.Thread):
+    """Counts accepted messages as any consumer would see them."""
+
+    def __init__(self, bootstrap: str, topics: Iterable[str], partitions: int) -> None:
+        super().__init__(name="accepted", daemon=True)
+        self.accepted = 0
         """Accepted messages and transactions read so far."""
-        return self._reader.count
+        self._decided = 0
+        """Input records up to the last accepted one of each input partition."""
+        self._stopped = threading.Event()
+        # The client requires a group; nothing is ever committed to it.
+        self._consumer = Consumer(
+            {**_options(bootstrap, "demo-watch", "read_committed"), "enable.auto.commit": False}
+        )
+        self._consumer.assign(
+            [TopicPartition(topic, index, 0) for topic in topics for index in range(partitions)]
+        )
 
     @property
     def duplicates(self) -> int:
         """Dropped messages among those up to the last accepted one read; both counts are of one moment."""
-        return max(0, self._reader.decided - self._reader.count)
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._reader.stop()
-        self._committed.close()
-
-
-class _AcceptedReader(threading.Thread):
-    """Counts accepted records as any consumer would see them."""
-
-    def __init__(self, bootstrap: str, partitions: list[TopicPartition]) -> None:
-        super().__init__(name="accepted", daemon=True)
-        self.count = 0
-        self.decided = 0
-        """Input records up to the last accepted one of each input partition."""
-        self._stopped = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "demo-watch",  # required by the client; nothing is ever committed to it
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "log_level": 0,
-            }
-        )
-        self._consumer.assign(partitions)
+        return max(0, self._decided - self.accepted)
 
     def run(self) -> None:
         """The thread."""
         ends: dict[bytes, int] = {}
         while not self._stopped.is_set():
-            messages = [
-                message for message in self._consumer.consume(5_000, timeout=0.2) if message.error() is None
-            ]
-            for message in messages:
+            for message in self._consumer.consume(5_000, timeout=0.2):
+                if message.error() is not None:
+                    continue
                 headers = dict(message.headers() or ())
                 part = headers.get(_PART_HEADER)
                 if isinstance(part, bytes) and not part.startswith(b"1/"):
                     continue  # of each transaction one counts
-                self.count += 1
+                self.accepted += 1
                 source = headers.get(_SOURCE_HEADER)
-                if message.key() is not None and isinstance(
-                    source, bytes
-                ):  # else it may come from another lane
+                if message.key() is not None and isinstance(source, bytes):  # else maybe from another lane
                     lane, _, offset = source.rpartition(b"/")
                     ends[lane] = max(ends.get(lane, 0), int(offset or -1) + 1)
-            self.decided = sum(ends.values())
+            self._decided = sum(ends.values())
         self._consumer.close()
 
     def stop(self) -> None:
         """Returns when the thread has ended."""
         self._stopped.set()
         self.join()
+
+
+def total(positions: Mapping[str, Mapping[int, int]]) -> int:
+    """The sum of the offsets."""
+    return sum(offset for partitions in positions.values() for offset in partitions.values())
+
+
+def _options(bootstrap: str, group: str, isolation_level: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "isolation.level": isolation_level,
+        "log_level": 0,
+    }

@@ -3,8 +3,6 @@
 import contextlib
 import fcntl
 import os
-import signal
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,25 +12,19 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from app.embedded import broker_log, child, classes, data_folder, jars, ports, server_files
+from app.embedded import broker_log, classes, data_folder, jars, ports, server_files
+from app.embedded.broker_process import HOST, BrokerProcess, java_command
 from ringfence_kafka.errors import PrerequisiteError
-from ringfence_kafka.process import java
 
-HOST: Final = "127.0.0.1"
-
-# The first compiler tier alone: half the CPU of a start, and a million records cost 1.3 CPU seconds against 2.9
-# with all tiers or 4.2 with G1, which a large heap would need and this one does not.
-_JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
 _OUTPUT: Final = "broker.out"
 _POLL_S: Final = 0.05
 _ANSWER_TIMEOUT_S: Final = 30
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(BrokerProcess):
     """Starts, stops and disturbs one broker.
 
-    Folder and port are kept: a broker that starts again, whatever ended it, has its data and its cluster ID,
-    and clients find it where it was. Start it on the main thread: see :func:`app.embedded.child.launch`.
+    A broker that starts again, whatever ended it, has its data and its cluster ID, and clients find it where it was.
 
     Args:
         directory: Holds ``data/``, ``broker.log``, the generated configuration. Made when missing.
@@ -56,14 +48,11 @@ class EmbeddedBroker:
         heap: str = "512m",
         archive: Path | None = None,
     ) -> None:
-        self.directory: Final = directory.absolute()
+        super().__init__(directory, port)
         self.version: Final = jars.chosen_version(version)
-        self.port: Final = port or ports.choose(HOST)
-        self._controller_port = ports.choose(HOST)
         self._properties = dict(properties or {})
         self._heap = heap
         self._archive = archive
-        self._process: subprocess.Popen[bytes] | None = None
         self._log_begin = 0
 
     @property
@@ -72,28 +61,8 @@ class EmbeddedBroker:
         return f"{HOST}:{self.port}"
 
     @property
-    def running(self) -> bool:
-        """Whether the Java process is there; a paused one is."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """Process ID of the running broker.
-
-        Raises:
-            RuntimeError: it does not run.
-        """
-        if self._process is None or not self.running:
-            raise RuntimeError(f"the broker in {self.directory} does not run: call start() first")
-        return self._process.pid
-
-    @property
     def pids(self) -> list[int]:
-        """That, where a cluster may have more.
-
-        Raises:
-            RuntimeError: it does not run.
-        """
+        """The one process, as a cluster has several. Raises as :attr:`pid` does."""
         return [self.pid]
 
     @property
@@ -120,11 +89,10 @@ class EmbeddedBroker:
         if self.running:
             raise self._occupied(str(self.pid))
         self._process = None
-        program, class_path = java.find(), jars.class_path(bundle=jars.kafka(self.version))
+        command = java_command(self.version, archived=self._archive is None)
         deadline = time.monotonic() + timeout
         try:
-            shared = classes.reading(program, class_path) if self._archive is None else []
-            self._launch([str(program), *shared, "-Dlog4j2.configurationFile=log4j2.xml", "-cp", class_path])
+            self._launch(command)
             self._await_answer(deadline, timeout)
         except OSError as error:
             self.kill()
@@ -136,47 +104,15 @@ class EmbeddedBroker:
             self.kill()
             raise
 
-    def stop(self, timeout: float = 30) -> None:
-        """End the broker in order; kill it if that takes longer than ``timeout`` seconds. May be repeated."""
-        if self._process is None:
-            return
-        self._signal(signal.SIGCONT)
-        self._signal(signal.SIGTERM)
-        try:
-            self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def kill(self) -> None:
-        """End the broker at once, as a power cut would. May be repeated."""
-        if self._process is not None:
-            self._signal(signal.SIGKILL)
-            self._process.wait()
-
-    def pause(self) -> None:
-        """Freeze the broker: its port stays open, and nothing answers from now on."""
-        os.kill(self.pid, signal.SIGSTOP)
-        # The signal takes a moment to stop all threads. Its end, if it came first, is left to whoever waits for it.
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-
-    def resume(self) -> None:
-        """End a :meth:`pause`."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def wait(self) -> None:
-        """Wait until the process ends, of whatever cause."""
-        if self._process is not None:
-            self._process.wait()
-
     def described_properties(self) -> dict[str, bool]:
-        """What the running broker has for properties: name → whether it hides the value."""
+        """Properties of the running broker: name → whether it hides the value."""
         resource = ConfigResource(ConfigResource.Type.BROKER, str(server_files.NODE_ID))
-        client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        described = client.describe_configs([resource], request_timeout=_ANSWER_TIMEOUT_S)[resource].result()
-        return {name: bool(item.is_sensitive) for name, item in described.items()}
+        client = self._admin()  # a future does not keep its client alive
+        described = client.describe_configs([resource], request_timeout=_ANSWER_TIMEOUT_S)
+        return {name: bool(item.is_sensitive) for name, item in described[resource].result().items()}
 
     def log_tail(self) -> str:
-        """What tells why this start went wrong: its errors, else its last lines; and what Java itself said."""
+        """Why this start went wrong: errors of the log, else its last lines; and what Java itself printed."""
         begin = self._log_begin if self._log_size() >= self._log_begin else 0  # else it was rolled over
         texts = []
         for name, offset in ((server_files.LOG, begin), (_OUTPUT, 0)):
@@ -193,29 +129,21 @@ class EmbeddedBroker:
     ) -> None:
         self.stop()
 
-    def _signal(self, number: signal.Signals) -> None:
-        """Signal the process unless it has ended: Popen knows, and spares a process that reuses the ID."""
-        if self._process is not None:
-            self._process.send_signal(number)
-
-    def _launch(self, java_command: list[str]) -> None:
+    def _launch(self, command: list[str]) -> None:
         """Write the configuration, format the folder if it is new, start the process."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._exclusive() as lock:
             ports.require_free(HOST, self.port)
-            self._write_files()
-            data_folder.prepare(self.directory, self.version, [*java_command, *_JVM_OPTIONS])
+            self._write_files(self._properties)
+            data_folder.prepare(self.directory, self.version, command)
             written = [] if self._archive is None else classes.writing(self._archive)
-            options = [*_JVM_OPTIONS, f"-Xmx{self._heap}", *written]
-            command = [*java_command, *options, "kafka.Kafka", "server.properties"]
             self._log_begin = self._log_size()
-            with (self.directory / _OUTPUT).open("wb") as output:
-                self._process = child.launch(command, cwd=self.directory, output=output, keep=lock)
-            os.pwrite(lock, f"{self._process.pid}\n".encode(), 0)
+            self._execute(command, [f"-Xmx{self._heap}", *written], self.directory / _OUTPUT, lock)
+            os.pwrite(lock, f"{self.pid}\n".encode(), 0)
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[int]:
-        """Hold the folder's lock. The broker inherits it: it is free when the broker is gone, and not before."""
+        """Hold the folder's lock. The broker inherits it, so it is free only when the broker is gone."""
         lock = os.open(self.directory / "broker.lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             try:
@@ -233,11 +161,6 @@ class EmbeddedBroker:
             "or name another folder with --dir"
         )
 
-    def _write_files(self) -> None:
-        properties = server_files.server_properties(HOST, self.port, self._controller_port, self._properties)
-        (self.directory / "server.properties").write_text(properties, "utf-8")
-        (self.directory / "log4j2.xml").write_text(server_files.LOG4J2, "utf-8")
-
     def _await_answer(self, deadline: float, timeout: float) -> None:
         """Wait until the metadata that a client gets names this broker: then it is registered and unfenced."""
         client: AdminClient | None = None
@@ -253,12 +176,15 @@ class EmbeddedBroker:
                     f"or memory, or fix what its log names:\n{self.log_tail()}"
                 )
             if client is None and ports.answers(HOST, self.port):
-                client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+                client = self._admin()
             if client is not None:
                 with contextlib.suppress(KafkaException):
                     if server_files.NODE_ID in client.list_topics(timeout=1).brokers:
                         return
             time.sleep(_POLL_S)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def _log_size(self) -> int:
         log = self.directory / server_files.LOG

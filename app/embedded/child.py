@@ -22,14 +22,13 @@ def launch(command: Sequence[str], *, cwd: Path, output: IO[bytes], keep: int) -
     """Start ``command`` in a session of its own, its life bound to that of this process.
 
     In a session of its own it does not get the terminal's Ctrl-C, which would reach it before this process
-    could end it in order. On Linux the kernel kills it when this process dies of whatever cause. The kernel
-    watches the *thread* that starts the child, so this half holds on the main thread only; from another
-    thread the child would die with that thread, which nobody expects, and therefore is not bound.
+    could end it in order. On Linux the kernel kills it when this process dies. The kernel watches the *thread*
+    that starts the child, so from another thread than the main one the child is not bound.
 
     Args:
         command: Program (an absolute path) and arguments.
         cwd: Working directory of the child.
-        output: Where both of its output streams go.
+        output: Of both output streams.
         keep: A file descriptor that stays open in the child.
     """
     if sys.platform == "linux" and threading.current_thread() is threading.main_thread():

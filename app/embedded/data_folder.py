@@ -12,7 +12,6 @@ from ringfence_kafka.errors import PrerequisiteError
 
 _VERSION: Final = "kafka.version"
 _TIMEOUT_S: Final = 60
-_CLUSTER_ID: Final = "cluster.id"
 
 
 def new_cluster_id() -> str:
@@ -27,26 +26,20 @@ def cluster_id(directory: Path) -> str | None:
         lines = _meta(directory).read_text("utf-8").splitlines()
     except FileNotFoundError:
         return None
-    pairs = dict(line.partition("=")[::2] for line in lines)
-    return pairs.get(_CLUSTER_ID)
+    return dict(line.partition("=")[::2] for line in lines).get("cluster.id")
 
 
 def prepare(directory: Path, version: str, java_command: Sequence[str]) -> None:
-    """Format the data folder if it is new; else see that this version can read it.
-
-    Args:
-        directory: The broker's, with ``server.properties`` in it.
-        version: Of Kafka.
-        java_command: Java with the class path of that version.
+    """Format the data folder if it is new; else check that this version of Kafka can read it.
 
     Raises:
         PrerequisiteError: a later version formatted it, or it could not be formatted.
     """
     if not _meta(directory).exists():
-        _format(directory, java_command)
+        format_new(directory, java_command, new_cluster_id())
         (directory / _VERSION).write_text(version + "\n", "utf-8")
         return
-    formatted = _formatted_by(directory)
+    formatted = (directory / _VERSION).read_text("utf-8").strip()
     if jars.order(version) < jars.order(formatted):
         raise PrerequisiteError(
             f"{directory} was formatted by Kafka {formatted}, whose metadata Kafka {version} cannot read: run {formatted} or a later "
@@ -54,20 +47,14 @@ def prepare(directory: Path, version: str, java_command: Sequence[str]) -> None:
         )
 
 
-def _formatted_by(directory: Path) -> str:
-    try:
-        return (directory / _VERSION).read_text("utf-8").strip()
-    except FileNotFoundError:  # made before there was a choice
-        return jars.KAFKA_VERSION
-
-
 def _meta(directory: Path) -> Path:
     """The file whose presence says that the data folder is formatted; Kafka writes it last."""
     return directory / server_files.DATA / "meta.properties"
 
 
-def _format(directory: Path, java_command: Sequence[str]) -> None:
-    arguments = ["kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", "server.properties"]
+def format_new(directory: Path, java_command: Sequence[str], cluster: str) -> None:
+    """Make a data folder of this cluster. Raises as :func:`prepare` does."""
+    arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", "server.properties"]
     try:
         done = subprocess.run(  # noqa: S603 - arguments are our own
             [*java_command, *arguments],

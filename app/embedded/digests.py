@@ -28,13 +28,13 @@ def known() -> Mapping[str, str]:
 
 
 def require(folder: Path, expected: Mapping[str, str], title: str, ivy_cache: Path) -> None:
-    """Compare jars with their digests.
+    """Compare the jars in a folder with their digests, by file name.
 
     Args:
         folder: Holds the jars, and nothing else.
         expected: SHA-256 by file name; may have more names than the folder.
         title: Name of the bundle.
-        ivy_cache: Ivy's copies. They are removed when a jar differs, so that the next try fetches all again.
+        ivy_cache: Removed when a jar differs, so that the next try fetches all again.
 
     Raises:
         PrerequisiteError: a jar differs, or nobody knows it.

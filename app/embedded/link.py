@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from app.embedded import ports
-from app.embedded.broker import HOST
+from app.embedded.broker_process import HOST
 
 CALL_LIMIT_S: Final = 10.0
 _CHUNK_BYTES: Final = 64 * 1024

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from app.embedded import ports, server_files
-from app.embedded.broker import HOST
+from app.embedded.broker_process import HOST
 
 CONTROLLER: Final = "CONTROLLER"
 PLAINTEXT: Final = "PLAINTEXT"

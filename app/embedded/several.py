@@ -5,9 +5,6 @@ acknowledged stands on two of three.
 """
 
 import contextlib
-import os
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -16,15 +13,13 @@ from typing import Final
 from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from app.embedded import child, classes, data_folder, jars, ports, server_files
-from app.embedded.broker import HOST
+from app.embedded import data_folder, jars
+from app.embedded.broker_process import HOST, BrokerProcess, java_command
 from ringfence_kafka.errors import PrerequisiteError
-from ringfence_kafka.process import java
 
 COUNT: Final = 3
 LIMIT_S: Final = 90.0
 """For a start, and for copies to catch up, on a machine that does much else."""
-_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-Xmx512m")
 _PROPERTIES: Final = {
     **dict.fromkeys(
         (
@@ -43,81 +38,23 @@ _PROPERTIES: Final = {
 }
 
 
-class Node:
+class Node(BrokerProcess):
     """One of them. Its folder and ports stay the same when it is ended and started again."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        self.folder = folder
-        self.number = number
-        self.port: Final = ports.choose(HOST)
-        self.controller_port: Final = ports.choose(HOST)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int:
-        """Of the running process.
-
-        Raises:
-            RuntimeError: it does not run.
-        """
-        if self._process is None or not self.running:
-            raise RuntimeError(f"the broker in {self.folder} does not run: call launch() first")
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is there; a frozen one is."""
-        return self._process is not None and self._process.poll() is None
+        super().__init__(folder)
+        self.number: Final = number
+        self._command = java_command(jars.chosen_version())
 
     def format(self, cluster: str, voters: str, further: Mapping[str, str]) -> None:
         """Write its files; the folder becomes one of this cluster."""
-        self.folder.mkdir(parents=True)
         own = {"node.id": str(self.number), "controller.quorum.voters": voters}
-        given = server_files.server_properties(
-            HOST, self.port, self.controller_port, _PROPERTIES | own | dict(further)
-        )
-        (self.folder / "server.properties").write_text(given)
-        (self.folder / "log4j2.xml").write_text(server_files.LOG4J2)
-        command = [
-            *_java(),
-            *_JVM,
-            "kafka.tools.StorageTool",
-            "format",
-            "-t",
-            cluster,
-            "-c",
-            "server.properties",
-        ]
-        subprocess.run(  # noqa: S603 - arguments are our own
-            command, cwd=self.folder, check=True, capture_output=True, timeout=LIMIT_S
-        )
+        self._write_files(_PROPERTIES | own | dict(further))
+        data_folder.format_new(self.directory, self._command, cluster)
 
     def launch(self) -> None:
         """Start the process; it answers when enough of the others do."""
-        with (self.folder / "out").open("ab") as output:
-            command = [*_java(), *_JVM, "kafka.Kafka", "server.properties"]
-            self._process = child.launch(command, cwd=self.folder, output=output, keep=output.fileno())
-
-    def end(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """As a power cut does, or in order with SIGTERM. May be repeated."""
-        if self._process is not None:
-            self._process.send_signal(number)
-            if number is not signal.SIGKILL:
-                self._process.send_signal(signal.SIGCONT)
-            try:
-                self._process.wait(LIMIT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-
-    def freeze(self) -> None:
-        """It stops answering, its connections open."""
-        os.kill(self.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-
-    def thaw(self) -> None:
-        """It goes on, and believes itself what it was."""
-        os.kill(self.pid, signal.SIGCONT)
+        self._execute(self._command, ["-Xmx512m"], self.directory / "out")
 
 
 class Several:
@@ -223,15 +160,7 @@ def several(folder: Path, properties: Mapping[str, str] | None = None) -> Iterat
     with contextlib.ExitStack() as stack:
         for node in nodes:
             node.format(cluster, voters, properties or {})
-            stack.callback(node.end)
+            stack.callback(node.kill)
         cluster_of = Several(nodes)
         cluster_of.start()
         yield cluster_of
-
-
-def _java() -> list[str]:
-    program, class_path = java.find(), jars.class_path()
-    return [
-        str(program), *classes.reading(program, class_path),
-        "-Dlog4j2.configurationFile=log4j2.xml", "-cp", class_path,
-    ]  # fmt: skip

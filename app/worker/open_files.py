@@ -15,7 +15,7 @@ FILES_BESIDE_LANES: Final = 150
 
 
 def raise_file_limit() -> None:
-    """Raise this process's limit of open files to the hard limit. Shells start with 1,024, and a lane needs about ten."""
+    """Raise this process's limit of open files from a shell's 1,024 to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft not in {hard, resource.RLIM_INFINITY}:
         with contextlib.suppress(ValueError, OSError):  # a system that says more than it gives

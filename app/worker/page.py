@@ -1,4 +1,4 @@
-"""The worker's page and ``/status``: how everything stands, asked for when somebody looks, and not more often than that costs little."""
+"""The worker's page and ``/status``: the state of the whole application, asked for at most every few seconds."""
 
 import asyncio
 import time
@@ -16,15 +16,15 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
 
 KEPT_S: Final = 3.0
-"""However many look: the cluster is asked no more often."""
+"""Interval of questions to the cluster, however many look."""
 LIMIT_S: Final = 12.0
 
 
 class StatusPage:
-    """What was seen last; who looks while somebody asks gets what that brings."""
+    """The last status. Requests during a question share its answer."""
 
     def __init__(self, settings: Settings, ask: Callable[[Settings], Awaitable[Status]] = read) -> None:
-        """``ask``: the cluster, and all that run."""
+        """``ask``: asks the cluster and all processes."""
         self._settings = settings
         self._ask = ask
         self._lock = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""A line a minute in the log: what was done, what waits, and where there is more to see."""
+"""A line a minute in the log: verdicts, lag, open lanes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ EVERY_S: Final = 60.0
 
 
 class ProgressLine:
-    """Remembers the counts of the last one."""
+    """Formats the line, and remembers the counts of the last one."""
 
     def __init__(self, url: str) -> None:
-        """``url``: of the worker's page; empty = it has none."""
+        """``url``: of the worker's page; empty if it has none."""
         self._url = url
         self._before: Counter[str] = Counter()
 
@@ -24,10 +24,8 @@ class ProgressLine:
         waiting = [
             lanes.lags.of((lane.opening.address.input_topic, lane.opening.partition)) for lane in lanes.lanes
         ]
-        waiting += [lanes.lags.of(halve) for halve in lanes.halves]
-        totals: Counter[str] = Counter()
-        for counts in lanes.totals().values():
-            totals.update(counts)
+        waiting += [lanes.lags.of(half) for half in lanes.halves]
+        totals = sum(lanes.totals().values(), Counter())
         return self.line(totals, seconds, (open_lanes, len(waiting)), waiting)
 
     def line(
@@ -36,16 +34,15 @@ class ProgressLine:
         """``lanes``: open, all; ``waiting``: the lag of each."""
         done = {name: count - self._before[name] for name, count in totals.items()}
         self._before = Counter(totals)
-        judged = [
+        verdicts = [
             f"{done.get('accepted', 0) + done.get('unchecked', 0):,} accepted",
             f"{done.get('duplicates', 0):,} duplicates",
         ]
-        judged += [
+        verdicts += [
             f"{done[name]:,} {name}" for name in ("forwarded", "quarantined", "gap_records") if done.get(name)
         ]
-        unknown = sum(item is None for item in waiting)
-        lag = f"lag {sum(item or 0 for item in waiting):,}" + (
-            f" and unknown of {unknown} lanes" if unknown else ""
-        )
+        lag = f"lag {sum(filter(None, waiting)):,}"
+        if unknown := waiting.count(None):
+            lag += f" and unknown of {unknown} lanes"
         page = f"; {self._url}/" if self._url else ""
-        return f"in {seconds:.0f} s {', '.join(judged)}; {lag}; {lanes[0]} of {lanes[1]} lanes open{page}"
+        return f"in {seconds:.0f} s {', '.join(verdicts)}; {lag}; {lanes[0]} of {lanes[1]} lanes open{page}"

@@ -69,7 +69,7 @@ def _say(findings: Findings) -> None:
 
 
 def _check_port(host: str, port: int) -> None:
-    """Say it before anything has started; the web server itself would say it with a trace."""
+    """Report a port in use before anything has started; the web server itself would print a trace."""
     if not port:
         return
     try:

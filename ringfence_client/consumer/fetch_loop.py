@@ -156,7 +156,7 @@ class FetchLoop:
         now = asyncio.get_running_loop().time()
         paused = self._consumer.paused()  # it looks at all partitions: once for all of them
         fetched = internals.fetched(self._consumer)
-        self._memory.fetched = sum(fetched.values())
+        self._memory.note_fetched(sum(fetched.values()))
         self._fetches.limit(self._memory.partition_bytes_max)
         crowded = self._memory.crowded
         for number, held in partitions.items():

@@ -53,6 +53,10 @@ class MemoryBudget:
         self._more = 0
         """What partitions use beyond that, together."""
 
+    def note_fetched(self, count: int) -> None:
+        """So many bytes were fetched and are not taken now."""
+        self.fetched = count
+
     def join(self, *partitions: Partition) -> None:
         """These share it, too."""
         self._partitions.update(partitions)

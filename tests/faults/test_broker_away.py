@@ -71,7 +71,7 @@ def test_nobody_is_busy_meanwhile(tmp_path: Path) -> None:
             process.wait_ready()
 
         for node in cluster.nodes[:2]:
-            node.end()
+            node.kill()
         begin, before = time.monotonic(), [process.cpu_seconds for process in processes]
         time.sleep(AWAY_S)
         bound = CPU_SHARE * (time.monotonic() - begin)

@@ -10,7 +10,8 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 
 from app.embedded import ports
-from app.embedded.broker import HOST, EmbeddedBroker
+from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import HOST
 from ringfence_kafka.aiokafka_patches import internals
 from tests.support import kafka
 from tests.support.bridges import processes

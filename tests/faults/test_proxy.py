@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.embedded.broker import HOST
+from app.embedded.broker_process import HOST
 from app.embedded.link import TcpProxy
 from tests.support.worker import wait_for
 

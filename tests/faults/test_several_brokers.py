@@ -1,6 +1,5 @@
 """Three brokers, whose leaders are killed, frozen and restarted one after the other: lanes and consumers go on, exact."""
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,7 +72,7 @@ def test_consumers_while_leaders_change(tmp_path: Path) -> None:
 def _killed(cluster: Several, topic: str) -> None:
     """Who leads most of it; it comes back when others lead."""
     node = cluster.busiest([topic])
-    node.end()
+    node.kill()
     cluster.wait_led(node)
     cluster.start()
 
@@ -81,14 +80,14 @@ def _killed(cluster: Several, topic: str) -> None:
 def _frozen(cluster: Several, topic: str) -> None:
     """Who leads most of it, until others do; it wakes as a leader that it is no longer."""
     node = cluster.busiest([topic])
-    node.freeze()
+    node.pause()
     cluster.wait_led(node)
-    node.thaw()
+    node.resume()
     cluster.wait_whole()
 
 
 def _restarted(cluster: Several) -> None:
     """All, one after the other."""
     for node in cluster.nodes:
-        node.end(signal.SIGTERM)
+        node.stop(90)
         cluster.start()

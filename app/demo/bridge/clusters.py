@@ -1,10 +1,8 @@
-"""The two clusters of the demo, what runs on them, and how far it is, seen from outside."""
+"""The two clusters of the demo, and the configuration of what runs on them."""
 
 import json
 from pathlib import Path
 from typing import Final
-
-from confluent_kafka import Consumer, TopicPartition
 
 from app.embedded import listeners
 from app.embedded.broker import EmbeddedBroker
@@ -16,7 +14,6 @@ BRIDGE: Final = "to-paris"
 PARTITIONS: Final = 4
 ORIGIN: Final = "berlin"
 TARGET: Final = "paris"
-ANSWER_LIMIT_S: Final = 10.0
 LINK: Final = "LINK"
 
 
@@ -58,36 +55,6 @@ target_address = "{ADDRESS}"
 bootstrap_servers = {json.dumps(self.link.bootstrap)}
 """
         path = self._directory / name / "ringfence.toml"
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
         return path
-
-
-class Ends:
-    """Where the partitions of a topic end, as a reader sees it; and what a group has committed there."""
-
-    def __init__(self, bootstrap: str, topic: str, group: str = "demo-ends") -> None:
-        self._partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,  # asked, not joined
-                "isolation.level": "read_uncommitted",
-                "log_level": 0,
-            }
-        )
-
-    def written(self) -> int:
-        """Records and markers of transactions."""
-        return sum(
-            self._consumer.get_watermark_offsets(partition, timeout=ANSWER_LIMIT_S)[1]
-            for partition in self._partitions
-        )
-
-    def committed(self) -> int:
-        """Up to where the group has committed."""
-        found = self._consumer.committed(self._partitions, ANSWER_LIMIT_S)
-        return sum(max(topic_partition.offset, 0) for topic_partition in found)
-
-    def close(self) -> None:
-        """No more questions."""
-        self._consumer.close()

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from app.demo.bridge import traffic
-from app.demo.bridge.clusters import ADDRESS, BRIDGE, ORIGIN, PARTITIONS, TARGET, Clusters, Ends
+from app.demo.bridge.clusters import ADDRESS, BRIDGE, ORIGIN, PARTITIONS, TARGET, Clusters
 from app.demo.processes import WorkerProcess
 from app.demo.publish import Sender
 from app.demo.stage import CHECK_LIMIT_S, READY_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, log_of, play
-from app.demo.watch import Watch
+from app.demo.watch import AcceptedReader, Offsets
 from app.embedded import ports
-from app.embedded.broker import HOST
+from app.embedded.broker_process import HOST
 from ringfence_kafka.protocol import wire_names
 
 MESSAGES: Final = 120_000
@@ -38,7 +38,6 @@ def run(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
         RingfenceError: could not run. Nothing is left running.
     """
     everything = traffic.Plan(messages, seed).all()
-
     total = traffic.distinct(everything)
     return play("ringfence-demo-bridge-", keep, total, lambda stage: _Demo(everything, stage).run())
 
@@ -47,20 +46,17 @@ class _Demo:
     """One run on a stage."""
 
     _bridge: WorkerProcess
-    _accepted: Watch
+    _accepted: AcceptedReader
 
     def __init__(self, everything: list[traffic.Message], stage: Stage) -> None:
         self._everything = everything
         self._stage = stage
         self._directory = stage.directory
         self._display = stage.display
-        self._interruption = stage.interruption
-        for item in (ORIGIN, TARGET):
-            (self._directory / item).mkdir()
-        self._clusters = Clusters(self._directory, len(everything))
-        self._ports = {item: ports.choose(HOST) for item in (ORIGIN, TARGET, BRIDGE)}
+        self._clusters = Clusters(stage.directory, len(everything))
+        self._ports = {name: ports.choose(HOST) for name in (ORIGIN, TARGET, BRIDGE)}
         self._configs = {
-            item: self._clusters.configuration(item, self._ports[item]) for item in (ORIGIN, TARGET)
+            name: self._clusters.configuration(name, self._ports[name]) for name in (ORIGIN, TARGET)
         }
         self._bridges = 0
         self._sent = 0
@@ -73,7 +69,7 @@ class _Demo:
             self._stage.start_broker(broker)
         self._stage.stack.enter_context(self._clusters.link)
         say("topics, a worker on each side, the bridge berlin → paris")
-        workers = [self._start_worker(item) for item in (ORIGIN, TARGET)]
+        workers = [self._start_worker(name) for name in (ORIGIN, TARGET)]
         self._start_bridge()
         for worker in (*workers, self._bridge):
             if not self._stage.becomes_ready(worker):
@@ -86,7 +82,7 @@ class _Demo:
         say("check: another program compares what both clusters were sent with what paris accepted")
         self._display.close()
         status = self._status()
-        stopped = [self._stage.stop(worker_process) for worker_process in (self._bridge, *workers)]
+        stopped = [self._stage.stop(process) for process in (self._bridge, *workers)]
         arguments = ["app.check.bridge", "--origin", self._clusters.origin.bootstrap_servers]
         arguments += ["--target", self._clusters.target.bootstrap_servers, "--address", ADDRESS]
         code = self._stage.run(arguments, "check", CHECK_LIMIT_S)
@@ -113,16 +109,15 @@ class _Demo:
         self._bridge = self._stage.start_worker(self._configs[ORIGIN], self._ports[BRIDGE], log, "bridge")
 
     def _watch(self) -> None:
-        target = self._clusters.target.bootstrap_servers
-        self._accepted = Watch(target, TARGET, {ADDRESS: wire_names.accepted_topic(ADDRESS)}, PARTITIONS)
-        self._written = Ends(target, ADDRESS, TARGET)
-        self._to_forward = Ends(
-            self._clusters.origin.bootstrap_servers,
-            wire_names.accepted_topic(ADDRESS),
-            wire_names.bridge_group(ORIGIN, BRIDGE),
-        )
-        for item in (self._accepted, self._written, self._to_forward):
-            self._stage.stack.callback(item.close)
+        origin, target = self._clusters.origin.bootstrap_servers, self._clusters.target.bootstrap_servers
+        accepted_topic = wire_names.accepted_topic(ADDRESS)
+        self._accepted = AcceptedReader(target, [accepted_topic], PARTITIONS)
+        self._accepted.start()
+        self._written = Offsets(target, TARGET, [ADDRESS], PARTITIONS)
+        group = wire_names.bridge_group(ORIGIN, BRIDGE)
+        self._to_forward = Offsets(origin, group, [accepted_topic], PARTITIONS)
+        for end in (self._accepted.stop, self._written.close, self._to_forward.close):
+            self._stage.stack.callback(end)
 
     # -- the traffic ---------------------------------------------------------------------------------------------
 
@@ -130,8 +125,7 @@ class _Demo:
         """Three acts at the origin, then the producer fails over."""
         say, total = self._display.phase, len(self._everything)
         berlin, paris = (
-            Sender(embedded_broker.bootstrap_servers)
-            for embedded_broker in (self._clusters.origin, self._clusters.target)
+            Sender(broker.bootstrap_servers) for broker in (self._clusters.origin, self._clusters.target)
         )
         ends = [int(share * total) for share in ACTS]
         say("producing to berlin; the bridge is killed while it forwards")
@@ -148,7 +142,7 @@ class _Demo:
         self._clusters.link.cut()
         say(f"link cut for {CUT_S:g} s")
         self._send(berlin, self._everything[ends[1] : ends[2]])
-        self._interruption.sleep(CUT_S)
+        self._stage.interruption.sleep(CUT_S)
         before = self._written.written()
         self._clusters.link.open()
         say("link whole again")
@@ -172,7 +166,7 @@ class _Demo:
     def _await_all(self) -> None:
         """Until the target has accepted everything, and then until nothing is under way any more."""
         wanted = traffic.distinct(self._everything)
-        self._until(lambda: self._counts()[0] >= wanted, "paris accepts all", self._bridge)
+        self._until(lambda: self._accepted.accepted >= wanted, "paris accepts all", self._bridge)
         log = self._directory / "status.log"
         deadline = time.monotonic() + READY_LIMIT_S
         while True:
@@ -191,15 +185,11 @@ class _Demo:
             if process.exit_code is not None or time.monotonic() > deadline:
                 raise DemoError(f"waited for this, and it did not come: {what}\n{log_of(process)}")
             self._show()
-            self._interruption.sleep(_LOOK_EVERY_S)
-
-    def _counts(self) -> tuple[int, int]:
-        """Accepted messages and duplicates at the target."""
-        return self._accepted.accepted, self._accepted.duplicates
+            self._stage.interruption.sleep(_LOOK_EVERY_S)
 
     def _show(self) -> None:
-        accepted, duplicates = self._counts()
-        self._display.update(self._sent, accepted, accepted, duplicates)
+        accepted = self._accepted.accepted
+        self._display.update(self._sent, accepted, accepted, self._accepted.duplicates)
 
     def _status(self, log: Path | None = None) -> int:
         arguments = ["app", "bridge", "status", "--config", str(self._configs[ORIGIN])]

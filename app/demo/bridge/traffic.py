@@ -1,7 +1,7 @@
 """What a producer sends that fails over from one cluster to the other. Pure; a seed reproduces it."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -28,12 +28,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The traffic of one run.
-
-    Args:
-        messages: How many are sent, those that are sent to the target again not counted.
-        seed: Reproduces them.
-    """
+    """The traffic of one run; ``messages`` does not count those that are sent to the target again."""
 
     messages: int
     seed: int
@@ -62,11 +57,9 @@ def to_origin(everything: Sequence[Message]) -> Sequence[Message]:
     return everything[: int(FAIL_OVER * len(everything))]
 
 
-def to_target(everything: Sequence[Message]) -> Iterator[Message]:
-    """What is sent after it: first what it is unsure of."""
-    first = len(to_origin(everything))
-    yield from everything[first - UNSURE : first]
-    yield from everything[first:]
+def to_target(everything: Sequence[Message]) -> Sequence[Message]:
+    """What is sent after it: first the messages that it is unsure of."""
+    return everything[len(to_origin(everything)) - UNSURE :]
 
 
 def distinct(everything: Sequence[Message]) -> int:

@@ -1,12 +1,11 @@
-"""What a worker has fetched and not finished: one bound for all lanes of the process.
+"""One bound for the fetched and unfinished messages of all lanes of a process.
 
-Counted is what a batch costs from the fetch to the end of its transaction, the outputs that will be built of it included: a lane that
-may begin must be able to end. Each batch has a :class:`Held`, which gives its bytes back when the lane is done with the batch, or
-when nobody has it any more: whatever drops batches, a rebalance or a rewind, needs to know nothing of this. Records that the core has
-read lie in the bytes of their fetch, which batches may share: those are counted once, until the last of them is done.
+A batch counts from the fetch to the end of its transaction, with the outputs that will be built of it: a lane that may begin must be
+able to end. Each batch has a :class:`Held`, which gives its bytes back when the lane has finished the batch or nobody refers to it:
+a rebalance or a rewind just drops batches. Batches of the native core may share the bytes of a fetch, which count once.
 
-How partitions share the memory is :mod:`ringfence_client.window.memory_budget`'s. Where one has no room, nothing more of it is fetched, and what
-was fetched waits with the fetcher. One that has nothing always goes on, whatever others have and however large its message is.
+:mod:`ringfence_client.window.memory_budget` divides the memory. A partition without room is not fetched, and its fetched records wait
+with the fetcher. A partition that holds nothing always goes on, however large its message is.
 """
 
 import time
@@ -28,46 +27,46 @@ from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.process import gc_settings
 
 RECORD_BYTES: Final = 900
-"""Of a record with its verdict, its slot and what is made of it, beside the lengths of its parts. Measured, with CPython 3.11."""
+"""Cost of a record with its verdict, its slot and its outputs, beside its contents. Measured, with CPython 3.11."""
 COPIES: Final = 4
-"""Of key, value and headers: as fetched, in the batch that is built of it, in the request, and on its way to a slow broker."""
+"""Of key, value and headers: as fetched, in the built batch, in the request, and on the way to a slow broker."""
 RAW_RECORD_BYTES: Final = 600
-"""The same of a record that lies in the bytes of its fetch and is nowhere an object. Measured with two copies."""
+"""The same of a record in the bytes of its fetch, without an object. Measured with two copies."""
 RAW_COPIES: Final = 3
-"""Those bytes are counted with the fetch."""
+"""One less: the fetch counts its bytes itself."""
 BATCH_BYTES_MAX: Final = 8 * 2**20
-"""Of one batch, however few there are; but one record comes in any case."""
+"""Of one batch; but one record comes in any case."""
 BATCH_BYTES_MIN: Final = 2**16
-"""However little room is left: a batch is worth its way."""
+"""Even if less room is left: a batch must be worth its transaction."""
 LARGE_RECORD_BYTES: Final = 2**18
-"""A record that costs so much is large: its blocks of memory are to go back to the system."""
+"""Cost of a record whose memory is to go back to the system at once."""
 FIRST_RECORDS: Final = 50
-"""So many are read of a partition before it is known how large they are."""
+"""Records of the first read of a partition, whose record size is unknown."""
 STEP_RECORDS: Final = 250
-"""And at once no more than so many: the next ones may be larger, and a compressed fetch does not tell how large."""
+"""Most records of one read: the next ones may be larger, and the size of a compressed fetch says nothing."""
 AHEAD_PART: Final = 4
-"""Of a partition that nobody waits for, more is fetched only while no more than this part of what may be fetched is there."""
+"""A partition that nobody waits for is fetched only while less than this part of the fetch memory is used."""
 MOVING_S: Final = 1.0
 
 
 class _Share:
-    """Of one partition."""
+    """The memory of one partition."""
 
     __slots__ = ("batches", "bytes", "joined", "record_bytes", "unpacked")
 
     def __init__(self) -> None:
         self.bytes = 0
         self.batches = 0
-        """So many have some of it."""
+        """Batches that hold some of it."""
         self.unpacked = False
-        """Of the last batch that the core has read, records became objects after all."""
+        """Records of the last batch of the core became objects after all."""
         self.joined = True
         self.record_bytes = 0.0
-        """What a record cost, of the last ones."""
+        """Cost of one of the last records."""
 
 
 class Held:
-    """So much of the memory, for one batch, or for bytes that batches lie in."""
+    """Counted bytes of one batch, or of the fetch that batches lie in."""
 
     __slots__ = ("_batches", "_buffers", "_left", "_objects", "_parts", "_share", "_unpacked", "bytes")
 
@@ -81,7 +80,7 @@ class Held:
         objects: int = 0,
         parts: Sequence[AnyHeld] = (),
     ) -> None:
-        """``objects``: what it costs more when its records become objects. ``parts``: the bytes that it lies in, counted already."""
+        """``objects``: additional cost when records become objects; ``parts``: the fetches that it lies in, counted already."""
         self._buffers = buffers
         self._share = share
         self._batches = batches
@@ -92,7 +91,7 @@ class Held:
         self.bytes: int = count + sum(part.bytes for part in parts)
 
     def free(self) -> None:
-        """Give it back; in any thread, and any number of times."""
+        """Give the bytes back; in any thread, and any number of times."""
         count, self._left, self._objects, self._parts = self._left, 0, 0, ()
         if count:
             if self._batches:
@@ -100,7 +99,7 @@ class Held:
             self._buffers.note(self._share, -count, -self._batches)
 
     def unpack(self) -> None:
-        """Its records become objects, which costs more; in any thread, before it is given back."""
+        """Count records that become objects; in any thread, before :meth:`free`."""
         more, self._objects, self._unpacked = self._objects, 0, True
         if more:
             self._left += more
@@ -111,7 +110,7 @@ class Held:
 
 
 class Buffers:
-    """Of one worker. Where nothing else is said, to be called in the consumer's thread."""
+    """The memory of one worker. Called in the consumer's thread if nothing else is stated."""
 
     def __init__(
         self,
@@ -119,7 +118,7 @@ class Buffers:
         clock: Callable[[], float] = time.monotonic,
         large: Callable[[], None] = gc_settings.give_back_large,
     ) -> None:
-        """``bytes_max``: of everything, about; ``large``: called, any number of times, when there are large records."""
+        """``bytes_max``: of everything, about; ``large``: called, any number of times, for large records."""
         self.memory = MemoryBudget(bytes_max)
         self._large = large
         self._has_changed: Callable[[], None] = lambda: None
@@ -137,16 +136,16 @@ class Buffers:
 
     @property
     def used(self) -> int:
-        """What is there, about: what was fetched and not read yet, and what lanes have. In any thread."""
+        """About the bytes of fetched messages that nobody has read, and of those that lanes hold. In any thread."""
         return self._used + self.memory.fetched
 
     @property
     def moving(self) -> bool:
-        """Whether lanes finish something."""
+        """Whether lanes have just finished something."""
         return self._clock() - self._moved < MOVING_S
 
     def batch_bytes_max(self, tp: TopicPartition) -> int:
-        """Of the next batch: a quarter of what a partition may have at the moment, and no more than this one still may."""
+        """Of the next batch: a quarter of the present limit of a partition, and no more than the rest of this one."""
         share = self._shares.get(tp)
         used = 0 if share is None else share.bytes
         most = self.memory.limit(used)
@@ -171,7 +170,7 @@ class Buffers:
         return Held(self, share, count)
 
     def note(self, share: _Share, more: int, batches: int) -> None:
-        """So many bytes and batches more; in any thread, and in the middle of whatever that does: it is counted later."""
+        """Note a change of bytes and batches, to be counted later; in any thread, also amid a garbage collection."""
         self._noted.append((share, more, batches))
         if more < 0 and self._awaited:
             self._awaited = False
@@ -186,10 +185,10 @@ class Buffers:
         if self._has_room(tp):
             return True
         self._awaited = True
-        return self._has_room(tp)  # what was given back in between told nobody
+        return self._has_room(tp)  # bytes that were freed in between triggered no call
 
     def may_fetch(self, tp: TopicPartition, *, wanted: bool) -> bool:
-        """Whether more of it may be asked for; ``wanted``: what is there of it is taken soon."""
+        """Whether more of it may be asked for; ``wanted``: its fetched records are taken soon."""
         if not self.has_room(tp):
             return False
         share = self._shares.get(tp)
@@ -199,10 +198,10 @@ class Buffers:
         return not self.memory.crowded and (wanted or self.memory.fetched < fetching // AHEAD_PART)
 
     async def read(self, fetcher: Any, tp: TopicPartition) -> tuple[Sequence[Record], Held | None]:
-        """What the fetcher has of a partition, as much as makes a batch.
+        """The next fetched records of a partition, at most a batch.
 
         Raises:
-            KafkaError: what was fetched of this partition is an error, or cannot be read.
+            KafkaError: the fetch of this partition failed, or its records cannot be read.
         """
         share = self._share(tp)
         records, held = self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
@@ -213,7 +212,7 @@ class Buffers:
     def _read_raw(
         self, fetcher: Any, tp: TopicPartition, share: _Share
     ) -> tuple[Sequence[Record], Held | None] | None:
-        """As far as the core reads it; None = it is for aiokafka to read."""
+        """Records that the core can read; None = they are for aiokafka to read."""
         records: Sequence[Record] | None = None
         count = content = headers = 0
         left = self.batch_bytes_max(tp)
@@ -248,7 +247,7 @@ class Buffers:
     async def _read_objects(
         self, fetcher: Any, tp: TopicPartition, share: _Share
     ) -> tuple[Sequence[Record], Held | None]:
-        """As aiokafka has it."""
+        """Records as aiokafka reads them."""
         records: list[Any] = []
         total, left = 0, self.batch_bytes_max(tp)
         count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS
@@ -271,11 +270,11 @@ class Buffers:
         return records, self.hold(tp, total) if records else None
 
     def look_at(self, fetcher: Any) -> None:
-        """What was fetched and not read is counted as it is now."""
-        self.memory.fetched = sum(internals.lying(fetcher).values())
+        """Count the fetched records that nobody has read."""
+        self.memory.note_fetched(sum(internals.lying(fetcher).values()))
 
     def settle(self) -> None:
-        """Count what was noted."""
+        """Count the noted changes."""
         while self._noted:
             share, more, batches = self._noted.popleft()
             self._use(share, more, batches)
@@ -305,7 +304,7 @@ class Buffers:
 
 
 def cost(records: Iterable[Any]) -> int:
-    """What these cost from the fetch to the end of their transaction, in bytes."""
+    """Bytes of these records from the fetch to the end of their transaction."""
     fixed = content = 0
     for record in records:
         fixed += RECORD_BYTES
@@ -321,18 +320,18 @@ def cost(records: Iterable[Any]) -> int:
 
 
 class BoundedFetches:
-    """Has a fetcher of aiokafka ask for no more than there is room for."""
+    """Has a fetcher of aiokafka ask only for partitions with room."""
 
     def __init__(
         self, fetcher: Any, buffers: Buffers, wanted: Callable[[TopicPartition], bool], partial_wait_ms: int
     ) -> None:
-        """Takes effect at once; there is no way back.
+        """Takes effect at once, for good.
 
         Args:
             fetcher: aiokafka's.
             buffers: Of the process.
-            wanted: Whether what is fetched of a partition is taken soon.
-            partial_wait_ms: How long a broker may hold a fetch that leaves out partitions which will soon have room.
+            wanted: Whether the records of a partition are taken soon.
+            partial_wait_ms: How long a broker may hold a fetch without partitions that will soon have room.
         """
         self._fetcher = fetcher
         self._buffers = buffers
@@ -342,7 +341,7 @@ class BoundedFetches:
         fetcher._get_actions_per_node = self._bounded
 
     def _bounded(self, assignment: Any) -> tuple[Any, ...]:
-        """Aiokafka's choice of what to ask which broker, without partitions that have no room."""
+        """Aiokafka's choice of requests without partitions that have no room."""
         buffers, memory = self._buffers, self._buffers.memory
         buffers.assign(assignment.tps)
         buffers.look_at(self._fetcher)
@@ -353,7 +352,7 @@ class BoundedFetches:
         return allowed, *others
 
     def _allow(self, request: Any) -> bool:
-        """Leave out what has no room; whether anything is left to ask for."""
+        """Remove partitions without room from a request; returns whether any is left."""
         topics: list[tuple[str, Sequence[Any]]] = []
         soon = False
         for topic, partitions in request.topics:

@@ -1,44 +1,43 @@
-"""How long a broker that was read to its end is left alone: as long as half of the messages may wait, by what transactions take. Pure."""
+"""The pause of a broker that was read to its end: as long as half of the messages may wait. Pure."""
 
 from typing import Final
 
 STEP: Final = 1.05
-"""By so much an estimate moves with each that was longer, or shorter: it settles where half are, and one that took a minute moves
-it no more than any other."""
+"""Factor of the estimate for each longer or shorter batch. It settles at the median, and one batch of a minute moves it no more
+than any other."""
 TOOK_FIRST_S: Final = 0.01
 TOOK_MIN_S: Final = 0.0005
 TOOK_MAX_S: Final = 1.0
-"""Bounds of the estimate: what lies beyond is no matter of spacing."""
+"""Bounds of the estimate."""
 BUSY_MIN: Final = 0.5
 BUSY_MAX: Final = 0.9
-"""Of a core: a worker that uses more than that at a trickle makes too many transactions. Who wants haste, by a target below 20 ms, may
-have more."""
+"""Share of a core: a worker that uses more at low traffic makes too many transactions. A target below 20 ms allows more."""
 HASTE_S: Final = 0.01
-"""Target times share of a core that is used for it, between the two."""
+"""Product of the target and the share, between the two."""
 WINDOW_S: Final = 0.1
-"""So often it is looked how much it uses."""
+"""Interval of measuring the CPU."""
 SLOWER: Final = 1.1
 QUICKER: Final = 1.3
-"""By so much the least wait grows with each look that finds it busy, and shrinks with each other."""
+"""Factors of the least wait after a busy interval, and after any other."""
 LEAST_MIN_S: Final = 0.001
 LEAST_MAX_TARGETS: Final = 4
-"""And a batch's time: so long it is at most, because who has that much to do is busy whatever he waits."""
+"""With a batch's time the upper bound of the least wait: then waiting no longer helps."""
 
 
 class FetchInterval:
-    """Of one worker. In any thread.
+    """The interval of one worker. In any thread.
 
-    A message that comes while a broker is left alone waits for half of that, on average, and then for its transaction. So half of
-    them can be read within the target where ``wait + transaction = target`` for a wait of half the spacing. Where transactions take
-    so long that this leaves little, fetches keep their distance all the same: a lane runs one transaction at a time, and what comes
-    meanwhile costs least as one batch. And where many lanes have a little to do each, the wait grows until transactions leave half of a
-    core.
+    A message that comes in the pause waits for half of it, on average, and then for its transaction. So half of the messages can be
+    read within the target if half the pause and the transaction take as long as the target. If transactions take nearly
+    that long, a pause remains: a lane runs one transaction at a time, and later messages cost least as one batch. If many lanes have
+    a little to do each, the pause grows until transactions leave half of a core.
     """
 
     def __init__(self, target_s: float) -> None:
-        """``target_s``: within so many seconds of their arrival half of the messages are to be there for readers of committed data."""
+        """``target_s``: readers of committed data get half of the messages so soon after their arrival."""
         self.target_s = target_s
-        self._took_s = TOOK_FIRST_S
+        self.took_s = TOOK_FIRST_S
+        """Median of a batch's time, from the request until readers can have it."""
         self._least_s = LEAST_MIN_S
         self._looked: tuple[float, float] | None = None
 
@@ -48,18 +47,13 @@ class FetchInterval:
         return min(BUSY_MAX, max(BUSY_MIN, HASTE_S / self.target_s))
 
     @property
-    def took_s(self) -> float:
-        """What a batch takes, from asking for it until readers can have it: half of the last ones took longer."""
-        return self._took_s
-
-    @property
     def wait_s(self) -> float:
-        """From one fetch that brought all there was to the next one of that broker."""
-        least = min(self._least_s, LEAST_MAX_TARGETS * self.target_s + self._took_s)
-        return max(2 * (self.target_s - self._took_s), self._took_s / 2, least)
+        """The pause between a fetch that reached the end and the next one of that broker."""
+        least = min(self._least_s, LEAST_MAX_TARGETS * self.target_s + self.took_s)
+        return max(2 * (self.target_s - self.took_s), self.took_s / 2, least)
 
     def look(self, cpu_s: float, now: float) -> None:
-        """What the process has used of CPU until now, by any clock; called as often as one likes while nothing is behind."""
+        """Take note of the CPU seconds of the process and the time, by any clock, while nothing is behind."""
         if self._looked is None or cpu_s < self._looked[0]:
             self._looked = cpu_s, now
             return
@@ -69,16 +63,16 @@ class FetchInterval:
         self._looked = cpu_s, now
         if used > self.busy * passed:
             # From the wait of the moment on: a least wait below it would take its time to be one.
-            self._least_s = min(self.wait_s * SLOWER, LEAST_MAX_TARGETS * self.target_s + self._took_s)
+            self._least_s = min(self.wait_s * SLOWER, LEAST_MAX_TARGETS * self.target_s + self.took_s)
         else:
             self._least_s = max(LEAST_MIN_S, self._least_s / QUICKER)
 
     def report(self) -> dict[str, float]:
         """For ``/health``, in milliseconds."""
-        found = {"latency_target_ms": self.target_s, "batch_ms": self.took_s, "fetch_wait_ms": self.wait_s}
-        return {name: round(seconds * 1000, 1) for name, seconds in found.items()}
+        report = {"latency_target_ms": self.target_s, "batch_ms": self.took_s, "fetch_wait_ms": self.wait_s}
+        return {name: round(seconds * 1000, 1) for name, seconds in report.items()}
 
     def took(self, seconds: float) -> None:
-        """A batch did, from asking for it until readers can have it."""
-        estimate = self._took_s * STEP if seconds > self._took_s else self._took_s / STEP
-        self._took_s = min(TOOK_MAX_S, max(TOOK_MIN_S, estimate))
+        """Take note of the time of a batch."""
+        estimate = self.took_s * STEP if seconds > self.took_s else self.took_s / STEP
+        self.took_s = min(TOOK_MAX_S, max(TOOK_MIN_S, estimate))

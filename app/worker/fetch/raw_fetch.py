@@ -1,6 +1,6 @@
-"""Takes what aiokafka has fetched of a partition as it lies in its bytes, where the core can read it.
+"""Takes records out of the bytes that aiokafka fetched, if the native core can read them.
 
-This knows aiokafka's fetcher as :mod:`ringfence_kafka.aiokafka_patches.lenient_records` does. Positions move as in ``Fetcher.fetched_records``.
+Like :mod:`ringfence_kafka.aiokafka_patches.lenient_records` it relies on aiokafka's fetcher. Positions move as in ``Fetcher.fetched_records``.
 """
 
 from collections.abc import Callable
@@ -21,30 +21,30 @@ from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 
 
 class Limits(NamedTuple):
-    """Of what is taken at once."""
+    """Bounds of one batch."""
 
     records_max: int
     bytes_max: int
-    """Of what they cost; but one record comes in any case."""
+    """Of their cost; but one record comes in any case."""
     record_bytes: int
-    """What a record costs, whatever is in it ..."""
+    """Cost of a record without its contents."""
     copies: int
-    """... and how often its parts count."""
+    """How often its contents count."""
 
 
 class Taken(NamedTuple):
-    """Records, and what counts of them."""
+    """Records and their sizes."""
 
     records: RawRecords
     content: int
     """Bytes of keys, values and headers."""
     headers: int
     part: Held
-    """The memory that they lie in, which others may lie in too."""
+    """The memory of their bytes, which others may share."""
 
 
 class _Unread:
-    """What the core has read of a fetch and nobody has taken, and how it goes on."""
+    """Records of a fetch that the core has read and nobody has taken."""
 
     __slots__ = ("aborted", "begin", "held", "large", "part")
 
@@ -63,17 +63,14 @@ class _Unread:
 
 
 def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int], Held]) -> Taken | None:
-    """The next records of what was fetched of a partition, without an object for each.
+    """The next fetched records of a partition, without an object for each; None if there are none for the core.
 
-    ``hold`` counts bytes. A fetch is read in parts of about what is taken at once: what is decompressed of it need not be small.
-
-    Returns:
-        None = nothing is there, or it is for aiokafka to read.
+    ``hold`` counts bytes. A fetch is read in parts of about one batch, because it may be large when it is decompressed.
     """
-    there = fetch_buffer.readable(fetcher, tp)
-    if there is None:
+    readable = fetch_buffer.readable(fetcher, tp)
+    if readable is None:
         return None
-    result, parsed = there
+    result, parsed = readable
     if parsed.raw is None:
         parsed.raw = _Unread(parsed)
     unread: _Unread = parsed.raw
@@ -82,18 +79,18 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
         if unread.part is None:
             if part is None:
                 parsed.raw = False
-            else:  # aiokafka reads a fetch from its beginning: what is left comes again in one of its own
+            else:  # aiokafka reads a fetch from its beginning: the rest is fetched again
                 result._update_position()
                 fetch_buffer.drop(fetcher, tp)
             return None
-        # Nobody will run it to its end, which is where aiokafka breaks this cycle: the bytes would stay until a collection.
+        # aiokafka breaks this cycle only at its end: the bytes would stay until a garbage collection.
         parsed._records_iterator = None
         unread.held = hold(unread.part.records.core.size())
     return _taken(fetcher, tp, unread, part, limits)
 
 
 def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | None:
-    """The part behind what was taken. No more is decompressed than there is room for, or one record."""
+    """The part behind the taken one. No more is decompressed than there is room for, or one record."""
     start = unread.begin if unread.part is None else unread.part.end
     bytes_max = max(1, limits.bytes_max // limits.copies)
     if unread.large is not None:
@@ -118,7 +115,7 @@ def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | Non
 
 
 def _large(parsed: LenientRecords, at: int) -> LargeBatch | None:
-    """Return the batch that begins there, to be read in parts; None = it is for aiokafka to read."""
+    """The batch that begins there, to be read in parts; None = it is for aiokafka to read."""
     if native.core is None:
         return None
     try:
@@ -129,10 +126,10 @@ def _large(parsed: LenientRecords, at: int) -> LargeBatch | None:
 
 def _of_large(unread: _Unread, start: int, records_max: int, bytes_max: int) -> Part | None:
     """The next part of a batch that is too large to be one."""
-    found = None if unread.large is None else unread.large.next(start, records_max, bytes_max)
-    if found is None or unread.large is None or unread.large.ended:
+    part = None if unread.large is None else unread.large.next(start, records_max, bytes_max)
+    if part is None or unread.large is None or unread.large.ended:
         unread.large = None
-    return None if found is None else Part(RawRecords(found[0]), found[1], more=True)
+    return None if part is None else Part(RawRecords(part[0]), part[1], more=True)
 
 
 def _taken(fetcher: Any, tp: TopicPartition, unread: _Unread, part: Part, limits: Limits) -> Taken:

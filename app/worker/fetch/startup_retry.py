@@ -1,4 +1,4 @@
-"""A broker that goes away while a worker starts is waited for: one answered when the process began."""
+"""Waits for a broker that goes away while a worker starts."""
 
 import asyncio
 import logging
@@ -15,14 +15,14 @@ AGAIN_S: Final = 1.0
 
 
 async def connected(service: Any, connect: Callable[[], Awaitable[None]]) -> bool:
-    """Try until it succeeds; False = the service is to stop first. What keeps it from it is said once."""
-    said = False
+    """Try until it succeeds; False if the service stops first. The first failure is logged."""
+    logged = False
     while True:
         try:
             await connect()
         except (KafkaError, OSError, BrokerUnavailableError) as error:
-            if not said:
-                said = True
+            if not logged:
+                logged = True
                 reason = error if isinstance(error, BrokerUnavailableError) else named(error)
                 log.warning("the broker went away while this worker started; it tries again: %s", reason)
             await asyncio.sleep(AGAIN_S)

@@ -1,7 +1,7 @@
-"""Faust's assignor of partitions, which shares out lanes; see :mod:`app.worker.membership.lane_assignment`.
+"""Faust's assignor of partitions, with :mod:`app.worker.membership.lane_assignment`.
 
-What members say when they join, and are told, is as Faust has it: workers of other versions may be in the group. Beside that each states
-its rules (:mod:`agents.rules.member_statements`), which Faust ignores.
+Members exchange what Faust's members do, because workers of other versions may be in the group. Each also states its rules
+(:mod:`agents.rules.member_statements`), which Faust ignores.
 """
 
 import json
@@ -21,26 +21,28 @@ _NEWCOMER: Final = ""
 
 Partition = tuple[str, int]
 Joined = tuple[str, Collection[str], Collection[Partition]]
-"""URL, topics and what it has, of a member."""
+"""URL, topics and partitions of a member."""
 
 
 class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
-    """Made by Faust, for its app."""
+    """The assignor of :class:`app.worker.faust_app.RingfenceApp`; Faust creates it."""
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
         """Return what this member states when it joins."""
-        said = super().metadata(topics)
-        stated = json.loads(said.user_data) | {KEY: dict(self.app.parts.group.statement)}
-        return ConsumerProtocolMemberMetadata(said.version, said.subscription, json.dumps(stated).encode())
+        metadata = super().metadata(topics)
+        stated = json.loads(metadata.user_data) | {KEY: dict(self.app.parts.group.statement)}
+        return ConsumerProtocolMemberMetadata(
+            metadata.version, metadata.subscription, json.dumps(stated).encode()
+        )
 
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> Any:
-        """For all members, where this one is the one that shares out."""
-        said = {name: self._get_client_metadata(joined) for name, joined in member_metadata.items()}
-        self._update_member_urls(said)
+        """Assign for all members, as the leader of the group."""
+        clients = {name: self._get_client_metadata(joined) for name, joined in member_metadata.items()}
+        self._update_member_urls(clients)
         joined = {
-            member: (said[member].url, metadata.subscription, said[member].assignment.active_tps)
+            member: (clients[member].url, metadata.subscription, clients[member].assignment.active_tps)
             for member, metadata in member_metadata.items()
         }
         unusable = {
@@ -64,22 +66,19 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
         )
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """What the group gave us.
-
-        A static member is given what its predecessor was, under the URL that this had: Faust takes no such thing.
-        """
-        told = ClientMetadata.loads(self._decompress(assignment.user_data))
-        self._assignment = told.assignment
-        self._topic_groups = dict(told.topic_groups)
-        self._active_tps = told.assignment.active_tps
-        self._standby_tps = told.assignment.standby_tps
-        self.changelog_distribution = told.changelog_distribution
-        self.external_topic_distribution = told.external_topic_distribution
+        """Take the assignment of the group. Faust refuses that of a static member, which has the URL of its predecessor."""
+        stated = ClientMetadata.loads(self._decompress(assignment.user_data))
+        self._assignment = stated.assignment
+        self._topic_groups = dict(stated.topic_groups)
+        self._active_tps = stated.assignment.active_tps
+        self._standby_tps = stated.assignment.standby_tps
+        self.changelog_distribution = stated.changelog_distribution
+        self.external_topic_distribution = stated.external_topic_distribution
 
     def foresee(
         self, members: Collection[Member], topics: Collection[str], counts: Mapping[str, int]
     ) -> set[Partition]:
-        """What one more member would be given, this one; nothing while the group rebalances, and does not say what its members have."""
+        """The assignment of this worker as one more member; nothing while the group rebalances and does not report its members."""
         joined: dict[str, Joined] = {_NEWCOMER: (str(self._url), topics, ())}
         for member in members:
             if member.metadata is None:
@@ -96,11 +95,11 @@ def deal(
     counts: Mapping[str, int],
     unusable: Collection[str] = (),
 ) -> dict[str, dict[str, list[int]]]:
-    """Partitions by topic for each member. Members are ordered by their URLs, since their IDs are new whenever they join.
+    """Partitions by topic for each member. Their URLs order the members, since IDs are new at each join.
 
     Args:
         joined: Members.
-        pairs: Topics of one address, of each.
+        pairs: The topics of each address.
         counts: Partitions of each topic.
         unusable: Members that cannot write their state: they get nothing if the others subscribe to all topics.
     """
@@ -113,7 +112,7 @@ def deal(
         joined = able
     else:
         nothing = {}
-    members = sorted(joined, key=lambda each: (joined[each][0], each))
+    members = sorted(joined, key=lambda member: (joined[member][0], member))
     units, topics = units_of({member: joined[member][1] for member in members}, pairs, counts)
     unit_of = {topic: name for name, items in topics.items() for topic in items}
     held = {

@@ -1,9 +1,9 @@
-"""Lanes that the group has given to nobody although workers run, and what a worker does about them.
+"""Lanes without a worker although workers run.
 
-The leader of the group watches its topics: it asks for a new sharing when some appear or grow. A static member that led the group and
-comes back within its session leads it again, and is not told: aiokafka joins by JoinGroup 5, whose answer names the member that it was
-before (KIP-814 closes that gap in version 9). Then nobody watches. So each worker looks at what the group has given out; a static
-member joins again where something stays nobody's, and the broker, which knows who leads, starts a rebalance when the leader does.
+The leader of the group watches its topics: it asks for a new assignment when some appear or grow. A static member that led the group and
+comes back within its session leads it again without learning it: aiokafka joins by JoinGroup 5, whose answer names the former member
+(KIP-814 closes that gap in version 9). Then nobody watches. So each worker looks at the group's assignment. A static member joins
+again if a lane stays without a worker, and the broker, which knows the leader, starts a rebalance when the leader does so.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from ringfence_kafka.errors import RingfenceError
 log: Final = logging.getLogger("ringfence.worker")
 
 STANDS_S: Final = 15.0
-"""The leader sees new partitions within ten seconds, and the group shares them out in another."""
+"""The leader sees new partitions within ten seconds, and the group assigns them in another."""
 AGAIN_MOST_S: Final = 600.0
-"""At first it joins again after :data:`STANDS_S`, then after twice as long, and so on up to this."""
+"""The pause between two attempts starts at :data:`STANDS_S` and doubles up to this."""
 
 Partition = tuple[str, int]
 
 
 class OrphanLanes:
-    """To be asked again and again."""
+    """Looks at the assignment whenever :meth:`look` is called."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class OrphanLanes:
         """Nothing is asked yet.
 
         Args:
-            cluster: Is asked of its group.
+            cluster: With the workers' group.
             topics: That every worker of this configuration reads.
             tell: Called after each look with the partitions that stay unassigned.
             rejoin: Has this worker join the group again; None = the leader surely watches.
@@ -55,32 +55,32 @@ class OrphanLanes:
         self._rejoin = rejoin
         self._now = now
         self._since: dict[Partition, float] = {}
-        """When each was first seen to be nobody's."""
+        """When each was first seen without a worker."""
         self._wait_s = STANDS_S
         self._next = 0.0
         """When joining again may help."""
 
     async def look(self) -> None:
-        """Ask the group; where it does not say, what was known stands."""
+        """Ask the group; without an answer the last one stands."""
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, NotImplementedError):
             async with asyncio.timeout(QUESTION_LIMIT_S):
-                found = await self._nobodys()
-            if found is not None:
-                self._judge(found)
+                orphans = await self._orphans()
+            if orphans is not None:
+                self._judge(orphans)
 
-    async def _nobodys(self) -> set[Partition] | None:
+    async def _orphans(self) -> set[Partition] | None:
         """None while the group rebalances."""
         members = await self._cluster.groups.static_members()
         if not members or any(member.metadata is None for member in members):
             return None
         counts = await self._cluster.topics.partition_counts(self._topics)
-        given = {place for member in members for place in member.assigned}
-        return {(topic, number) for topic, count in counts.items() for number in range(count)} - given
+        assigned = {place for member in members for place in member.assigned}
+        return {(topic, number) for topic, count in counts.items() for number in range(count)} - assigned
 
-    def _judge(self, found: Collection[Partition]) -> None:
+    def _judge(self, orphans: Collection[Partition]) -> None:
         now = self._now()
-        self._since = {item: self._since.get(item, now) for item in found}
-        standing = sorted(item for item, since in self._since.items() if now - since >= STANDS_S)
+        self._since = {place: self._since.get(place, now) for place in orphans}
+        standing = sorted(place for place, since in self._since.items() if now - since >= STANDS_S)
         self._tell(standing)
         if not standing:
             self._wait_s, self._next = STANDS_S, 0.0

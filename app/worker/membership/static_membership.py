@@ -1,4 +1,4 @@
-"""A worker that is a static member of its group: by the name of its instance."""
+"""A worker as a static member of its group, by the name of its instance."""
 
 import logging
 from typing import Final
@@ -15,7 +15,7 @@ log: Final = logging.getLogger("ringfence.worker")
 
 
 def group_instance(settings: Settings) -> str | None:
-    """The worker's name in its consumer group; None = it has none there."""
+    """The worker's name in its consumer group, if it is a static member."""
     return settings.app.instance if settings.app.static_membership else None
 
 
@@ -25,7 +25,7 @@ def subscribed(settings: Settings) -> set[str]:
 
 
 def lanes(settings: Settings) -> list[tuple[str, str]]:
-    """Topics whose partitions of one number make up a lane, of each address."""
+    """Input and forward topic of each address: their partitions of one number are a lane."""
     return [
         (address.input_topic, wire_names.forward_topic(settings.app.id, address.name))
         for address in settings.addresses
@@ -33,7 +33,7 @@ def lanes(settings: Settings) -> list[tuple[str, str]]:
 
 
 def replaced(settings: Settings) -> str:
-    """What the worker says that another one of its name throws out."""
+    """The error of a worker that another one of the same name replaced."""
     return (
         f"another worker has joined the group {settings.app.id} as app.instance = {settings.app.instance}, and has its lanes: if it "
         "is this one's replacement, leave this one ended; else give each its own app.instance (RINGFENCE_APP__INSTANCE), then start "
@@ -42,7 +42,7 @@ def replaced(settings: Settings) -> str:
 
 
 async def renew(settings: Settings) -> None:
-    """Before the worker joins: if its predecessor read other topics, or nobody says which, have the group share out anew.
+    """Before the worker joins: have the group assign its lanes again if its predecessor read other topics, or unknown ones.
 
     Raises:
         BrokerUnavailableError: the group cannot be asked.

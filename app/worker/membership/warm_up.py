@@ -1,4 +1,4 @@
-"""Before a worker joins others, it restores the lanes that it is about to be given; until then these go on where they are."""
+"""Restores the lanes that a worker will get, before it joins; until then they go on where they are."""
 
 import asyncio
 import logging
@@ -14,16 +14,16 @@ from ringfence_kafka.admin.cluster import Cluster
 log: Final = logging.getLogger("ringfence.worker")
 
 LIMIT_S: Final = 120.0
-"""Then it joins with what it has."""
+"""Then the worker joins with what it has."""
 
 
 async def warm_up(
     lanes: Lanes, cluster: Cluster, assignor: LaneAssignor, topics: set[str], instance: str | None
 ) -> None:
-    """Restore what the group, as it is now, would give to one more member. Never fails, and says what keeps it.
+    """Restore the lanes that the present group would assign to one more member. Never raises; logs errors.
 
-    Where nobody else is in the group, lanes stand still until we join: then there is nothing to do before. So it is for a static member
-    that comes back, ``instance``: its lanes wait for it.
+    In an empty group lanes wait until this worker joins, and so do those of a static member that returns as ``instance``: then there is
+    nothing to restore before.
     """
     began = time.monotonic()
     try:
@@ -37,13 +37,7 @@ async def warm_up(
             await lanes.warm_up(assignor.foresee(members, topics, counts))
     except TimeoutError:
         log.warning("restoring lanes takes more than %.0f s: joining the group with what is there", LIMIT_S)
-    except (
-        KafkaError,
-        OSError,
-        NotImplementedError,
-    ) as error:  # the last: brokers before 2.4 are not asked so
-        log.info(
-            "the group cannot be asked what it will give us, lanes are restored when they open: %r", error
-        )
+    except (KafkaError, OSError, NotImplementedError) as error:  # the last: brokers before 2.4
+        log.info("cannot predict the assignment; lanes will be restored when they open: %r", error)
     else:
         log.info("lanes are restored after %.1f s: joining the group", time.monotonic() - began)

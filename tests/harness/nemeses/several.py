@@ -1,7 +1,6 @@
 """What befalls a cluster of three brokers: leaders killed, frozen and moved, and copies that are not enough."""
 
 import random
-import signal
 import time
 from collections.abc import Callable
 from typing import Final
@@ -44,7 +43,7 @@ class KilledLeader(_OfSeveral):
     def strike(self) -> None:
         """Kill it; wait until others lead."""
         node = self._one()
-        node.end()
+        node.kill()
         self._cluster.wait_led(node)
         self.struck += 1
         time.sleep(self._rng.uniform(*DOWN_S))
@@ -60,7 +59,7 @@ class FrozenLeader(_OfSeveral):
     def strike(self) -> None:
         """Freeze it; wait until others lead."""
         self._node = self._one()
-        self._node.freeze()
+        self._node.pause()
         self._cluster.wait_led(self._node)
         self.struck += 1
         time.sleep(self._rng.uniform(*DOWN_S))
@@ -68,7 +67,7 @@ class FrozenLeader(_OfSeveral):
     def heal(self) -> None:
         """Let it go on."""
         if self._node is not None:
-            self._node.thaw()
+            self._node.resume()
         super().heal()
 
 
@@ -81,7 +80,7 @@ class RollingRestart(_OfSeveral):
     def strike(self) -> None:
         """One after the other, when all copies are in step again."""
         for node in self._rng.sample(self._cluster.nodes, len(self._cluster.nodes)):
-            node.end(signal.SIGTERM)
+            node.stop(90)
             self._cluster.start()
         self.struck += 1
 
@@ -95,7 +94,7 @@ class TooFewCopies(_OfSeveral):
     def strike(self) -> None:
         """Kill two; leave them down for a while."""
         for node in self._rng.sample(self._cluster.nodes, 2):
-            node.end()
+            node.kill()
         time.sleep(self._rng.uniform(*TOO_FEW_S))
         self.struck += 1
 
@@ -109,7 +108,7 @@ class PowerCut(_OfSeveral):
     def strike(self) -> None:
         """Kill all."""
         for node in self._cluster.nodes:
-            node.end()
+            node.kill()
         time.sleep(self._rng.uniform(*DOWN_S))
         self.struck += 1
 
@@ -123,7 +122,7 @@ class MovedLeaders(_OfSeveral):
     def strike(self) -> None:
         """Move them away by a restart, and then home at once."""
         node = self._one()
-        node.end(signal.SIGTERM)
+        node.stop(90)
         self._cluster.start()
         before = self._cluster.leaders()
         self._cluster.elect_preferred()

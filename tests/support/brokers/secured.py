@@ -33,7 +33,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from app.embedded import listeners
-from app.embedded.broker import HOST, EmbeddedBroker
+from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import HOST
 from app.embedded.listeners import Listener
 from tests.support.brokers import unsecured_tokens
 from tests.support.brokers.token_issuer import AUDIENCE, ISSUER, Issuer

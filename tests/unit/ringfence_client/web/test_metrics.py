@@ -69,7 +69,7 @@ def test_metrics() -> None:
     measuring = LagMonitor(consumer)
     metrics = ConsumerMetrics(consumer, measuring)
     measuring.lags = {0: 4, 2: None}
-    consumer.memory.fetched = 1_000
+    consumer.memory.note_fetched(1_000)
     consumer.dispatcher.runs.observe(0.02)
     found = _samples(metrics)
 
