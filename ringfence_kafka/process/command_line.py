@@ -1,4 +1,4 @@
-"""What the programs of the command line have in common: options, and how they end."""
+"""Options and exit codes of all programs of the command line."""
 
 import codecs
 import errno
@@ -31,21 +31,21 @@ Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """What the command line says of the connection goes along with the context, and not through each verb."""
+    """Keep options of the connection in the context, and not as parameters of each verb."""
     if value:
         context.meta.setdefault(_CONNECTION, {})[parameter.name] = value
 
 
 def _properties(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> None:
-    found = {}
-    for name in values:
-        key, equals, value = name.partition("=")
+    properties = {}
+    for pair in values:
+        key, equals, value = pair.partition("=")
         if not (key and equals):
             raise click.BadParameter(
-                f"{name!r} is not key=value; write for example retry.backoff.ms=200", context, parameter
+                f"{pair!r} is not key=value; write for example retry.backoff.ms=200", context, parameter
             )
-        found[key.strip()] = value.strip()
-    _keep(context, parameter, found)
+        properties[key.strip()] = value.strip()
+    _keep(context, parameter, properties)
 
 
 _OPTIONS: Final = (
@@ -87,18 +87,18 @@ _OPTIONS: Final = (
     ),
 )
 CONNECTION_OPTIONS: Final = ("--bootstrap-server", "--bootstrap-servers", "--command-config", "-X")
-"""They take a value each."""
+"""Each takes a value."""
 
 
 def config_option(verb: Verb) -> Verb:
-    """What each verb takes: the configuration, as its parameter ``config``, and the connection, for :func:`settings_of`."""
+    """Add the configuration, as the parameter ``config``, and the connection, for :func:`settings_of`."""
     for option in reversed(_OPTIONS):
         verb = option(verb)
     return verb
 
 
 def settings_of(config: Path, *, optional: bool = False) -> Settings:
-    """The settings of a file and of the command line that runs. Raises as :func:`ringfence_kafka.config.load.load` does."""
+    """The settings of a file and of the present command line. Raises as :func:`ringfence_kafka.config.load.load` does."""
     given = click.get_current_context().meta.get(_CONNECTION, {})
     settings = load(config, connection=Connection(**given), optional=optional)
     if settings.kafka.properties:
@@ -109,22 +109,22 @@ def settings_of(config: Path, *, optional: bool = False) -> Settings:
 
 
 def refuse_connection(verb: str, why: str = "which brings its own broker") -> None:
-    """Of a verb that brings its own broker, or asks none: nothing of the command line may name one.
+    """Refuse options of the connection, for a verb that asks no broker or brings its own.
 
     Raises:
-        UsageError: it does.
+        UsageError: the command line has one.
     """
+    options = {
+        "bootstrap_servers": "--bootstrap-server",
+        "command_config": "--command-config",
+        "properties": "-X",
+    }
     for name in click.get_current_context().meta.get(_CONNECTION, {}):
-        option = {
-            "bootstrap_servers": "--bootstrap-server",
-            "command_config": "--command-config",
-            "properties": "-X",
-        }[name]
-        raise click.UsageError(f"{option} has no effect with {verb}, {why}: leave it out")
+        raise click.UsageError(f"{options[name]} has no effect with {verb}, {why}: leave it out")
 
 
 def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> NoReturn:
-    """Run a command and exit: 0 ok, 1 what was checked is not ok, 2 could not run, 3 unknown, 130 interrupted."""
+    """Run a command and exit: 0 ok, 1 a check failed, 2 could not run, 3 unknown, 130 interrupted."""
     _write_anything()
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
@@ -141,10 +141,10 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC) and not error.filename:
             sys.exit(_lost_output(error))
-        if (refusal := _of_the_cluster(error)) is not None:
+        if (refusal := _cluster_error(error)) is not None:
             click.echo(f"ringfence: {refusal}", err=True)
-            sys.exit(RingfenceError.exit_code)
-        click.echo(f"{traceback.format_exc()}ringfence: {unforeseen(error)}", err=True)
+        else:
+            click.echo(f"{traceback.format_exc()}ringfence: {unforeseen(error)}", err=True)
         code = RingfenceError.exit_code
     sys.exit(code)
 
@@ -154,24 +154,24 @@ _PLAIN: Final = {"…": "...", "→": "->", "·": "-", "\u2013": "-", "\u00d7": 
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """Return what stands for the characters that a terminal's encoding does not have: an escape, if it is not ours."""
+    """Replace characters that the encoding of a terminal lacks; those of others by an escape."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]
-    plain = (_PLAIN.get(name) or name.encode("ascii", "backslashreplace").decode() for name in text)
+    plain = (_PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in text)
     return "".join(plain), error.end
 
 
 def _write_anything() -> None:
-    """Let both outputs take any character, whatever encoding the locale gives them."""
+    """Let both outputs take any character in any locale."""
     codecs.register_error("ringfence", _replaced)
-    for item in (sys.stdout, sys.stderr):
-        if isinstance(item, io.TextIOWrapper):
-            item.reconfigure(errors="ringfence")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="ringfence")
 
 
 def _lost_output(error: OSError) -> int:
-    """Return the exit code after standard output failed: 1 if its reader left, as click has it."""
+    """The exit code after standard output failed: 1 if its reader left, as click has it."""
     # The interpreter flushes once more at its end: that must not fail again, with a trace.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.EPIPE:
@@ -184,8 +184,8 @@ def _lost_output(error: OSError) -> int:
     return RingfenceError.exit_code
 
 
-def _of_the_cluster(error: Exception) -> str | None:
-    """What is said where it is a client's of Kafka: the cluster went away, or refused. None = it is not; or a client was used wrongly."""
+def _cluster_error(error: Exception) -> str | None:
+    """The text for an error of a Kafka client: the cluster went away, or refused. None for other errors and wrong use of a client."""
     ours, theirs = sys.modules.get("aiokafka.errors"), sys.modules.get("confluent_kafka")
     if ours is not None and isinstance(error, ours.IllegalStateError):
         return None
@@ -202,7 +202,7 @@ def _of_the_cluster(error: Exception) -> str | None:
 
 
 def settings_if_any(config: Path) -> Settings:
-    """The same of a file that was named or is there; else the defaults, for verbs that need no addresses."""
+    """The settings of a file that is named or exists, else the defaults, for verbs that need no addresses."""
     named = click.get_current_context().get_parameter_source("config") is not ParameterSource.DEFAULT
     return settings_of(config, optional=not named)
 
@@ -223,9 +223,8 @@ def settings_with_addresses(config: Path) -> Settings:
 
 
 def silence_clients() -> None:
-    """What aiokafka logs of a failed connection, the error that the verb ends with says better."""
+    """Leave failed connections to the error of the verb: aiokafka logs them, and a refused one leaves futures."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    # A connection that is refused leaves futures that nobody awaits; the verb tells of it in one line.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
@@ -235,7 +234,7 @@ class _ConsumerGroup(click.ParamType):
     name = "NAME"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """What may not be one is an error of usage."""
+        """Refuse another name as an error of usage."""
         try:
             return require_consumer_group(value)
         except ConfigurationError as error:
@@ -246,18 +245,18 @@ CONSUMER_GROUP: Final = _ConsumerGroup()
 
 
 class NumberRange(click.FloatRange):
-    """A finite number in a range: click's own takes NaN for one in any range, and infinity where no end is given."""
+    """A finite number in a range: click's own accepts NaN in any range, and infinity without a bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """What is none is an error of usage."""
-        found: float = super().convert(value, param, ctx)
-        if not math.isfinite(found):
+        """Refuse anything else as an error of usage."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
             self.fail(f"{value} is no number in the range {self._describe_range()}", param, ctx)
-        return found
+        return number
 
 
 SECONDS_MAX: Final = 14 * 86_400
-"""What is to take longer is a typing error; clients of Kafka count milliseconds in 31 bits."""
+"""More is a typing error; clients of Kafka count milliseconds in 31 bits."""
 SECONDS: Final = NumberRange(0, SECONDS_MAX, min_open=True)
 SECONDS_OR_NONE: Final = NumberRange(0, SECONDS_MAX)
 """0 = without."""

@@ -1,10 +1,8 @@
-"""Named points where a fault can be made to happen. Off unless asked for.
+"""Named points for fault injection; none is active by default.
 
-A promise about crashes is worth what its tests are, and a kill at a random moment rarely hits the few lines
-that matter. ``RINGFENCE_FAILPOINTS="after-commit:orders-0=kill@3"`` ends the process by SIGKILL when lane
-orders-0 reaches the point for the third time; ``=stop`` freezes it there by SIGSTOP, until somebody sends
-SIGCONT. ``*`` stands for any lane, ``@n`` may be left out, several are separated by commas. Inside one process
-:func:`install` puts any coroutine function at a point.
+``RINGFENCE_FAILPOINTS="after-commit:orders-0=kill@3"`` ends the process by SIGKILL when lane orders-0 reaches the point
+for the third time; ``=stop`` freezes it there by SIGSTOP. ``*`` stands for any lane, ``@n`` may be left out, commas
+separate several. Inside one process :func:`install` puts any coroutine function at a point.
 """
 
 import os
@@ -37,7 +35,7 @@ _SPECIFICATION: Final = re.compile(
 
 
 def install(point: str, lane: str, action: Action) -> Callable[[], None]:
-    """Put an action at a point of a lane (``*`` = of any); returns what takes it away again."""
+    """Put an action at a point of a lane (``*`` = of any); returns a function that removes it."""
     if point not in POINTS:
         raise ConfigurationError(f"{point!r} is no fail point: known are {', '.join(sorted(POINTS))}")
     _actions[point, lane] = action
@@ -49,12 +47,12 @@ def install(point: str, lane: str, action: Action) -> Callable[[], None]:
 
 
 def any_installed() -> bool:
-    """Whether anything is to happen at any point."""
+    """Whether any action is installed."""
     return bool(_actions)
 
 
 async def reach(point: str, lane: str) -> None:
-    """Called by the code at each point. With no action installed it costs a truth test."""
+    """Called by the code at each point. Without actions it costs a truth test."""
     if not _actions:
         return
     action = _actions.get((point, lane)) or _actions.get((point, "*"))

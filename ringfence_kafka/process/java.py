@@ -18,19 +18,19 @@ _WAY_OUT: Final = (
     f"install Java {MINIMUM} or newer (Debian, Ubuntu: openjdk-17-jre-headless; Fedora: java-17-openjdk-headless; "
     "macOS: brew install openjdk@17) or set JAVA_HOME to one"
 )
-_VERSION: Final = re.compile(r'^\S+ version "(?P<version>[^"]*)"', re.MULTILINE)
+_VERSION: Final = re.compile(r'^\S+ version "(?:1\.)?(?P<feature>\d+)[^"]*"', re.MULTILINE)
 
 
 def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka", home_only: bool = False) -> Path:
     """The ``java`` to run: that of ``JAVA_HOME`` if there is one, else the first on ``PATH``.
 
     Args:
-        environ: Where it is looked up.
-        of: Who needs it, for errors.
-        home_only: It is started by somebody who looks at ``PATH`` only where ``JAVA_HOME`` is not set, as Spark does.
+        environ: The environment.
+        of: The program that needs it, for errors.
+        home_only: That program uses ``PATH`` only if ``JAVA_HOME`` is not set, as Spark does.
 
     Raises:
-        PrerequisiteError: none was found, or it is too old; says what was found and what to install.
+        PrerequisiteError: none was found, or it is too old; the text says what to install.
     """
     java, home = candidate(environ), environ.get("JAVA_HOME")
     if home and home_only and (java is None or java.parent.parent != Path(home)):
@@ -56,16 +56,9 @@ def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka", home_onl
 
 
 def feature_version(text: str) -> int | None:
-    """The feature number in the output of ``java -version``: 17 for "17.0.15", 8 for "1.8.0_392".
-
-    Returns:
-        None when the text names no version.
-    """
+    """The feature number in the output of ``java -version``: 17 for "17.0.15", 8 for "1.8.0_392"; None without one."""
     match = _VERSION.search(text)
-    if match is None:
-        return None
-    numbers = re.match(r"(?:1\.)?(\d+)", match["version"])
-    return int(numbers[1]) if numbers else None
+    return int(match["feature"]) if match else None
 
 
 def candidate(environ: Mapping[str, str]) -> Path | None:

@@ -1,7 +1,7 @@
-"""``--log-level`` and ``--log-format`` of the programs that go on until they are stopped."""
+"""``--log-level`` and ``--log-format`` of the programs that run until they are stopped."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -9,40 +9,31 @@ from ringfence_kafka.process import log_setup
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-LEVELS: Final = ("debug", "info", "warning", "error")
-FORMATS: Final = ("text", "json")
-
-
-def _level(_context: click.Context, _parameter: click.Parameter, value: str) -> None:
-    log_setup.choose(level=value)
-
-
-def _format(_context: click.Context, _parameter: click.Parameter, value: str) -> None:
-    log_setup.choose(as_json=value == "json")
-
 
 def log_options(command: Command) -> Command:
-    """Both; the environment may set them for all programs of a machine."""
-    level = click.option(
-        "--log-level",
-        type=click.Choice(LEVELS, case_sensitive=False),
-        default="info",
-        show_default=True,
-        envvar="RINGFENCE_LOG_LEVEL",
-        show_envvar=True,
-        expose_value=False,
-        callback=_level,
-        help="What Ringfence itself logs; its libraries always log from warnings on.",
-    )
-    shape = click.option(
-        "--log-format",
-        type=click.Choice(FORMATS, case_sensitive=False),
-        default="text",
-        show_default=True,
-        envvar="RINGFENCE_LOG_FORMAT",
-        show_envvar=True,
-        expose_value=False,
-        callback=_format,
-        help="json: an object a line, for programs that collect logs.",
-    )
-    return level(shape(command))
+    """Add both options; the environment may set them for all programs of a machine."""
+    for name, choices, default, text in (
+        ("format", ("text", "json"), "text", "json: an object a line, for programs that collect logs."),
+        (
+            "level",
+            ("debug", "info", "warning", "error"),
+            "info",
+            "What Ringfence itself logs; its libraries always log from warnings on.",
+        ),
+    ):
+        command = click.option(
+            f"--log-{name}",
+            type=click.Choice(choices, case_sensitive=False),
+            default=default,
+            show_default=True,
+            envvar=f"RINGFENCE_LOG_{name.upper()}",
+            show_envvar=True,
+            expose_value=False,
+            callback=_choose,
+            help=text,
+        )(command)
+    return command
+
+
+def _choose(_context: click.Context, parameter: click.Parameter, choice: str) -> None:
+    log_setup.choose(**{str(parameter.name): choice})

@@ -3,7 +3,6 @@
 import json
 import logging
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,22 +14,20 @@ FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 _NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio", "urllib3")
 """Libraries that build a debug record an event, at some 14 % of the time, unless their level forbids it."""
-_TOLD: Final = frozenset({"asyncio", "aiokafka.producer.sender"})
-"""aiokafka notes a failed transaction with its trace, and in futures that nobody awaits; the lane tells it in a line."""
+_REPORTED: Final = frozenset({"asyncio", "aiokafka.producer.sender"})
+"""aiokafka logs a failed transaction with its trace, and in futures that nobody awaits; the lane logs it in a line."""
 _FUTURE: Final = "Future exception was never retrieved"
-"""Of a connection that a broker refused, told by whoever asked for it: asyncio's streams keep the reason in a future of their
-own, which the collection of rubbish may reach before the stream that retrieves it."""
+"""Of a refused connection, which its user reports: asyncio's streams keep the reason in a future of their own, which the garbage
+collector may reach before the stream."""
 _IN_ORDER: Final = (
     "Heartbeat failed for group %s because it is rebalancing",
     "Missing sensor state for rebalance",
 )
-"""Warnings of libraries that come with every rebalance; that there is one is told in a line of its own."""
+"""Warnings of libraries in every rebalance, which has a log line of its own."""
 REPEAT_AFTER_S: Final = 60.0
-"""While a broker is away its clients say so some forty times a second."""
-
-
+"""While a broker is away its clients log it some forty times a second."""
 TRACE: Final = "trace"
-"""Attribute of a log record: a trace that was formatted before."""
+"""Attribute of a log record: a formatted trace."""
 _LINES: Final = "\n\t"
 """Characters that a trace keeps."""
 
@@ -46,15 +43,13 @@ class Repeats(logging.Filter):
         """Whether the record is shown."""
         if record.name.startswith("ringfence"):
             return True
-        if record.name in _TOLD and record.exc_info and isinstance(record.exc_info[1], KafkaError):
+        error = record.exc_info[1] if record.exc_info else None
+        text = str(record.msg)
+        if record.name in _REPORTED and isinstance(error, KafkaError):
             return False
-        if (
-            str(record.msg).startswith(_FUTURE)
-            and record.exc_info
-            and isinstance(record.exc_info[1], OSError)
-        ):
+        if text.startswith(_FUTURE) and isinstance(error, OSError):
             return False
-        if any(item in str(record.msg) for item in _IN_ORDER):  # Faust puts its own name before
+        if any(warning in text for warning in _IN_ORDER):  # Faust puts its own name before
             return False
         what = (record.name, record.msg)
         now = time.monotonic()
@@ -65,7 +60,7 @@ class Repeats(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line an event, whatever names and reasons a message quotes; a trace has its lines, and steers no terminal either."""
+    """One line an event, with quoted names and reasons escaped; a trace keeps its lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, and the lines of a trace."""
@@ -87,7 +82,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Time in UTC, level, logger, message, process; and the trace, where there is one."""
-        told = {
+        document = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -95,30 +90,21 @@ class JsonFormatter(logging.Formatter):
             "process": record.process,
         }
         if (trace := getattr(record, TRACE, None)) is not None:
-            told["trace"] = trace
+            document["trace"] = trace
         if record.exc_info:
-            told["trace"] = self.formatException(record.exc_info)
+            document["trace"] = self.formatException(record.exc_info)
         if record.stack_info:
-            told["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(told)
+            document["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(document)
 
 
-@dataclass
-class _Chosen:
-    level: str = "info"
-    as_json: bool = False
+_chosen: Final = {"log_level": "info", "log_format": "text"}
+"""Options of the command line."""
 
 
-_chosen: Final = _Chosen()
-"""What the command line asked for: of the process."""
-
-
-def choose(*, level: str | None = None, as_json: bool | None = None) -> None:
-    """Set what :func:`configure` goes by; what is not given stays."""
-    if level is not None:
-        _chosen.level = level
-    if as_json is not None:
-        _chosen.as_json = as_json
+def choose(**options: str) -> None:
+    """Set ``log_level`` or ``log_format`` for :func:`configure`."""
+    _chosen.update(options)
 
 
 def configure() -> None:
@@ -126,8 +112,8 @@ def configure() -> None:
     logging.basicConfig(level=logging.WARNING, force=True)
     for handler in logging.getLogger().handlers:
         handler.addFilter(Repeats())
-        handler.setFormatter(JsonFormatter() if _chosen.as_json else TextFormatter(FORMAT))
-    logging.getLogger("ringfence").setLevel(_chosen.level.upper())
+        handler.setFormatter(JsonFormatter() if _chosen["log_format"] == "json" else TextFormatter(FORMAT))
+    logging.getLogger("ringfence").setLevel(_chosen["log_level"].upper())
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
     # A broker answers the first write of a transaction with a retriable error now and then; lanes report what lasts.

@@ -1,7 +1,4 @@
-"""Progress of a command whose standard error is no terminal: a line for each step, with its counts and its time.
-
-Standard output belongs to results. A step that takes long also reports now and then how far it is.
-"""
+"""Progress of a command whose standard error is no terminal: a line for each step, and for a long one now and then."""
 
 import contextlib
 import sys
@@ -15,7 +12,7 @@ from ringfence_kafka.readers.read_counts import observed
 from ringfence_kafka.wording import counted
 
 FIRST_S: Final = 10.0
-"""A step that takes longer reports that it goes on, and then at growing intervals."""
+"""A longer step reports that it goes on, at growing intervals."""
 INTERVAL_S_MAX: Final = 60.0
 BRIEF_S: Final = 2.0
 """A command that only reads reports no step that is shorter."""
@@ -25,14 +22,14 @@ _TENTHS_BELOW_S: Final = 10.0
 
 
 class Progress(Protocol):
-    """The steps of a command, as whoever works through them reports them."""
+    """The steps of a command, as its code reports them."""
 
     def begin(self, name: str) -> None:
         """End the step before, and begin this one."""
         ...
 
     def count(self, counts: str | Callable[[], str]) -> None:
-        """Replace what is known of the present step."""
+        """Replace the counts of the present step."""
         ...
 
 
@@ -50,9 +47,9 @@ class Steps:
         """No step has begun.
 
         Args:
-            write: Takes a line; None = a person watches, so there are no lines.
-            brief_s: A step that is shorter, in seconds, has no line.
-            so_far: Returns how far a step is, where the step itself has no counts yet.
+            write: Takes a line; None = there are no lines, because a person watches.
+            brief_s: A shorter step, in seconds, has no line.
+            so_far: Returns the progress of a step that has no counts yet.
             clock: Seconds.
         """
         self._write = write
@@ -63,7 +60,7 @@ class Steps:
         self._name = ""
         self._counts: str | Callable[[], str] = ""
         self.records = 0
-        """That the present step has read."""
+        """Records that the present step has read."""
         self._began = self._next = 0.0
 
     def say(self, line: str) -> None:
@@ -80,7 +77,7 @@ class Steps:
             self._next = self._began + FIRST_S
 
     def count(self, counts: str | Callable[[], str]) -> None:
-        """Replace what is known of the present step: ``300,000 messages``, or a function that returns it."""
+        """Replace the counts of the present step: ``300,000 messages``, or a function that returns it."""
         self._counts = counts
 
     def add(self, records: int) -> None:
@@ -88,7 +85,7 @@ class Steps:
         self.records += records
 
     def end(self) -> None:
-        """Report what the present step has done, if there is one."""
+        """Report the counts and the time of the present step, if there is one."""
         with self._lock:
             name, self._name = self._name, ""
             took = self._clock() - self._began
@@ -96,7 +93,7 @@ class Steps:
             self.say(_line(name, self._known(), seconds(took)))
 
     def look(self) -> None:
-        """Report that a step goes on, if that is due."""
+        """Report a step that goes on, if that is due."""
         now = self._clock()
         name = self._name
         if not name or now < self._next:

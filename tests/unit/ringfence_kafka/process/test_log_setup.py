@@ -21,7 +21,7 @@ def _as_it_was() -> Iterator[None]:
     root, ours = logging.getLogger(), logging.getLogger("ringfence")
     handlers, level, own = root.handlers[:], root.level, ours.level
     yield
-    log_setup.choose(level="info", as_json=False)
+    log_setup.choose(log_level="info", log_format="text")
     root.handlers[:] = handlers
     root.setLevel(level)
     ours.setLevel(own)
