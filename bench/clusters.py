@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.embedded import listeners
+from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import HOST
 from app.embedded.link import TcpProxy
-from app.embedded.listeners import Listener
+from app.embedded.server_files import Listener, listener_properties
 
 RESULTS: Final = Path(__file__).parent / "results"
 """The folder of the documents that benchmarks write."""
@@ -44,8 +45,8 @@ def clusters(folder: Path, round_trip_s: float) -> Iterator[Clusters]:
         folder: Theirs.
         round_trip_s: Over the link, half of it each way.
     """
-    plain, controller, inner, outer = listeners.free_ports(4)
-    properties = listeners.properties(plain, controller, {_LINK: Listener(inner, advertised_port=outer)})
+    plain, controller, inner, outer = ports.choose_several(HOST, 4)
+    properties = listener_properties(HOST, plain, controller, {_LINK: Listener(inner, advertised_port=outer)})
     with (
         EmbeddedBroker(folder / "source") as source,
         EmbeddedBroker(folder / "target", plain, properties=properties) as target,

@@ -51,6 +51,11 @@ def choose(host: str) -> int:
     )
 
 
+def choose_several(host: str, count: int) -> list[int]:
+    """Different ports, each as :func:`choose` gives it."""
+    return [choose(host) for _ in range(count)]
+
+
 def require_free(host: str, port: int) -> None:
     """Make sure that the port can be listened on.
 

@@ -1,13 +1,14 @@
-"""What the embedded broker is told: its server.properties and its log configuration.
+"""The embedded broker's server.properties and log configuration.
 
-All paths in them are relative to the broker's folder, which is its working directory, so that no path needs
-escaping and the folder can be moved.
+All paths are relative to the broker's folder, its working directory: no path needs escaping, and the folder can be moved.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 NODE_ID: Final = 1
+PLAINTEXT: Final = "PLAINTEXT"
+CONTROLLER: Final = "CONTROLLER"
 DATA: Final = "data"
 LOG: Final = "broker.log"
 
@@ -26,26 +27,47 @@ LOG4J2: Final = f"""\
   </Loggers>
 </Configuration>
 """
-"""At most 32 MB; without the 300 lines of each start that repeat the configuration.
+"""At most 32 MB; without the 300 lines of each start that repeat the configuration. log4j's shutdown hook is off: it would end the
+log before Kafka's last lines."""
 
-log4j's shutdown hook is off: it would end the log before Kafka has told how it stopped.
-"""
+
+class Listener(NamedTuple):
+    """A port on which a broker listens, beside the one that it always has."""
+
+    port: int
+    protocol: str = PLAINTEXT
+    advertised_port: int = 0
+    """The port that it advertises to clients; 0 = the same."""
+
+
+def listener_properties(
+    host: str, plain_port: int, controller_port: int, further: Mapping[str, Listener]
+) -> dict[str, str]:
+    """Properties of the listeners: of the broker itself, of its controller, and ``further`` ones by name."""
+    public = {PLAINTEXT: Listener(plain_port), **further}
+    everything = {**public, CONTROLLER: Listener(controller_port)}
+    return {
+        "listeners": ",".join(f"{name}://{host}:{item.port}" for name, item in everything.items()),
+        "advertised.listeners": ",".join(
+            f"{name}://{host}:{item.advertised_port or item.port}" for name, item in public.items()
+        ),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{item.protocol}" for name, item in everything.items()
+        ),
+        "controller.quorum.voters": f"{NODE_ID}@{host}:{controller_port}",
+    }
 
 
 def server_properties(host: str, port: int, controller_port: int, overrides: Mapping[str, str]) -> str:
     """The text of server.properties for one node that is broker and controller.
 
-    What is set here is what one node, or a quick start, makes necessary; everything else, and that includes
-    the verification of transactions, is Kafka's own default.
+    Only what one node or a quick start needs is set. All else, like the verification of transactions, is Kafka's default.
     """
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(NODE_ID),
-        "controller.quorum.voters": f"{NODE_ID}@{host}:{controller_port}",
-        "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{host}:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        **listener_properties(host, port, controller_port, {}),
+        "controller.listener.names": CONTROLLER,
         "log.dirs": DATA,
         # One node can hold one replica.
         "default.replication.factor": "1",

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 from typing import Final
 
-from app.embedded import listeners
+from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import HOST
 from app.embedded.link import TcpProxy
-from app.embedded.listeners import Listener
+from app.embedded.server_files import Listener, listener_properties
 
 ADDRESS: Final = "orders"
 BRIDGE: Final = "to-paris"
@@ -21,8 +22,10 @@ class Clusters:
     """Two brokers, and a link to the target that only the bridge uses. Nothing is started."""
 
     def __init__(self, directory: Path, messages: int) -> None:
-        plain, controller, inner, outer = listeners.free_ports(4)
-        properties = listeners.properties(plain, controller, {LINK: Listener(inner, advertised_port=outer)})
+        plain, controller, inner, outer = ports.choose_several(HOST, 4)
+        properties = listener_properties(
+            HOST, plain, controller, {LINK: Listener(inner, advertised_port=outer)}
+        )
         self.origin: Final = EmbeddedBroker(directory / ORIGIN / "broker")
         self.target: Final = EmbeddedBroker(directory / TARGET / "broker", plain, properties=properties)
         self.link: Final = TcpProxy(inner, outer)

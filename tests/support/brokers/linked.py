@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.embedded import listeners
+from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import HOST
 from app.embedded.link import TcpProxy
-from app.embedded.listeners import Listener
+from app.embedded.server_files import Listener, listener_properties
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ def linked_broker(
         links: How many.
         properties: Of the broker, over Ringfence's own.
     """
-    plain, controller, *rest = listeners.free_ports(2 + 2 * links)
+    plain, controller, *rest = ports.choose_several(HOST, 2 + 2 * links)
     inner, outer = rest[:links], rest[links:]
     further = {
         f"LINK{number}": Listener(port, advertised_port=advertised)
         for number, (port, advertised) in enumerate(zip(inner, outer, strict=True))
     }
-    given = listeners.properties(plain, controller, further) | dict(properties or {})
+    given = listener_properties(HOST, plain, controller, further) | dict(properties or {})
     with contextlib.ExitStack() as stack:
         proxies = [
             stack.enter_context(TcpProxy(port, advertised))

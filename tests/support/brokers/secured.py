@@ -32,10 +32,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from app.embedded import listeners
+from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.broker_process import HOST
-from app.embedded.listeners import Listener
+from app.embedded.server_files import Listener, listener_properties
 from tests.support.brokers import unsecured_tokens
 from tests.support.brokers.token_issuer import AUDIENCE, ISSUER, Issuer
 from tests.support.kafka import WAIT_S
@@ -159,7 +159,7 @@ class SecuredBroker:
     def __init__(self, folder: Path) -> None:
         self.certificates = Certificates(folder)
         self.issuer = Issuer(folder, USER, PASSWORD)
-        plain, controller, *rest = listeners.free_ports(2 + len(_PROTOCOLS))
+        plain, controller, *rest = ports.choose_several(HOST, 2 + len(_PROTOCOLS))
         self._ports = dict(zip(_PROTOCOLS, rest, strict=True))
         self.broker = EmbeddedBroker(folder / "broker", plain, properties=self._properties(plain, controller))
 
@@ -276,7 +276,7 @@ class SecuredBroker:
         bearer = "org.apache.kafka.common.security.oauthbearer"
         token_login = f'{bearer}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
         issued = "listener.name.issued.oauthbearer.sasl"
-        properties = listeners.properties(plain, controller, further) | {
+        properties = listener_properties(HOST, plain, controller, further) | {
             "listener.name.tls.ssl.client.auth": "required",
             "listener.name.tls.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]*).*$/$1/",
             "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
