@@ -84,15 +84,18 @@ def test_well() -> None:
     assert findings.notes == []
 
 
-@pytest.mark.parametrize("role", NAMES)
-def test_each_missing_topic_is_a_fault(role: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [*((name, role) for role, name in NAMES.items()), (*JOURNAL, "journal of rings of all addresses")],
+)
+def test_each_missing_topic_is_a_fault(name: str, role: str) -> None:
     """Whichever topic is missing, there is one fault, it names that topic, and the way to create it."""
     topics = _topics()
-    del topics[NAMES[role]]
+    del topics[name]
 
     (fault,) = compare(_settings(duplicates="divert"), topics).faults
 
-    assert fault.startswith(f"{NAMES[role]} ({role}")
+    assert fault.startswith(f"{name} ({role}")
     assert fault.endswith("run 'ringfence topics create'")
 
 
@@ -115,29 +118,59 @@ def test_each_topic_that_may_not_be_seen(role: str, rights: str) -> None:
     assert fault == f"topic {NAMES[role]}: this user may not use it as a worker does: allow {rights} on it"
 
 
-@pytest.mark.parametrize("role", MESSAGES)
-@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-def test_compacted(role: str, policy: str) -> None:
-    """Compaction would delete messages of a group: refused wherever messages flow, also beside retention."""
-    (fault,) = compare(_settings(duplicates="divert"), _topics(**{role: (4, policy)})).faults
+COMPACTED = [
+    pytest.param(
+        {role: (4, policy)},
+        f"{NAMES[role]} ({role} topic of orders) has cleanup.policy={policy}",
+        f"--topic {NAMES[role]} --add-config cleanup.policy=delete",
+        id=f"{role}-{policy}",
+    )
+    for role in MESSAGES
+    for policy in ("compact", "compact,delete")
+]
+RETAINED = [
+    pytest.param(
+        {"changelog": (4, policy)},
+        f"ringfence-orders-changelog (changelog of orders) has cleanup.policy={policy}",
+        "--topic ringfence-orders-changelog --add-config cleanup.policy=compact",
+        id=f"changelog-{policy}",
+    )
+    for policy in ("delete", "compact,delete")
+]
+UNTOLD = [
+    pytest.param({role: (4, None)}, f"{NAMES[role]}: ", "DescribeConfigs", id=f"untold-{role}")
+    for role in NAMES
+]
+COUNTS = [
+    pytest.param(
+        {"forward": (3, "delete")},
+        "ringfence-orders-forward (forward topic of orders) has 3 partitions, orders has 4: ",
+        "delete it once its lag is 0, and run 'ringfence topics create'",
+        id="forward-count",
+    ),
+    pytest.param(
+        {"changelog": (3, "compact")},
+        "orders has 4 partitions, it had 3 when its lanes began, as ringfence-orders-changelog still has: groups and IDs have moved to other "
+        "partitions. Stop the workers: 'ringfence topics grow orders --partitions 6' goes on with them. Or delete it and create it again "
+        "with 3 partitions, or begin anew",
+        "only if nothing was processed yet, delete ringfence-orders-changelog and run 'ringfence topics create'",
+        id="changelog-count",
+    ),
+]
 
-    assert fault.startswith(f"{NAMES[role]} ({role} topic of orders) has cleanup.policy={policy}")
-    assert f"--topic {NAMES[role]} --add-config cleanup.policy=delete" in fault
+
+@pytest.mark.parametrize(("changes", "begins", "says"), [*COMPACTED, *RETAINED, *UNTOLD, *COUNTS])
+def test_one_fault(changes: dict[str, tuple[int, str | None]], begins: str, says: str) -> None:
+    """Each requirement that a topic does not meet is one fault, with the fix."""
+    (fault,) = compare(_settings(duplicates="divert"), _topics(**changes)).faults
+
+    assert fault.startswith(begins)
+    assert says in fault
 
 
 def test_topic_that_nobody_writes_to() -> None:
     """Where duplicates are dropped their topic may be as it likes."""
     assert compare(_settings(), _topics(duplicates=(1, "compact"))).faults == []
-
-
-def test_forward_topic_of_another_size() -> None:
-    """Partition = home: a forward topic of another size is refused, with the way that loses nothing."""
-    (fault,) = compare(_settings(), _topics(forward=(3, "delete"))).faults
-
-    assert fault == (
-        "ringfence-orders-forward (forward topic of orders) has 3 partitions, orders has 4: "
-        "delete it once its lag is 0, and run 'ringfence topics create'"
-    )
 
 
 @pytest.mark.parametrize("role", ["accepted", "quarantine", "duplicates"])
@@ -159,31 +192,6 @@ def test_topics_of_other_names() -> None:
     assert compare(settings, _topics() | x).faults == []
 
 
-def test_changelog_with_retention() -> None:
-    """Retention would delete duplicate IDs: a changelog is compacted and nothing else."""
-    for policy in ("delete", "compact,delete"):
-        (fault,) = compare(_settings(), _topics(changelog=(4, policy))).faults
-
-        assert fault.startswith(
-            f"ringfence-orders-changelog (changelog of orders) has cleanup.policy={policy}"
-        )
-        assert fault.endswith("--topic ringfence-orders-changelog --add-config cleanup.policy=compact")
-
-
-def test_changelog_of_another_size() -> None:
-    """A lane without its changelog partition cannot work: counts must be equal, whatever the configuration says."""
-    (fault,) = compare(_settings(partitions=3), _topics(changelog=(3, "compact"))).faults
-
-    assert fault.startswith(
-        "orders has 4 partitions, it had 3 when its lanes began, as ringfence-orders-changelog still has: groups and IDs "
-        "have moved to other partitions. Stop the workers: 'ringfence topics grow orders --partitions 6' goes on with them. Or delete "
-        "it and create it again with 3 partitions, or begin anew"
-    )
-    assert fault.endswith(
-        "only if nothing was processed yet, delete ringfence-orders-changelog and run 'ringfence topics create'"
-    )
-
-
 def test_configured_count_differs() -> None:
     """An existing topic is used as it is: a count that differs from the configuration is a note and no fault."""
     findings = compare(_settings(partitions=7), _topics())
@@ -192,15 +200,6 @@ def test_configured_count_differs() -> None:
     assert findings.notes == [
         "orders has 4 partitions, the configuration says partitions = 7: an existing topic is used as it is"
     ]
-
-
-@pytest.mark.parametrize("role", NAMES)
-def test_untold_configuration(role: str) -> None:
-    """What the cluster does not tell is not taken for well."""
-    (fault,) = compare(_settings(duplicates="divert"), _topics(**{role: (4, None)})).faults
-
-    assert fault.startswith(f"{NAMES[role]}: ")
-    assert "DescribeConfigs" in fault
 
 
 def test_everything_follows_the_input_as_it_is() -> None:
@@ -268,15 +267,6 @@ def test_all_missing() -> None:
     counts = {plan.name: plan.partitions for plan in plans}
     assert counts.pop("ringfence-journal") == 1
     assert counts == dict.fromkeys(required(_settings())[:-1], 5)
-
-
-def test_missing_journal() -> None:
-    """A worker that could not write down that it forgets would be called forgetful."""
-    (fault,) = compare(
-        _settings(), {name: topic for name, topic in _topics().items() if name not in JOURNAL}
-    ).faults
-
-    assert fault.startswith("ringfence-journal (journal of rings of all addresses) does not exist")
 
 
 @pytest.mark.parametrize(
@@ -366,41 +356,42 @@ def _letters(**config: str) -> dict[str, TopicDescription]:
     return {"orders.dlq": TopicDescription("orders.dlq", 4, {"cleanup.policy": "delete"} | config)}
 
 
-def test_no_consumer_no_word_of_dead_letters() -> None:
-    """Who runs workers alone needs neither of the consumers' topics."""
-    found = compare(_settings(), _topics())
-
-    assert (found.consumers, found.notes) == ([], [])
+PROGRESS = "ringfence-progress"
+KEPT = {PROGRESS: TopicDescription(PROGRESS, 50, dict(TOPIC_CONFIG))}
 
 
-def test_dead_letters_without_a_topic() -> None:
-    """It comes by itself, and is worth a line; unless this user may not see whether it is there."""
-    [note] = compare(_settings(), _topics() | PROGRESS).notes
-
-    assert note.startswith("orders.dlq (dead letters of orders) does not exist: a consumer makes it")
-    assert compare(_settings(), _topics() | PROGRESS, "orders.dlq").notes == []
+def _letters(**config: str) -> dict[str, TopicDescription]:
+    return {"orders.dlq": TopicDescription("orders.dlq", 4, {"cleanup.policy": "delete"} | config)}
 
 
-def test_compacted_dead_letters() -> None:
-    """All of a group but the last would be deleted: consumers' own fault, and no worker's."""
-    found = compare(_settings(), _topics() | PROGRESS | _letters(**{"cleanup.policy": "compact"}))
+@pytest.mark.parametrize(
+    ("topics", "refused", "faults", "notes"),
+    [
+        ({}, (), [], []),
+        (KEPT, (), [], ["orders.dlq (dead letters of orders) does not exist: a consumer makes it"]),
+        (KEPT, ("orders.dlq",), [], []),
+        (
+            KEPT | _letters(**{"cleanup.policy": "compact"}), (),
+            ["orders.dlq (dead letters of orders) has cleanup.policy=compact"], [],
+        ),
+        (
+            KEPT | _letters(**{"max.message.bytes": "1000"}), (), [],
+            ["orders.dlq (dead letters of orders) has max.message.bytes=1000"],
+        ),
+        (
+            {PROGRESS: TopicDescription(PROGRESS, 50, {"cleanup.policy": "delete"})} | _letters(), (),
+            ["ringfence-progress (progress of consumer groups) has cleanup.policy=delete"], [],
+        ),
+    ],
+    ids=["workers alone", "no dead letters", "unseen", "compacted", "small", "retention"],
+)  # fmt: skip
+def test_topics_of_consumers(
+    topics: dict[str, TopicDescription], refused: tuple[str, ...], faults: list[str], notes: list[str]
+) -> None:
+    """Faults of their topics stop consumers, and no worker."""
+    found = compare(_settings(), _topics() | topics, *refused)
 
-    [fault] = found.consumers
-    assert fault.startswith("orders.dlq (dead letters of orders) has cleanup.policy=compact")
     assert (found.faults, found.fatal) == ([], False)
-
-
-def test_small_dead_letters() -> None:
-    """What does not fit leaves its digest alone: worth knowing."""
-    [note] = compare(_settings(), _topics() | PROGRESS | _letters(**{"max.message.bytes": "1000"})).notes
-
-    assert "has max.message.bytes=1000" in note
-
-
-def test_progress_that_retention_deletes() -> None:
-    """Said before a consumer refuses it."""
-    topic = {"ringfence-progress": TopicDescription("ringfence-progress", 50, {"cleanup.policy": "delete"})}
-    found = compare(_settings(), _topics() | topic | _letters())
-
-    [fault] = found.consumers
-    assert fault.startswith("ringfence-progress (progress of consumer groups) has cleanup.policy=delete")
+    for texts, beginnings in ((found.consumers, faults), (found.notes, notes)):
+        assert len(texts) == len(beginnings)
+        assert all(text.startswith(beginning) for text, beginning in zip(texts, beginnings, strict=True))
