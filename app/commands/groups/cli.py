@@ -4,10 +4,7 @@ import click
 
 from app.commands.options import JSON, YES, addresses_option
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.process.command_line import (
-    CONSUMER_GROUP,
-    silence_clients,
-)
+from ringfence_kafka.process.command_line import CONSUMER_GROUP, silence_clients
 
 
 @click.group()

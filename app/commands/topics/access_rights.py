@@ -17,10 +17,7 @@ from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import AddressSettings, Settings
 
 ANSWER_LIMIT_S: Final = 5.0
-_OPTIONS: Final[dict[str, Any]] = {
-    "include_authorized_operations": True,
-    "request_timeout": ANSWER_LIMIT_S,
-}
+_OPTIONS: Final[dict[str, Any]] = {"include_authorized_operations": True, "request_timeout": ANSWER_LIMIT_S}
 Granted = frozenset[str] | None
 """Kafka's names of the operations that this user may do; None = not known."""
 

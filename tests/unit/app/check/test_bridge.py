@@ -76,11 +76,7 @@ def test_group_in_two_partitions() -> None:
 
 def test_changed() -> None:
     """Key, value, header, time; and what nobody sent."""
-    for change in (
-        {"value": b"other"},
-        {"timestamp": 1},
-        {"headers": (*ACCEPTED[0].headers, ("more", b""))},
-    ):
+    for change in ({"value": b"other"}, {"timestamp": 1}, {"headers": (*ACCEPTED[0].headers, ("more", b""))}):
         assert faults(judge(ORIGIN, TARGET, [ACCEPTED[0]._replace(**change), *ACCEPTED[1:]]))[3] == 1
     assert faults(judge(ORIGIN[:1], TARGET[:1], [ACCEPTED[0], accepted(9, sent(0, "x", "h"))])) == (
         0,

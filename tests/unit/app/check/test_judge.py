@@ -10,17 +10,8 @@ import pytest
 
 from app.check import judge as comparison
 from app.check.judge import Judgement, straddling
-from app.check.records import (
-    ID_HEADER as ID,
-)
-from app.check.records import (
-    PART_HEADER,
-    SOURCE_HEADER,
-    TRANSACTION_HEADER,
-    CannotJudgeError,
-    Record,
-    text,
-)
+from app.check.records import ID_HEADER as ID
+from app.check.records import PART_HEADER, SOURCE_HEADER, TRANSACTION_HEADER, CannotJudgeError, Record, text
 
 
 def judge(address: str, inputs: list[Record], outputs: list[Record]) -> Judgement:

@@ -8,9 +8,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFai
 from app.commands.repair import dead_letters
 from app.commands.repair.dead_letters import DeadLetterTopic
 from app.commands.repair.output import Row
-from app.commands.repair.records import (
-    parse,
-)
+from app.commands.repair.records import parse
 from ringfence_kafka.config.load import validate
 from tests.support.refused import Fetched
 

@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from app.commands.repair.quarantine import Quarantine, QuarantineRedrive, find
-from app.commands.repair.records import (
-    Place,
-    RedriveOptions,
-)
+from app.commands.repair.records import Place, RedriveOptions
 from app.commands.repair.republish import InputTopic, Publisher
 from app.commands.repair.verbs import RateLimit
 from ringfence_kafka.config.load import validate

@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.commands.repair.records import (
-    Place,
-    Selection,
-    Wanted,
-    parse,
-    parse_place,
-    place_of,
-    span,
-)
+from app.commands.repair.records import Place, Selection, Wanted, parse, parse_place, place_of, span
 from ringfence_kafka.errors import ConfigurationError
 from tests.support.refused import Fetched, refused_record
 

@@ -6,10 +6,7 @@ from typing import Any
 import pytest
 
 from agents.decision.quarantine import RESENT
-from app.commands.repair.records import (
-    Digest,
-    RedriveOptions,
-)
+from app.commands.repair.records import Digest, RedriveOptions
 from app.commands.repair.republish import InputTopic, Published, Publisher, SizeCheck, outputs
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate

@@ -11,9 +11,7 @@ from app.commands.topics.required_topics import (
     missing,
     required,
 )
-from app.commands.topics.required_topics import (
-    compare as compare_described,
-)
+from app.commands.topics.required_topics import compare as compare_described
 from ringfence_client.progress.progress_topic import TOPIC_CONFIG
 from ringfence_kafka.admin.topics import OUTPUT_CONFIG, Described, TopicDescription
 from ringfence_kafka.config.load import validate

@@ -15,15 +15,7 @@ from aiokafka.protocol.fetch import FetchRequest
 
 from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
 from agents.batch.inbox import Inbox
-from app.worker.fetch.buffers import (
-    COPIES,
-    RECORD_BYTES,
-    STEP_RECORDS,
-    BoundedFetches,
-    Buffers,
-    Held,
-    cost,
-)
+from app.worker.fetch.buffers import COPIES, RECORD_BYTES, STEP_RECORDS, BoundedFetches, Buffers, Held, cost
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 
 MIB = 2**20

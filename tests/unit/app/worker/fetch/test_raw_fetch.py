@@ -13,14 +13,7 @@ from aiokafka.consumer.subscription_state import Assignment
 import native
 from agents.batch.batch import FetchedBatch
 from agents.batch.native_records import joined
-from app.worker.fetch.buffers import (
-    COPIES,
-    RAW_COPIES,
-    RAW_RECORD_BYTES,
-    RECORD_BYTES,
-    Buffers,
-    Held,
-)
+from app.worker.fetch.buffers import COPIES, RAW_COPIES, RAW_RECORD_BYTES, RECORD_BYTES, Buffers, Held
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES, PartedRecords
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords

@@ -94,10 +94,7 @@ def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
     """And nothing else moves."""
     units = {f"u{number:02}": Unit(1, ["a", "b"]) for number in range(12)}
     before = assign_lanes(units, {"a": [], "b": []})
-    after = assign_lanes(
-        {name: Unit(1, ["a", "b", "c"]) for name in units},
-        before | {"c": []},
-    )
+    after = assign_lanes({name: Unit(1, ["a", "b", "c"]) for name in units}, before | {"c": []})
     assert Counter(len(value) for value in after.values()) == {4: 3}
     assert set(after["a"]) < set(before["a"])
     assert set(after["b"]) < set(before["b"])
@@ -112,11 +109,7 @@ def test_topics_that_go_together() -> None:
     assert sorted(map(sorted, topics.values())) == [["forward", "in"], ["more", "more-forward"], ["odd"]]
     assert {
         tuple(sorted(topics[name])): (unit.partitions, *unit.members) for name, unit in units.items()
-    } == {
-        ("forward", "in"): (8, "one", "two"),
-        ("more", "more-forward"): (3, "two"),
-        ("odd",): (2, "two"),
-    }
+    } == {("forward", "in"): (8, "one", "two"), ("more", "more-forward"): (3, "two"), ("odd",): (2, "two")}
 
 
 def test_halves_that_nobody_has_both_of() -> None:
