@@ -1,7 +1,7 @@
 """Counts what is unfinished in a consumer group: its lag, open dead letters and parked groups."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aiokafka.errors import KafkaError
 
@@ -20,24 +20,24 @@ from ringfence_kafka.wording import counted, first_of
 SHOWN_MAX = 5
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """The unfinished messages of one consumer group at all configured addresses."""
 
     lag: int = 0
     dead_letters: int = 0
     """Open ones."""
-    parked: set[bytes | None] = field(default_factory=set)
+    parked: frozenset[bytes | None] = frozenset()
     """Groups that wait behind their dead letters."""
-    unread: list[str] = field(default_factory=list)
+    unread: Sequence[str] = ()
     """Topics that could not be read."""
 
     def __str__(self) -> str:
         names = sorted("(none)" if item is None else group_names.shown(item) for item in self.parked)
-        shown = first_of([printable(name) for name in names], SHOWN_MAX)
+        shown = f" ({first_of([printable(name) for name in names], SHOWN_MAX)})" if names else ""
         text = (
             f"a lag of {self.lag:,} offsets, {counted(self.dead_letters, 'open dead letter')}, {counted(len(names), 'parked group')}"
-            f"{f' ({shown})' if names else ''}"
+            f"{shown}"
         )
         return (
             f"{text}; {', '.join(self.unread)} cannot be read, so there may be more" if self.unread else text
@@ -46,36 +46,43 @@ class Inventory:
 
 async def read(settings: Settings, group: str) -> Inventory:
     """Count what is unfinished. A topic that cannot be read is named instead."""
-    found = Inventory()
     try:
         rows = (await leases.read(settings, group=group, partial=True)).rows
     except (KafkaError, RingfenceError, OSError, TimeoutError):
-        found.unread.append(wire_names.progress_topic(settings.app.id))
-        return found
-    found.lag = sum(row.lag or 0 for row in rows)
-    for address in settings.addresses:
-        if address.name in {row.address for row in rows}:
-            try:
-                await _letters(settings, address, group, found)
-            except (KafkaError, RingfenceError, OSError, TimeoutError):
-                found.unread.append(wire_names.dead_letter_topic(address.name))
-    return found
+        return Inventory(unread=[wire_names.progress_topic(settings.app.id)])
+    letters: list[bytes | None] = []
+    parked: set[bytes | None] = set()
+    unread = []
+    consumed = {row.address for row in rows}
+    for address in (address for address in settings.addresses if address.name in consumed):
+        try:
+            keys, waiting = await _letters(settings, address, group)
+        except (KafkaError, RingfenceError, OSError, TimeoutError):
+            unread.append(wire_names.dead_letter_topic(address.name))
+        else:
+            letters += keys
+            parked |= waiting
+    lag = sum(row.lag or 0 for row in rows)
+    return Inventory(lag=lag, dead_letters=len(letters), parked=frozenset(parked), unread=unread)
 
 
-async def _letters(settings: Settings, address: AddressSettings, group: str, found: Inventory) -> None:
-    """Add the dead letters at one address."""
+async def _letters(
+    settings: Settings, address: AddressSettings, group: str
+) -> tuple[list[bytes | None], set[bytes | None]]:
+    """The groups of the open dead letters at one address, and those that wait behind them."""
+    keys: list[bytes | None] = []
+    parked: set[bytes | None] = set()
     wanted = Wanted(Selection(consumer_group=group), lambda record: record.key)
+    topic = wire_names.dead_letter_topic(address.name)
     async with LeaseHolders(settings, address) as holders:
         blocked = await holders.blocked(group)
 
-        async def count(_: RedrivePartition, letters: Sequence[Refused]) -> None:
-            found.dead_letters += len(letters)
-            found.parked |= {
-                letter.key
-                for letter in letters
-                if letter.accepted is not None and letter.accepted[1:] in blocked
-            }
+        async def keep(_: RedrivePartition, letters: Sequence[Refused]) -> None:
+            for letter in letters:
+                keys.append(letter.key)
+                if letter.accepted is not None and letter.accepted[1:] in blocked:
+                    parked.add(letter.key)
 
-        topic = wire_names.dead_letter_topic(address.name)
         async with opened(settings.kafka, settings.app.id, topic) as open_topic:
-            await scan(open_topic, wanted, Act(count))
+            await scan(open_topic, wanted, Act(keep))
+    return keys, parked

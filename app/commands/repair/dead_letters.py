@@ -161,13 +161,13 @@ class LetterRedrive(Redriver):
                     self.result.leave(letter.refused, answer.left)
         if done:
             await partition.settle(sorted(done))
-            self.result.done += len(done)
+            self.result.add_done(len(done))
             output.say(f"redriven  {partition}  {len(done)} up to offset {max(done)}")
 
     async def try_out(self, _: RedrivePartition, records: Sequence[Refused]) -> None:
         """Print what would become of these dead letters."""
         for refused, accepted in await self._sound(records):
-            self.result.done += 1
+            self.result.add_done()
             output.say(
                 f"would redrive  {refused.place}  {accepted} for {refused.consumer_group}  {refused.reason}"
             )

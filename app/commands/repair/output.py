@@ -217,6 +217,10 @@ class Result:
     left: list[tuple[Refused, str]] = field(default_factory=list)
     """With the reason."""
 
+    def add_done(self, count: int = 1) -> None:
+        """Count records that are done."""
+        self.done += count
+
     def leave(self, refused: Refused, reason: str) -> None:
         """Note that a record is not done. Its value, which may be large, is not kept."""
         self.left.append((replace(refused, value=None), reason))

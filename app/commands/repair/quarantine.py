@@ -123,7 +123,7 @@ class QuarantineTopic(RepairTopic):
         behind = outputs(self.app_id, address, others, bridged=bridged)
         described = (await topic.cluster.topics.describe([self._quarantine.target_topic, *behind])).topics
         target = await self._target(topic.cluster, described)
-        topic.log.batch_bytes_max = target.bytes_max
+        topic.log.limit_batches(target.bytes_max)
         size_check = SizeCheck(self.app_id, address, others, target, described, bridged=bridged)
         return Publisher(target, address, options, bridged=bridged, size_check=size_check)
 
@@ -185,7 +185,7 @@ class QuarantineRedrive(Redriver):
             return
         await self.rate_limit.wait(len(offsets))
         await partition.settle(offsets, batches.finish())
-        self.result.done += count
+        self.result.add_done(count)
         output.say(f"redriven  {partition}  {count} up to offset {offsets[-1]}")
 
     async def try_out(self, _: RedrivePartition, records: Sequence[Refused]) -> None:
@@ -194,7 +194,7 @@ class QuarantineRedrive(Redriver):
         for refused in records:
             whole = await self._whole(refused)
             if not self._repeats(whole) and await self._is_sound(whole, empty_batch):
-                self.result.done += 1
+                self.result.add_done()
                 output.say(f"would redrive  {output.line(refused)}")
 
     async def _is_sound(self, whole: Refused, new_builder: NewBuilder) -> bool:

@@ -73,6 +73,10 @@ class RedriveLog:
             await self.progress.start()
         return counts[self.topic]
 
+    def limit_batches(self, bytes_max: int) -> None:
+        """Publish no larger batches than the target takes."""
+        self.batch_bytes_max = bytes_max
+
     async def close(self) -> None:
         """Disconnect."""
         if self.progress is not None:

@@ -217,7 +217,7 @@ async def _drop(topic: RepairTopic, wanted: Wanted, *, dry_run: bool, yes: bool)
                     await partition.settle([refused.place.offset for refused in dropped])
                 for refused in dropped:
                     output.say(f"dropped  {output.line(refused)}")
-                result.done += len(dropped)
+                result.add_done(len(dropped))
 
         await _work(found, wanted, Act(act, writes=True), f"dropping {topic.what}", result)
         return result

@@ -98,8 +98,7 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
     if sender.refused is not None:  # of a line before a faulty one
         fault = _refusal(sender.refused, name, settings.kafka)
     if fault is not None:
-        fault.args = (f"{fault.args[0]}\n{_what_now(sender)}",)
-        raise fault
+        raise type(fault)(f"{fault}\n{_what_now(sender)}")
     sys.stderr.write(
         f"sent {counted(sender.sent, 'message')} to {address} in {time.monotonic() - began:.1f} s\n"
     )

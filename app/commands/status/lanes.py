@@ -47,17 +47,17 @@ async def workers(
     inputs = {address.input_topic for address in settings.addresses}
     group = await cluster.groups.members()
     answers = await asyncio.gather(*(ask(session, settings.app, member.web) for member in group.members))
-    told: dict[str, Any] = {}
+    reports: dict[str, Any] = {}
     found = []
     for member, answer in zip(group.members, answers, strict=True):
         said: Mapping[str, Any] | None = None
         # At 127.0.0.1 of this machine another worker may listen than on its own.
         if isinstance(answer, dict) and answer.get("instance") == member.name:
             said = answer
-            told |= answer.get("lanes") or {}
+            reports |= answer.get("lanes") or {}
         lanes = sum(topic in inputs for topic, _ in member.partitions)
         found.append(_worker(member, lanes, said, answer if isinstance(answer, ProbeError) else None))
-    return group, found, told
+    return group, found, reports
 
 
 async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
@@ -93,9 +93,9 @@ def _worker(
 
 def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Add up the memory that processes report, and its limits."""
-    told = [answer["memory"] for answer in answers if answer.get("memory")]
-    sums = {key: sum(int(item[name]) for item in told) for key, name in _MEMORY.items()}
-    return sums if told else {}
+    reports = [answer["memory"] for answer in answers if answer.get("memory")]
+    sums = {key: sum(int(item[name]) for item in reports) for key, name in _MEMORY.items()}
+    return sums if reports else {}
 
 
 def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -113,15 +113,15 @@ async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | Non
 
 
 async def addresses(
-    settings: Settings, cluster: Cluster, group: Members, told: Mapping[str, Any]
+    settings: Settings, cluster: Cluster, group: Members, reports: Mapping[str, Any]
 ) -> list[Address]:
     """Return all addresses; one whose topics cannot be asked has a fault and no lanes."""
-    asked = (_address(settings, address, cluster, group, told) for address in settings.addresses)
+    asked = (_address(settings, address, cluster, group, reports) for address in settings.addresses)
     return list(await asyncio.gather(*asked))
 
 
 async def _address(
-    settings: Settings, address: AddressSettings, cluster: Cluster, group: Members, told: Mapping[str, Any]
+    settings: Settings, address: AddressSettings, cluster: Cluster, group: Members, reports: Mapping[str, Any]
 ) -> Address:
     topic = address.input_topic
     try:
@@ -145,7 +145,7 @@ async def _address(
     for place in places:
         meta, start = metas.get(place[1]), starts[place] or 0
         done[place] = max(committed[place] or 0, meta.next_offsets.get(topic, 0) if meta else 0, start)
-        state = (told.get(wire_names.lane_name(address.name, place[1])) or {}).get("state")
+        state = (reports.get(wire_names.lane_name(address.name, place[1])) or {}).get("state")
         if state != model.OPEN and done[place] > (ends[place] or 0):
             done[place] = start  # it is about a deleted topic of that name
     oldest, undecided = await asyncio.gather(
@@ -162,7 +162,7 @@ async def _address(
         topic,
         [
             _lane(
-                wire_names.lane_name(address.name, place[1]), place[1], owners.get(place), told, metas.get(place[1]),
+                wire_names.lane_name(address.name, place[1]), place[1], owners.get(place), reports, metas.get(place[1]),
                 lag=None if ends[place] is None else max(0, (ends[place] or 0) - done[place]),
                 nothing=place in oldest and oldest[place] is None and stable[place] == ends[place],
                 head=_age(oldest.get(place)),
@@ -177,7 +177,7 @@ def _lane(
     name: str,
     partition: int,
     worker: str | None,
-    told: Mapping[str, Any],
+    reports: Mapping[str, Any],
     meta: Meta | None,
     *,
     lag: int | None,
@@ -185,7 +185,7 @@ def _lane(
     head: float | None,
     undecided: float | None,
 ) -> Lane:
-    said: Mapping[str, Any] = told.get(name) or {}
+    said: Mapping[str, Any] = reports.get(name) or {}
     ring: Mapping[str, Any] = said.get("ring") or {}
     size, capacity = ring.get("size"), ring.get("capacity")
     if not ring and meta is not None:

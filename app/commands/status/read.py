@@ -44,14 +44,14 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
         auth.session(settings.app, lanes.ANSWER_LIMIT_S) as session,
     ):
         await cluster.groups.await_coordinator()
-        group, workers, told = (
+        group, workers, reports = (
             await lanes.workers(settings, cluster, session)
             if settings.addresses
             else (Members("Dead", ()), [], {})
         )
         foreign, addresses, (consumers, faults), deleted, linked, (left, untold) = await asyncio.gather(
             lanes.foreign(settings, cluster),
-            lanes.addresses(settings, cluster, group, told),
+            lanes.addresses(settings, cluster, group, reports),
             consumer_status.read(settings, session, ignored),
             consumer_status.deleted(settings, cluster),
             _bridges(settings),
