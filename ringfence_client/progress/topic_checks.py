@@ -6,11 +6,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ringfence_client.progress.progress_topic import TOPIC_CONFIG
 from ringfence_kafka.admin.topics import TopicDescription, alter, untold
 from ringfence_kafka.config.settings import AddressSettings
 
 PROGRESS_BYTES_MAX: Final = 1_048_588
 """Kafka's own default of ``max.message.bytes``: a record of progress grows with what is finished out of order."""
+CLEANING: Final = ("segment.bytes", "delete.retention.ms")
+"""Settings that limit what compaction leaves of the progress topic."""
 
 
 def progress_faults(topic: TopicDescription) -> Iterable[str]:
@@ -22,6 +25,17 @@ def progress_faults(topic: TopicDescription) -> Iterable[str]:
             f"{topic.name} (progress of consumer groups) has cleanup.policy={topic.policy_words}, and "
             f"retention would delete what consumers have finished: {alter(topic.name, 'cleanup.policy', 'compact')}"
         )
+
+
+def progress_notes(topic: TopicDescription) -> Iterable[str]:
+    """Settings of the progress topic with which an opening of a partition reads much."""
+    for setting in CLEANING:
+        wanted = int(TOPIC_CONFIG[setting])
+        if (found := topic.number(setting, wanted)) > wanted:
+            yield (
+                f"{topic.name} has {setting}={found}, {wanted} is enough, and whoever opens a partition reads what "
+                f"compaction leaves: {alter(topic.name, setting, wanted)}"
+            )
 
 
 def progress_deleted(name: str, letters: Sequence[str]) -> list[str]:

@@ -15,7 +15,6 @@ from ringfence_kafka.admin.topics import (
     OUTPUT_CONFIG,
     Described,
     TopicDescription,
-    alter,
 )
 from ringfence_kafka.config.addresses import upstream_first
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -33,9 +32,6 @@ CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
     # Kafka's default, written down: a lane judges by it whether its RocksDB is too old.
     "delete.retention.ms": str(24 * 3600 * 1000),
 }
-
-CLEANING: Final = ("segment.bytes", "delete.retention.ms")
-"""Settings that limit what compaction leaves of the progress topic."""
 
 FORWARD_CONFIG: Final[Mapping[str, str]] = {
     **OUTPUT_CONFIG,
@@ -224,7 +220,7 @@ def compare(settings: Settings, described: Described) -> Findings:
     progress_topic = existing.get(wire_names.progress_topic(app_id))
     if progress_topic is not None:  # the first consumer creates it
         findings.consumers += consumer_faults.progress_faults(progress_topic)
-        findings.notes += _progress_notes(progress_topic)
+        findings.notes += consumer_faults.progress_notes(progress_topic)
         for address in settings.addresses:
             _compare_letters(findings, address, described)
     elif wire_names.progress_topic(app_id) not in described.refused:
@@ -250,14 +246,3 @@ def _compare_letters(findings: Findings, address: AddressSettings, described: De
         findings.notes += consumer_faults.letter_notes(address, letters, accepted)
     elif name not in described.refused:
         findings.notes.append(consumer_faults.no_letters(address, name))
-
-
-def _progress_notes(topic: TopicDescription) -> Iterable[str]:
-    """An opening of a partition should read little of the topic of leases."""
-    for setting in CLEANING:
-        wanted = int(progress.TOPIC_CONFIG[setting])
-        if (found := topic.number(setting, wanted)) > wanted:
-            yield (
-                f"{topic.name} has {setting}={found}, {wanted} is enough, and whoever opens a partition reads what "
-                f"compaction leaves: {alter(topic.name, setting, wanted)}"
-            )

@@ -5,7 +5,6 @@ import pytest
 
 from app.commands.topics.required_topics import (
     CHANGELOG_CONFIG,
-    CLEANING,
     FORWARD_CONFIG,
     Findings,
     missing,
@@ -13,6 +12,7 @@ from app.commands.topics.required_topics import (
 )
 from app.commands.topics.required_topics import compare as compare_described
 from ringfence_client.progress.progress_topic import TOPIC_CONFIG
+from ringfence_client.progress.topic_checks import CLEANING
 from ringfence_kafka.admin.topics import OUTPUT_CONFIG, Described, TopicDescription
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
@@ -345,13 +345,6 @@ def test_progress_topic_of_before() -> None:
     assert [f"--topic {name} --add-config {item}={TOPIC_CONFIG[item]}" in note for item, note in zip(
         CLEANING, found(before).notes, strict=True
     )] == [True, True]  # fmt: skip
-
-
-PROGRESS = {"ringfence-progress": TopicDescription("ringfence-progress", 50, dict(TOPIC_CONFIG))}
-
-
-def _letters(**config: str) -> dict[str, TopicDescription]:
-    return {"orders.dlq": TopicDescription("orders.dlq", 4, {"cleanup.policy": "delete"} | config)}
 
 
 PROGRESS = "ringfence-progress"
