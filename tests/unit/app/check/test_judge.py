@@ -57,43 +57,24 @@ def test_an_exact_run() -> None:
     assert _faults(found) == (0, 0, 0, 0)
 
 
-def test_lost() -> None:
-    """A message that is nowhere in the accepted topic."""
-    found = judge("orders", INPUTS, _outputs(FIRST, THIRD))
+@pytest.mark.parametrize(
+    ("accepted", "faults", "said"),
+    [
+        ([FIRST, THIRD], (1, 0, 0, 0), "orders/0/1 (group g, ID 2): not accepted"),
+        ([FIRST, SECOND, FIRST, THIRD], (0, 1, 0, 0), "orders/0/0 (group g, ID 1): accepted 2 times"),
+        ([FIRST, SECOND, THIRD, RESEND], (0, 1, 0, 0), "orders/0/3 (group g, ID 1): accepted 2 times"),
+        ([FIRST, THIRD, SECOND], (0, 0, 1, 0), "orders/0/1 (group g, ID 2): accepted after offset 2 of its group"),
+        ([SECOND, THIRD, RESEND], (0, 0, 1, 0), "orders/0/3 (group g, ID 1): accepted in place of its original"),
+    ],
+    ids=["lost", "doubled by one input", "doubled by a resend", "swapped", "resend in place of its original"],
+)  # fmt: skip
+def test_one_fault(accepted: list[Record], faults: tuple[int, ...], said: str) -> None:
+    """Each kind of fault is seen once, and no other."""
+    found = judge("orders", INPUTS, _outputs(*accepted))
 
-    assert _faults(found) == (1, 0, 0, 0)
-    assert found.lost == ["orders/0/1 (group g, ID 2): not accepted"]
+    assert _faults(found) == faults
+    assert [*found.lost, *found.doubled, *found.out_of_order] == [said]
     assert not found.exact
-
-
-def test_doubled_by_one_input() -> None:
-    """One input accepted twice."""
-    found = judge("orders", INPUTS, _outputs(FIRST, SECOND, FIRST, THIRD))
-
-    assert _faults(found) == (0, 1, 0, 0)
-
-
-def test_doubled_by_a_resend() -> None:
-    """Original and resend both accepted."""
-    found = judge("orders", INPUTS, _outputs(FIRST, SECOND, THIRD, RESEND))
-
-    assert _faults(found) == (0, 1, 0, 0)
-    assert found.doubled == ["orders/0/3 (group g, ID 1): accepted 2 times"]
-
-
-def test_swapped() -> None:
-    """Two messages of one group in the wrong order."""
-    found = judge("orders", INPUTS, _outputs(FIRST, THIRD, SECOND))
-
-    assert _faults(found) == (0, 0, 1, 0)
-    assert found.out_of_order == ["orders/0/1 (group g, ID 2): accepted after offset 2 of its group"]
-
-
-def test_a_resend_in_place_of_its_original() -> None:
-    """The original was dropped as a duplicate of itself, and the resend came later."""
-    found = judge("orders", INPUTS, _outputs(SECOND, THIRD, RESEND))
-
-    assert _faults(found) == (0, 0, 1, 0)
 
 
 def test_a_group_in_two_partitions() -> None:

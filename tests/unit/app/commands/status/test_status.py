@@ -59,24 +59,51 @@ def test_rebalance(workers: list[Any]) -> None:
     assert not _only(status).stands
 
 
-def test_lane_of_nobody() -> None:
-    """Lanes that no worker has beside workers that run: told once for both."""
-    found = _only(with_lanes(state=NOBODY, worker=None, lag=3))
-
-    assert found.stands
-    assert found.where == "lanes orders-0, orders-1"
-    assert found.what == "no worker has it, though workers run; up to 6 messages wait"
-    assert "look again in 30 seconds" in found.do
+NOBODY_CONSUMES: dict[str, Any] = {"members": [], "state": "EMPTY"}
+FAILING: dict[str, Any] = {"lag": 5, "failing_group": "it's", "failing_attempts": 4}
+SKIP = "ringfence groups skip orders 'it'\\''s' --consumer-group billing"
+DEAD: dict[str, Any] = {"lag": 5, "waits": "c2", "holder_is_member": False}
+NOT_HELD: dict[str, Any] = {"lag": 5, "state": "none", "holder": None, "reason": "no permission"}
 
 
-@pytest.mark.parametrize("state", ["refused", "retrying"])
-def test_lane_that_waits_for_somebody(state: str) -> None:
-    """With the reason that its worker gives."""
-    found = _only(with_lanes(state=state, reason="orders has 3 partitions"))
+@pytest.mark.parametrize(
+    ("status", "stands", "what", "fix"),
+    [
+        (with_lanes(state=NOBODY, worker=None, lag=3), True,
+         "no worker has it, though workers run; up to 6 messages wait", "look again in 30 seconds"),
+        (with_lanes(state="refused", reason="3 partitions"), True, "must not run it: 3 partitions", "ringfence topics check"),
+        (with_lanes(state="retrying", reason="3 partitions"), True, "tries again and again: 3 partitions", "ringfence topics check"),
+        (with_lanes(state="opening", head_age_seconds=None), False, "about to open it", "ringfence status"),
+        (with_lanes(state="opening", head_age_seconds=5.0), False, "about to open it", "ringfence status"),
+        (with_lanes(state="opening", head_age_seconds=61.0), True, "about to open it", "ringfence status"),
+        (replace(STATUS, workers=[replace(WORKER, broker="away")]), True, "brokers do not answer there", "look at the brokers"),
+        (with_share(NOBODY_CONSUMES, lag=12, head_age_seconds=7_300.0, state="released"), True,
+         "nobody consumes, and up to 12 messages wait, the oldest for 2 hours", "ringfence consumers forget billing"),
+        (with_share(NOBODY_CONSUMES, lag=12, head_age_seconds=7_300.0, state="released"), True,
+         "nobody consumes", "ringfence consume orders --handler MODULE:FUNCTION --consumer-group billing"),
+        (with_share(**FAILING, failing_seconds=3.0), False,
+         "group it's waits: its first message fails for 3.0 s, 4 attempts so far", SKIP),
+        (with_share(**FAILING, failing_seconds=61.0), True,
+         "group it's waits: its first message fails for 61 s, 4 attempts so far", SKIP),
+        (with_share(lag=5, blocked=3, blocked_group="it's", head_age_seconds=3.0), True,
+         "group it's waits behind a message that is not tried again: its dead letter is written; so do 2 others", "ringfence dlq drop"),
+        (with_share(lag=5, blocked=3, head_age_seconds=3.0), True,
+         "its dead letter is written", "ringfence dlq redrive orders --consumer-group billing"),
+        (with_share(**DEAD, silent_seconds=3.0), False, "c2 waits for the lease of c1, which is gone", "--lease-timeout"),
+        (with_share(**DEAD, silent_seconds=61.0), True, "c2 waits for the lease of c1, which is gone", "--lease-timeout"),
+        (with_share(lag=5, waits="c2", state="draining", running=1), False,
+         "c2 waits until c1 has ended what it runs: 1 message", "ringfence groups release orders GROUP"),
+        (with_share(**NOT_HELD, head_age_seconds=3.0), False, "it is not held yet: no permission", "ringfence consumers show orders"),
+        (with_share(**NOT_HELD, head_age_seconds=61.0), True, "it is not held yet: no permission", "ringfence consumers show orders"),
+    ],
+)  # fmt: skip
+def test_one_finding(status: Status, stands: bool, what: str, fix: str) -> None:
+    """What passes by itself stands only when it lasts; each finding has the fix."""
+    found = _only(status)
 
-    assert found.stands
-    assert "orders has 3 partitions" in found.what
-    assert found.command == "ringfence topics check"
+    assert found.stands is stands
+    assert what in found.what
+    assert fix in f"{found.do}\n{found.command}"
 
 
 def test_transaction_version_lowered() -> None:
@@ -94,12 +121,6 @@ def test_transaction_version_lowered() -> None:
         found.command
         == "kafka-features.sh --bootstrap-server kafka:9092 upgrade --feature transaction.version=2"
     )
-
-
-@pytest.mark.parametrize(("age", "stands"), [(None, False), (5.0, False), (61.0, True)])
-def test_lane_that_is_opened(age: float | None, stands: bool) -> None:
-    """It stands only when its messages have waited for longer than an opening takes."""
-    assert _only(with_lanes(state="opening", head_age_seconds=age)).stands is stands
 
 
 @pytest.mark.parametrize(("age", "found"), [(5.0, 0), (61.0, 1)])
@@ -168,41 +189,9 @@ def test_lanes_of_a_silent_worker(states: list[str], shown: str, ill: bool) -> N
     assert row in page.render(status, [], "w1", {})
 
 
-def test_broker_away_for_a_worker() -> None:
-    """It answers us and not the worker."""
-    assert _only(replace(STATUS, workers=[replace(WORKER, broker="away")])).stands
-
-
-def test_nobody_consumes() -> None:
-    """With the command that starts a consumer, and the way out for a group of the past."""
-    found = _only(
-        with_share({"members": [], "state": "EMPTY"}, lag=12, head_age_seconds=7_300.0, state="released")
-    )
-
-    assert found.stands
-    assert found.what == "nobody consumes, and up to 12 messages wait, the oldest for 2 hours"
-    assert found.command.startswith(
-        "ringfence consume orders --handler MODULE:FUNCTION --consumer-group billing"
-    )
-    assert "ringfence consumers forget billing" in found.do
-
-
 def test_nothing_waits_for_a_group_of_the_past() -> None:
     """Without messages nobody need consume."""
     assert findings(with_share({"members": [], "state": "EMPTY"}, state="released")) == []
-
-
-@pytest.mark.parametrize(("seconds", "stands"), [(3.0, False), (61.0, True)])
-def test_failing(seconds: float, stands: bool) -> None:
-    """A group whose first message fails: for how long, how often, and the command that drops it."""
-    found = _only(with_share(lag=5, failing_group="it's", failing_attempts=4, failing_seconds=seconds))
-
-    assert found.stands is stands
-    assert (
-        found.what
-        == f"group it's waits: its first message fails for {formatting.age(seconds)}, 4 attempts so far"
-    )
-    assert found.command.endswith("ringfence groups skip orders 'it'\\''s' --consumer-group billing")
 
 
 @pytest.mark.parametrize(("seconds", "found"), [(59.0, []), (61.0, [False]), (301.0, [True])])
@@ -225,43 +214,6 @@ def test_runs_of_a_silent_consumer(waits: float, found: list[bool]) -> None:
 
     assert [finding.stands for finding in told] == found
     assert findings(with_share(lag=5, running=3, run_seconds=2.0, head_age_seconds=waits)) == []
-
-
-def test_parked() -> None:
-    """It is not tried again until somebody decides: with the commands for both."""
-    found = _only(with_share(lag=5, blocked=3, blocked_group="it's", head_age_seconds=3.0))
-
-    assert found.stands
-    assert found.what == (
-        "group it's waits behind a message that is not tried again: its dead letter is written; so do 2 others"
-    )
-    assert found.command == "ringfence dlq redrive orders --consumer-group billing"
-    assert "ringfence dlq drop" in found.do
-
-
-@pytest.mark.parametrize(("silent", "stands"), [(3.0, False), (61.0, True)])
-def test_lease_of_the_dead(silent: float, stands: bool) -> None:
-    """Its lease runs out by itself; one that does not, stands."""
-    found = _only(with_share(lag=5, waits="c2", holder_is_member=False, silent_seconds=silent))
-
-    assert found.stands is stands
-    assert found.what.startswith("c2 waits for the lease of c1, which is gone")
-
-
-def test_draining() -> None:
-    """What waits for what: a handler that has to end first."""
-    found = _only(with_share(lag=5, waits="c2", state="draining", running=1))
-
-    assert not found.stands
-    assert found.what == "c2 waits until c1 has ended what it runs: 1 message"
-
-
-@pytest.mark.parametrize(("age", "stands"), [(3.0, False), (61.0, True)])
-def test_not_held(age: float, stands: bool) -> None:
-    """As the consumer itself says it."""
-    found = _only(with_share(lag=5, state="none", holder=None, reason="no permission", head_age_seconds=age))
-
-    assert (found.stands, found.what) == (stands, "it is not held yet: no permission")
 
 
 def test_consumer_says_faults() -> None:
