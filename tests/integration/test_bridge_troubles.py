@@ -253,30 +253,6 @@ async def test_partitions_change_hands(two: Two, linked: LinkedBroker, tmp_path:
     assert _counted(first, "retried") + _counted(second, "retried") == 0
 
 
-async def test_who_comes_and_goes_moves_no_more_than_must(two: Two, tmp_path: Path) -> None:
-    """A third gets a partition or two of each; when it goes they get those again, and all else stays."""
-    given = prepare(two, tmp_path, source_partitions=6)
-
-    def had(those: list[Bridge]) -> list[set[int]]:
-        return [set(bridge.state.assigned or ()) if bridge.state.ready else set() for bridge in those]
-
-    async def even(those: list[Bridge]) -> list[set[int]]:
-        await until(
-            lambda: [len(item) for item in had(those)] == [6 // len(those)] * len(those),
-            lambda: str(had(those)),
-        )
-        return had(those)
-
-    async with processes.in_this_process(given.config, given.config) as pair:
-        before = await even(pair)
-        async with processes.in_this_process(given.config, first=2) as third:
-            between = await even([*pair, *third])
-        after = await even(pair)
-
-    assert all(now < then for now, then in zip(between, before, strict=False))
-    assert all(now < then for now, then in zip(between, after, strict=False))
-
-
 def _counted(bridge: Bridge, what: str) -> int:
     return sum(total[what] for total in bridge.state.totals.values())
 

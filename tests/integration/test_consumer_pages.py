@@ -48,47 +48,6 @@ async def test_health(bootstrap: str) -> None:
             assert report["broker"] == "answers"
 
 
-async def test_purged(bootstrap: str) -> None:
-    """A purge drops what nobody acquired of a group, of that group alone, and a restart does not bring it back."""
-    free = asyncio.Event()
-
-    async def work(message: Message) -> None:
-        await free.wait()
-
-    handler = Recorder(work)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"\xffa", 5), *numbered(b"b", 3))
-        running = await bench.start(handler, drain_timeout=0.2)
-        async with pages_of(running) as pages:
-            await until(lambda: len(handler.begun) == 2, lambda: str(handler.begun))
-            rows = await pages.groups()
-
-            assert {name: (row["depth"], row["acquired"]) for name, row in rows.items()} == {
-                "hex:ff61": (5, 1),
-                "b": (3, 1),
-            }
-
-            asked = {"partition": 0, "group": rows["hex:ff61"]["group_hex"]}
-            first = await pages.post("/groups/purge", {**asked, "below": 3})
-            status, answer = await pages.post("/groups/purge", asked)
-
-            assert (first[1]["dropped"], first[1]["offsets"]) == (2, [1, 2])
-            assert (status, answer["dropped"]) == (200, 2)
-            assert [(item["depth"], item["acquired"]) for item in (await pages.groups()).values()] == [
-                (1, 1),
-                (3, 1),
-            ]
-            # It was written before it was answered.
-            assert list((await bench.agreed()).finished) == [(1, 5)]
-        await running.stop()
-        free.set()
-        running = await bench.start(handler)
-        await bench.until_next(running, 8)
-
-        assert sorted(handler.offsets) == [0, 5, 6, 7]
-        assert await bench.letters() == []
-
-
 async def test_purged_before_it_is_fetched(bootstrap: str) -> None:
     """A purge drops a blocked message also where its holder has not come to it yet; a redrive after that has it done, and nothing else of it."""
     free = asyncio.Event()
@@ -140,42 +99,6 @@ async def test_purged_before_it_is_fetched(bootstrap: str) -> None:
         assert [message.redriven for message in handler.messages if message.offset == head] == [0, 1]
 
 
-async def test_skipped(bootstrap: str) -> None:
-    """A skip drops the head that waits for its next attempt; its group goes on, and a restart does not bring it back."""
-
-    async def fail(message: Message) -> None:
-        if message.value == b"poison":
-            raise Retry("poisoned", 3600)
-
-    handler = Recorder(fail)
-    async with consuming(bootstrap) as bench:
-        bench.send(Sent(None, b"a", b"poison"), *numbered(b"a", 3), Sent(None, b"a", b"poison"))
-        running = await bench.start(handler)
-        async with pages_of(running) as pages:
-            await until(lambda: running.consumer.dispatcher.counts["failed"] == 1, lambda: str(handler.begun))
-            answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
-
-            assert (answer[0], answer[1]["dropped"]) == (200, 1)
-
-            await until(lambda: running.consumer.dispatcher.counts["failed"] == 2, lambda: str(handler.begun))
-            answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
-
-            assert (answer[0], answer[1]["dropped"]) == (200, 1)
-            assert await bench.committed() == 5
-
-            answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
-
-            assert answer[1]["dropped"] == 0
-        await running.stop()
-        bench.send(*numbered(b"a", 1))
-        running = await bench.start(handler)
-        await bench.until_next(running, 6)
-
-        assert handler.wrong == []
-        assert handler.offsets == [1, 2, 3, 5]
-        assert await bench.letters() == []
-
-
 async def test_to_the_dead_letters_up_to_an_offset(bootstrap: str) -> None:
     """What stands from there on is handled as if nobody had asked; what was first when somebody looked is skipped, or nothing is."""
 
@@ -199,31 +122,6 @@ async def test_to_the_dead_letters_up_to_an_offset(bootstrap: str) -> None:
 
         assert len(await bench.letters()) == 3
         assert [offset for _, offset in handler.done] == [3, 4]
-
-
-async def test_running_is_not_skipped(bootstrap: str) -> None:
-    """What a handler runs now is not dropped from under it."""
-    free = asyncio.Event()
-
-    async def work(message: Message) -> None:
-        await free.wait()
-
-    handler = Recorder(work)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"a", 2))
-        running = await bench.start(handler)
-        async with pages_of(running) as pages:
-            await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
-            _, answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
-            runs = (await pages.get("/health"))[1]["longest_runs"]
-
-            assert answer["dropped"] == 0
-            assert runs["0"]["group"] == "a"
-            assert runs["0"]["seconds"] > 0
-        free.set()
-        await bench.until_next(running, 2)
-
-        assert handler.offsets == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ringfence_client import Message
 from ringfence_client.partition import parked_reader
 from ringfence_client.partition.parked_reader import ParkedReader
 from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, until
+from tests.support.lanes import until
 
 SMALL = {"records_max": 20, "concurrency": 4}
 """A window of 20 records, of which a group that is alone has 10."""
@@ -80,28 +78,6 @@ async def test_stuck_group(bootstrap: str, stuck_at: int) -> None:
         assert (await bench.agreed()).next == 1_900
 
 
-async def test_few_groups_large_backlog(bootstrap: str) -> None:
-    """Few groups and many messages: no more than the window's records are kept, and nothing is lost."""
-    most = 0
-
-    async def watch(message: Message) -> None:
-        nonlocal most
-        most = max(most, running.consumer.partitions[0].window.counts["kept"])
-
-    handler = Recorder(watch)
-    async with consuming(bootstrap) as bench:
-        bench.send(*(Sent(None, b"%d" % (index % 3), b"v" * 100) for index in range(2_000)))
-        bench.send(*(Sent(None, b"%d" % (index % 300), b"v" * 100) for index in range(1_000)))
-        running = bench.launch(handler, **SMALL)
-        await bench.until_next(running, 3_000)
-        await running.stop()
-
-        assert handler.wrong == []
-        assert len(handler.done) == 3_000
-        # What a handler must have beyond it is read for it alone.
-        assert most <= SMALL["records_max"] + SMALL["concurrency"]
-
-
 async def test_parked_and_a_replica_that_is_behind(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that does not have it yet, or no more, answers that it is out of range: the leader has it, and it is handled."""
     answers = 0
@@ -163,47 +139,3 @@ async def test_parked_cannot_be_read(bootstrap: str, monkeypatch: pytest.MonkeyP
 
         assert handler.wrong == []
         assert handler.attempts(60) == [1]
-
-
-def _delete_below(bench: Bench, offset: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
-    for future in admin.delete_records([TopicPartition(bench.accepted, 0, offset)]).values():
-        future.result(LIMIT_S)
-
-
-async def test_parked_is_deleted(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What retention deletes while it is parked is a GAP in the log, and its group goes on after it."""
-    stuck = Stuck(0)
-    handler = Recorder(stuck)
-    async with consuming(bootstrap) as bench:
-        running = await _parked(bench, handler, *numbered(b"stuck", 60))
-        _delete_below(bench, 40)
-        stuck.free.set()
-        await bench.until_next(running, 60)
-        await running.stop()
-
-        assert handler.offsets == [*range(10), *range(40, 60)]
-        assert f"GAP: {bench.accepted}/0/10 is gone" in caplog.text
-        assert running.consumer.dispatcher.counts["gap_records"] == 30
-        assert (await bench.agreed()).next == 60
-
-
-async def test_parked_over_a_restart(bootstrap: str) -> None:
-    """A stop while a parked backlog waits loses nothing of it."""
-    stuck = Stuck(0)
-    handler = Recorder(stuck)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"stuck", 100), *numbered(b"other", 20))
-        running = await bench.start(handler, **SMALL, drain_timeout=0.2)
-        await until(lambda: len(handler.done) == 20, lambda: str(handler.done))
-        await _wait_parked(running, 80)
-        await running.stop()
-
-        assert (await bench.agreed()).next == 0
-
-        stuck.free.set()
-        running = await bench.start(handler, **SMALL)
-        await bench.until_next(running, 120)
-
-        assert handler.by_group()[b"stuck"] == list(range(100))
-        assert len(handler.done) == 120

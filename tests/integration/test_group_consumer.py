@@ -1,8 +1,6 @@
 """The group-ordered consumer: order within a group, parallel across groups; what a handler decides."""
 
 import asyncio
-import threading
-import time
 from typing import Any
 
 import pytest
@@ -39,62 +37,6 @@ async def test_groups_beside_one_another(bootstrap: str, prefetch: int) -> None:
         assert handler.most == 4
         assert sorted(handler.offsets) == list(range(610))
         assert (await bench.agreed()).next == 610
-
-
-async def test_threads(bootstrap: str) -> None:
-    """A plain function runs in threads: as many at once as may, never two of a group, in order."""
-    handler = Recorder()
-    lock = threading.Lock()
-    barrier = threading.Barrier(4)
-    met: list[int] = []
-
-    def work(message: Message) -> None:
-        with lock:
-            context = handler.observed(message)
-            context.__enter__()
-        try:
-            if message.offset < 4:
-                met.append(barrier.wait(20))
-            time.sleep(0.001)
-        finally:
-            with lock:
-                context.__exit__(None, None, None)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*interleaved(10, 20))
-        running = await bench.start(work, concurrency=4)
-        await bench.until_next(running, 200)
-        await running.stop()
-
-        assert handler.wrong == []
-        assert sorted(met) == [0, 1, 2, 3]
-        assert handler.most == 4
-        assert sorted(handler.offsets) == list(range(200))
-
-
-async def test_what_a_message_is(bootstrap: str) -> None:
-    """A handler gets the message as it was published: our headers become attributes."""
-    handler = Recorder()
-    headers = (("_RF_SOURCE", b"orders/3/77"), ("x", b"1"), ("_RF_KEY", b"its key"), ("x", None))
-    async with consuming(bootstrap) as bench:
-        bench.send(Sent(b"id", b"group", b"value", headers, 1_700_000_000_000), Sent(None, None, None))
-        running = await bench.start(handler)
-        await bench.until_next(running, 2)
-
-        first, second = sorted(handler.messages, key=lambda each: each.offset)
-        assert (first.address, first.group, first.key, first.value) == (
-            bench.name,
-            b"group",
-            b"its key",
-            b"value",
-        )
-        assert (first.headers, first.duplicate_id) == (
-            [("x", b"1"), ("x", None), ("_AMQ_DUPL_ID", b"id")],
-            b"id",
-        )
-        assert (first.timestamp, first.source, first.attempt) == (1_700_000_000_000, "orders/3/77", 1)
-        assert (first.topic, first.partition, first.offset) == (bench.accepted, 0, 0)
-        assert (second.group, second.value, second.source) == (None, None, f"{bench.accepted}/0/1")
 
 
 @pytest.mark.parametrize("how", ["raises", "Retry", "retry", "cancelled"])
@@ -175,26 +117,6 @@ async def test_membership_that_fails(
         await running.stop()
 
 
-async def test_delay_is_kept(bootstrap: str) -> None:
-    """A Retry's delay passes before the next attempt, and no handler is held for it."""
-    times: list[float] = []
-
-    async def later(message: Message) -> None:
-        if message.group == b"group-0":
-            times.append(time.monotonic())
-            if message.attempt == 1:
-                raise Retry(delay=0.5)
-
-    handler = Recorder(later)
-    async with consuming(bootstrap) as bench:
-        bench.send(Sent(None, b"group-0"), *numbered(b"other", 5))
-        running = await bench.start(handler, concurrency=1)
-        await bench.until_next(running, 6)
-
-        assert handler.offsets == [1, 2, 3, 4, 5, 0]
-        assert times[1] - times[0] >= 0.5
-
-
 async def test_rejected(bootstrap: str) -> None:
     """A rejected message becomes a dead letter at once, as it was, with the reason; its group goes on."""
 
@@ -235,27 +157,6 @@ async def test_rejected(bootstrap: str) -> None:
         ]
         assert dict(second.headers)["_RF_REASON"] == b"rejected by the handler"
         assert (await bench.agreed()).next == 4
-
-
-async def test_attempts_end(bootstrap: str) -> None:
-    """After the last attempt a message is a dead letter, and its group goes on after it."""
-
-    async def fail(message: Message) -> None:
-        if message.offset == 0:
-            raise Retry("tired", 0.01)
-
-    handler = Recorder(fail)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 3))
-        running = await bench.start(handler, max_attempts=3)
-        await bench.until_next(running, 3)
-        await running.stop()
-
-        assert handler.attempts(0) == [1, 2, 3]
-        assert handler.offsets == [1, 2]
-        (letter,) = await bench.letters()
-        found = dict(letter.headers)
-        assert (found["_RF_REASON"], found["_RF_ATTEMPTS"], letter.value) == (b"tired", b"3", b"0")
 
 
 @pytest.mark.parametrize("prefetch", [1, 3])
@@ -331,19 +232,3 @@ async def test_headers_too_large_for_the_dead_letters(bootstrap: str) -> None:
         }  # fmt: skip
         assert dict(bare.headers)["__dlq.errors.offset"] == b"1"
         assert dict(bare.headers)["_RF_REASON"] == b"x" * 2_000
-
-
-async def test_reason_that_is_no_text(bootstrap: str) -> None:
-    """A reason that quotes half a surrogate pair goes with its dead letter, escaped; nothing is lost, the group goes on."""
-
-    async def reject(message: Message) -> None:
-        if message.offset == 0:
-            raise Reject("no customer \ud800")
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 2))
-        running = await bench.start(Recorder(reject))
-        await bench.until_next(running, 2)
-
-        [letter] = await bench.letters()
-        assert dict(letter.headers)["_RF_REASON"] == rb"no customer \ud800"

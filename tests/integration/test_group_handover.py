@@ -9,45 +9,11 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import NotCoordinatorForGroupError
 from aiokafka.protocol.group import HeartbeatRequest
 
-from ringfence_kafka.process import failpoints
 from tests.support.consumers.held_handler import Held
 from tests.support.consumers.in_process import Recorder, consuming, interleaved, numbered
-from tests.support.consumers.leases import take
 from tests.support.lanes import until
 
 TIMEOUT_S = 3.0
-
-
-@pytest.mark.parametrize("kind", ["async", "thread", "stubborn"])
-async def test_lost_and_regained(bootstrap: str, kind: str) -> None:
-    """Who loses a partition while a message runs, and gets it again, does not run that message beside itself."""
-    held = Held(kind)
-    recorder = held.recorder
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 4))
-        running = await bench.start(held.handler, concurrency=2, prefetch=2)
-        await until(lambda: len(recorder.begun) == 1, lambda: str(recorder.begun))
-        before = running.consumer.partitions[0]
-        await take(bench)
-        bench.send(*numbered(b"other", 1))  # something to write, which is refused
-        await until(
-            lambda: running.consumer.partitions.get(0, before) is not before,
-            lambda: str(running.consumer.reasons),
-        )
-        if kind != "async":
-            bench.send(*numbered(b"third", 1))
-            await until(lambda: 5 in recorder.offsets, lambda: str(recorder.begun))
-
-            assert len(recorder.attempts(0)) == 1
-
-        held.free.set()
-        await bench.until_next(running, 6 if kind != "async" else 5)
-        await running.stop()
-
-        assert recorder.wrong == []
-        assert recorder.by_group()[b"group"][-4:] == [0, 1, 2, 3]
-        # A thread that returned has done its work. What was cancelled may have done anything.
-        assert len(recorder.attempts(0)) == (1 if kind == "thread" else 2)
 
 
 @pytest.mark.parametrize("kind", ["async", "thread", "stubborn"])
@@ -97,52 +63,6 @@ async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
         assert kept == [1]
         assert [(await bench.agreed(index)).next for index in range(2)] == [12, 12]
         assert await bench.letters() == []
-
-
-async def test_left_behind_and_rejecting(bootstrap: str) -> None:
-    """A handler that outlives its lease and then decides something takes nobody's place for good."""
-    held = Held("stubborn")
-    held.rejects = True
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 3))
-        running = await bench.start(held.handler, concurrency=1)
-        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
-        before = running.consumer.partitions[0]
-        await take(bench)
-        bench.send(*numbered(b"other", 1))
-        await until(
-            lambda: running.consumer.partitions.get(0, before) is not before,
-            lambda: str(running.consumer.reasons),
-        )
-        held.free.set()
-        await bench.until_next(running, 4)
-
-        assert len(held.recorder.attempts(0)) == 2
-        assert await bench.letters() == []
-
-
-async def test_fenced_while_opening(bootstrap: str) -> None:
-    """Who is fenced while it opens a partition that is its own opens it again."""
-    fenced = 0
-
-    async def fence_once(point: str, lane: str) -> None:
-        nonlocal fenced
-        fenced += 1
-        if fenced == 1:
-            await take(bench)
-
-    handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 3))
-        remove = failpoints.install("before-send", bench.lease_name(), fence_once)
-        try:
-            running = await bench.start(handler)
-        finally:
-            remove()
-        await bench.until_next(running, 3)
-
-        assert fenced > 1
-        assert handler.offsets == [0, 1, 2]
 
 
 async def test_coordinator_away_while_opening(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,8 @@ import pytest
 from ringfence_client import ConsumerOptions, GroupConsumer, Message
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
 from ringfence_client.handlers.handler import HandlerError
-from ringfence_kafka.process.log_setup import TRACE
 from tests.support.consumers.browser import pages_of
 from tests.support.consumers.in_process import Recorder, consuming, numbered
-from tests.support.consumers.leases import Outsider
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
 
@@ -59,56 +57,6 @@ class Hangs:
 def hanging(group: bytes) -> Sent:
     """A message that does."""
     return Sent(None, group, b"hang")
-
-
-async def test_hung_suspects(bootstrap: str) -> None:
-    """However many messages may have ended the last process, and hang in their last attempt: uninvolved groups go on."""
-    hangs = Hangs("async")
-    async with consuming(bootstrap) as bench:
-        first = await bench.start(Recorder())
-        await first.stop()
-        bench.send(*(hanging(b"suspect-%d" % index) for index in range(6)))
-        bench.send(*(Sent(None, b"other-%d" % index, b"") for index in range(20)))
-        async with Outsider(bench) as outsider:
-            await outsider.write(
-                delivered=6, reserved=6, running=6, attempts=dict.fromkeys(range(6), 2), commit=True
-            )
-            running = bench.launch(hangs.handler, max_attempts=3, concurrency=2)
-            await until(lambda: len(hangs.recorder.begun) == 21, lambda: str(hangs.recorder.begun))
-            bench.send(*(Sent(None, b"later-%d" % index, b"") for index in range(20)))
-            await until(lambda: len(hangs.recorder.done) == 40, lambda: str(hangs.recorder.begun))
-
-            assert [offset for _, offset, _ in hangs.recorder.begun if offset < 6] == [0]
-
-            hangs.free.set()
-            await bench.until_next(running, 46)
-
-        assert {attempt for _, offset, attempt in hangs.recorder.begun if offset < 6} == {3}
-        assert await bench.letters() == []
-
-
-async def test_a_death_counts_for_no_more_than_handlers(bootstrap: str) -> None:
-    """Many messages may have run when the last process died. No more than can run are written down as begun, so others lose no attempt."""
-    handlers, count = 4, 200
-
-    async def work(message: Message) -> None:
-        await asyncio.sleep(0.02 if message.value == b"" else LIMIT_S)
-
-    handler = Recorder(work)
-    async with consuming(bootstrap) as bench:
-        first = await bench.start(Recorder())
-        await first.stop()
-        bench.send(hanging(b"suspect"), *(Sent(None, b"other-%d" % index, b"") for index in range(count)))
-        async with Outsider(bench) as outsider:
-            await outsider.write(delivered=1, reserved=10_000, running=1, attempts={0: 1}, commit=True)
-            bench.launch(handler, max_attempts=2, concurrency=handlers)
-            written = []
-            while len(handler.done) < count:
-                progress = await bench.progress()
-                written.append(0 if progress is None else len(progress.attempts))
-
-        assert max(written) <= 1 + handlers
-        assert {attempt for _, offset, attempt in handler.begun if offset} == {1}
 
 
 @pytest.mark.parametrize("kind", ["async", "stubborn"])
@@ -271,67 +219,7 @@ async def test_nothing_is_given_up_in_an_outage(bootstrap: str) -> None:
         assert len(handler.done) == 2 * RUN + 1
 
 
-async def test_last_attempt_shows_its_trace(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """With group and duplicate ID: what somebody at night needs to find the message, and the line of code that failed."""
-
-    async def work(message: Message) -> None:
-        raise ZeroDivisionError("planted here")
-
-    async with consuming(bootstrap) as bench:
-        bench.send(Sent(b"id-7", b"customer-3", b""))
-        running = await bench.start(work, max_attempts=2)
-        await bench.until_next(running, 1)
-
-    [last] = [record for record in caplog.records if "goes to the dead letters" in record.message]
-
-    assert "after 2 attempts: ZeroDivisionError: planted here (group customer-3, ID id-7)" in last.message
-    first, *_ = [line for line in getattr(last, TRACE).splitlines() if line.startswith("  File")]
-    assert "test_group_hangs.py" in first
-
-
-class Mute(BaseException):
-    """Is no Exception, and cannot say what is wrong with it."""
-
-    def __str__(self) -> str:
-        raise LookupError
-
-
-async def test_handler_that_raises_anything(bootstrap: str) -> None:
-    """Whatever a handler raises it has failed: neither the consumer nor one of its handlers ends, as with ``sys.exit``."""
-    raised = [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), Mute()]
-
-    async def work(message: Message) -> None:
-        if message.attempt == 1:
-            raise raised[message.offset]
-
-    handler = Recorder(work)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"a", len(raised)))
-        running = await bench.start(handler)
-        await bench.until_next(running, len(raised))
-
-        assert [handler.attempts(offset) for offset in range(len(raised))] == [[1, 2]] * len(raised)
-
-
 # -- handlers that are none -----------------------------------------------------------------------------------------
-
-
-async def test_generator_that_is_returned(bootstrap: str) -> None:
-    """It ends the consumer, with the reason; no message counts as handled."""
-
-    async def handle(message: Message) -> Any:
-        return (item for item in [message])
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"a", 3), *numbered(b"b", 3))
-        running = bench.launch(handle)
-        with pytest.raises(HandlerError, match="returned a generator"):
-            await asyncio.wait_for(asyncio.shield(running._task), LIMIT_S)
-        progress = await bench.agreed()
-
-        assert (progress.next, list(progress.finished), progress.attempts) == (0, [], {})
-        assert progress.released
-        assert await bench.letters() == []
 
 
 async def test_checked_before_anything_runs(bootstrap: str) -> None:

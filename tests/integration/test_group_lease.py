@@ -16,7 +16,7 @@ from ringfence_client.progress.progress_record import DRAINING, RELEASED
 from ringfence_kafka import clock
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer.transactional import FencedError
-from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming
 from tests.support.consumers.leases import JumpingClock, Outsider
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
@@ -186,29 +186,6 @@ async def test_rebalances_while_one_waits(bootstrap: str) -> None:
         assert {message.fence for message in handler.messages} == {8}
 
 
-async def test_holder_that_writes(bootstrap: str) -> None:
-    """As long as anything is written, be it nothing new, the partition is not taken; from the last word on time counts."""
-    handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        await _made(bench)
-        bench.send(*UNGROUPED)
-        async with Outsider(bench) as outsider:
-            await outsider.write()
-            running = bench.launch(handler, lease_idle=1.0)
-            await _waits(running)
-            end = time.monotonic() + 2.5
-            while time.monotonic() < end:
-                last = time.monotonic()
-                await outsider.write()
-                await asyncio.sleep(0.05)
-
-            assert handler.begun == []
-
-            await _begins(handler)
-
-            assert time.monotonic() - last >= 1.0
-
-
 async def test_released_while_one_waits(bootstrap: str) -> None:
     """What a draining holder acknowledges counts, and when it releases the partition nothing more is waited for."""
     handler = Recorder()
@@ -337,30 +314,3 @@ async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
             await outsider.write(running=0, state=RELEASED)
             await _begins(handler)
             await bench.until_next(running, 5)
-
-
-async def test_two_waiters(bootstrap: str) -> None:
-    """Two who come one after the other while a holder is silent: each gets its share, nobody does what another does."""
-    handlers = [Recorder(), Recorder()]
-    async with consuming(bootstrap, 2) as bench:
-        await _made(bench)
-        for partition in range(2):
-            bench.send(*numbered(b"group-%d" % partition, 20), partition=partition)
-        async with Outsider(bench) as one, Outsider(bench, 1) as other:
-            await asyncio.gather(
-                *(outsider.write(token=3, running=1, delivered=1) for outsider in (one, other))
-            )
-            first = bench.launch(handlers[0])
-            await until(lambda: len(first.consumer.reasons) == 2, lambda: str(first.consumer.reasons))
-            second = bench.launch(handlers[1])
-            await asyncio.gather(first.ready(1), second.ready(1))
-            holders = {
-                number: running for running in (first, second) for number in running.consumer.partitions
-            }
-            for partition in range(2):
-                await bench.until_next(holders[partition], 20, partition)
-
-        begun = [item for handler in handlers for item in handler.begun]
-        assert sorted(begun) == [(partition, index, 1) for partition in range(2) for index in range(20)]
-        assert all(handler.wrong == [] for handler in handlers)
-        assert {message.fence for handler in handlers for message in handler.messages} == {4}

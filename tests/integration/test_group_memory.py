@@ -74,33 +74,6 @@ async def test_bound_of_the_process(bootstrap: str, most: list[int]) -> None:
     assert running.consumer.memory.used == 0
 
 
-async def test_each_goes_on(bootstrap: str, most: list[int]) -> None:
-    """Whatever the groups of other partitions that are stuck have used up, a partition that comes to life is served."""
-    free = asyncio.Event()
-
-    async def work(message: Message) -> None:
-        if message.partition and not message.offset:
-            await free.wait()
-
-    handler = Recorder(work)
-    async with consuming(bootstrap, partitions=PARTITIONS) as bench:
-        producer = Producer({"bootstrap.servers": bench.bootstrap, "queue.buffering.max.kbytes": 400_000})
-        for partition in range(1, PARTITIONS):
-            for _ in range(EACH):
-                kafka.produce(producer, bench.accepted, Sent(None, b"stuck", b"v" * BYTES), partition)
-        assert producer.flush(kafka.WAIT_S) == 0
-        running = await bench.start(handler, memory_max=16 * MIB, concurrency=PARTITIONS + 2)
-        await until(lambda: len(handler.begun) == PARTITIONS - 1, lambda: f"{len(handler.begun)} are stuck")
-        _fill(bench, 1, EACH)
-        await until(lambda: len(handler.done) == EACH, lambda: f"{len(handler.done)} of {EACH}")
-        free.set()
-        await until(lambda: len(handler.done) == PARTITIONS * EACH, lambda: str(len(handler.done)), 60.0)
-        await running.stop()
-
-    assert handler.wrong == []
-    assert most[0] < 16 * MIB
-
-
 async def test_nothing_is_left_behind(bootstrap: str) -> None:
     """What was fetched of partitions that had to wait is gone at once, not when Python looks for cycles of objects."""
     free = asyncio.Event()

@@ -1,7 +1,6 @@
 """The group-ordered consumer's progress: what a restart repeats, and whose word on the offset counts."""
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, consuming, interleaved, numbered
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, Gate, until
+from tests.support.lanes import LIMIT_S, until
 
 MOVED = "was moved from"
 
@@ -79,37 +78,6 @@ async def test_stopped_and_started_again(bootstrap: str, caplog: pytest.LogCaptu
         assert sorted(handler.offsets) == list(range(260))
         assert await bench.letters() == []
         assert MOVED not in caplog.text
-
-
-async def test_unfinished_head(bootstrap: str) -> None:
-    """The committed offset stays at what is not finished; a run that the stop cut short is no failed attempt."""
-    stuck = asyncio.Event()
-
-    async def work(message: Message) -> None:
-        if message.group == b"stuck":
-            await stuck.wait()
-
-    handler = Recorder(work)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"a", 5), Sent(None, b"stuck"), *numbered(b"b", 5))
-        running = await bench.start(handler, drain_timeout=0.2)
-        await until(lambda: len(handler.done) == 10, lambda: str(handler.done))
-        await running.stop()
-        progress = await bench.agreed()
-
-        assert (progress.next, list(progress.finished)) == (5, [(6, 11)])
-        assert (progress.attempts, progress.released) == ({}, True)
-
-        stuck.set()
-        running = await bench.start(handler)
-        await bench.until_next(running, 11)
-        await running.stop()
-        progress = await bench.agreed()
-
-        assert handler.attempts(5) == [1, 1]
-        assert len(handler.done) == 11
-        assert (progress.next, list(progress.finished), progress.attempts) == (11, [], {})
-        assert progress.released
 
 
 async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -213,32 +181,6 @@ async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureF
         assert all(f"begins at {deleted}" in gap and f"up to {deleted} messages" in gap for gap in gaps)
         assert caplog.text.count("GAP: ") == len(gaps)
         assert running.consumer.dispatcher.counts["gap_records"] == 0
-
-
-@pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])
-async def test_topic_recreated(bootstrap: str, runs: bool) -> None:
-    """A topic that is another one, and shorter, is consumed from its start."""
-    handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"old", 30))
-        running = await bench.start(handler)
-        await bench.until_next(running, 30)
-        if not runs:
-            await running.stop()
-        kafka.delete_topics(bootstrap, [bench.accepted])
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        await until(
-            lambda: bench.accepted not in admin.list_topics(timeout=LIMIT_S).topics,
-            lambda: "it is still there",
-        )
-        kafka.create_topics(bootstrap, {bench.accepted: (1, {})})
-        bench.send(*numbered(b"new", 10))
-        if not runs:
-            running = await bench.start(handler)
-        await until(lambda: handler.offsets[30:] == list(range(10)), lambda: str(handler.offsets))
-        await running.stop()
-
-        assert (await bench.agreed()).next == 10
 
 
 async def test_aborted_and_markers(bootstrap: str) -> None:
@@ -368,41 +310,6 @@ async def test_dead_letter_and_progress_are_one(bootstrap: str) -> None:
         assert len(await bench.letters()) == 1
 
 
-@pytest.mark.parametrize("lost", ["request", "answer"])
-async def test_dead_letter_once(bootstrap: str, lost: str) -> None:
-    """A dead letter is there once, whether its first transaction was refused, or was committed and nobody said so."""
-    struck = 0
-
-    async def strike(point: str, lane: str) -> None:
-        nonlocal struck
-        struck += 1
-        if struck == 1:
-            if lost == "answer":
-                await running.consumer.partitions[0].writer._producer._way.commit()
-            raise OSError(f"the {lost} was lost")
-
-    async def reject(message: Message) -> None:
-        if message.offset == 0:
-            failpoints.install("before-commit", bench.lease_name(), strike)
-        await _rejecting(message)
-
-    handler = Recorder(reject)
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(handler, ack_interval=3600.0)
-        bench.send(*numbered(b"group", 3))
-        try:
-            await bench.until_next(running, 3)
-        finally:
-            failpoints.install("before-commit", bench.lease_name(), strike)()
-        await running.stop()
-
-        assert struck > 0
-        assert handler.wrong == []
-        assert handler.attempts(0) == [1]
-        assert [letter.value for letter in await bench.letters()] == [b"0"]
-        assert (await bench.agreed()).next == 3
-
-
 async def test_dead_letter_that_cannot_be_built(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever goes wrong in making a dead letter, its message does not count as finished without it."""
     original = DeadLetters.outgoing
@@ -420,55 +327,3 @@ async def test_dead_letter_that_cannot_be_built(bootstrap: str, monkeypatch: pyt
 
         assert [letter.value for letter in await bench.letters()] == [b"0"]
         assert (await bench.agreed()).next == 2
-
-
-async def test_dead_letter_holds_its_group(bootstrap: str) -> None:
-    """The next of a group is not begun before the dead letter is there: a successor might do its message again."""
-    gate = Gate()
-
-    async def reject(message: Message) -> None:
-        if message.offset == 0:
-            failpoints.install("before-commit", bench.lease_name(), gate)
-        await _rejecting(message)
-
-    handler = Recorder(reject)
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(handler)
-        bench.send(*numbered(b"group", 2), *numbered(b"other", 2))
-        try:
-            await gate.wait()
-            await until(lambda: len(handler.done) == 2, lambda: str(handler.begun))
-
-            assert sorted(offset for _, offset, _ in handler.begun) == [0, 2, 3]
-        finally:
-            gate.open()
-            failpoints.install("before-commit", bench.lease_name(), gate)()
-        await bench.until_next(running, 4)
-
-        assert handler.offsets[-1] == 1
-
-
-async def test_error_that_nobody_named(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The writer of progress outlives any error, and so does an opening."""
-    caplog.set_level(logging.WARNING)
-    raised = 0
-
-    async def surprise(point: str, lane: str) -> None:
-        nonlocal raised
-        raised += 1
-        if raised <= 3:
-            raise RuntimeError("nobody foresaw this")
-
-    handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        remove = failpoints.install("before-send", bench.lease_name(), surprise)
-        try:
-            running = await bench.start(handler)
-            bench.send(*numbered(b"group", 3))
-            await bench.until_next(running, 3)
-        finally:
-            remove()
-        await running.stop()
-
-        assert raised > 3
-        assert (await bench.agreed()).next == 3

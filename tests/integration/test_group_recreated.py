@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from pathlib import Path
 
 import pytest
@@ -119,25 +118,6 @@ async def test_what_verbs_tell(bootstrap: str, tmp_path: Path) -> None:
     assert sorted(handler.offsets) == list(range(0, 60, 2))
 
 
-async def test_offset_that_was_set(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An operator who sets an offset in the new topic is obeyed."""
-    old, new = Recorder(), Recorder()
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"a", 10))
-        running = await bench.start(old)
-        await bench.until_next(running, 10)
-        await running.stop()
-        _recreate(bench)
-        bench.send(*_new(30))
-        kafka.commit(bootstrap, bench.group, bench.accepted, 25)
-        running = await bench.start(new)
-        await bench.until_next(running, 30)
-        await running.stop()
-
-    assert sorted(new.offsets) == list(range(25, 30))
-    assert f"{RECREATED}: beginning at the offset that was set, 25" in caplog.text
-
-
 @pytest.mark.parametrize("count", [300, 60])
 async def test_beneath_a_consumer(bootstrap: str, count: int) -> None:
     """It is noticed within seconds, whether the new one has outgrown the old position by then or not."""
@@ -215,61 +195,6 @@ async def test_cluster_that_creates_topics_by_itself(
             bench.send(*_new(50), partition=1)
             await until(lambda: len(_handled(handler)) == 50, lambda: str(len(_handled(handler))), 25.0)
             await running.stop()
-
-
-async def test_parked_messages(bootstrap: str) -> None:
-    """What is parked of the old topic is never read from the new one: its offsets are other messages there, of other groups."""
-    opened = asyncio.Event()
-
-    async def work(message: Message) -> None:
-        if message.group == b"long" and message.offset == 0 and b"new" not in (message.value or b""):
-            await opened.wait()
-
-    handler = Recorder(work)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"long", 200))
-        running = await bench.start(handler, records_max=20)
-        await until(
-            lambda: running.consumer.partitions[0].window.counts["parked"] > 100, lambda: "nothing is parked"
-        )
-        _recreate(bench)
-        bench.send(*_new(400, groups=50))
-        opened.set()
-        await until(lambda: len(_handled(handler)) == 400, lambda: str(len(_handled(handler))), 15.0)
-        await bench.until_next(running, 400)
-        await running.stop()
-
-    assert _beside(handler) == []
-    mixed = [
-        message
-        for message in handler.messages
-        if message.group == b"long" and b"new" in (message.value or b"")
-    ]
-    assert mixed == []
-
-
-async def test_thread_that_cannot_be_ended(bootstrap: str) -> None:
-    """A run of the old topic's message that goes on is no run of the new one's at the same offset."""
-    free, seen, begun = threading.Event(), [], threading.Event()
-
-    def handle(message: Message) -> None:
-        if b"new" in (message.value or b""):
-            seen.append(message.offset)
-        else:
-            begun.set()
-            free.wait(60)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(Sent(None, b"a", b"old"))
-        running = await bench.start(handle, drain_timeout=0.2)
-        try:
-            await until(begun.is_set, lambda: "it does not begin")
-            _recreate(bench)
-            bench.send(*_new(3, groups=1))
-            await until(lambda: seen[-3:] == [0, 1, 2], lambda: str(seen), 15.0)
-        finally:
-            free.set()
-        await running.stop()
 
 
 async def test_dead_letters_with_fewer_partitions(bootstrap: str) -> None:

@@ -78,46 +78,6 @@ async def test_one_sick_partition(bootstrap: str) -> None:
         assert handler.wrong == []
 
 
-async def test_sick_from_the_start_on(bootstrap: str) -> None:
-    """Also where nothing of it was ever begun: one of its messages waits for the write, without a handler."""
-    handler = Recorder()
-    async with consuming(bootstrap, 2) as bench:
-        running = await bench.start(handler, concurrency=1)
-        await until(lambda: not covers(running, 0), lambda: "it still covers")
-        async with failing(bench, 0):
-            bench.send(*UNGROUPED, partition=0)
-            bench.send(*UNGROUPED, partition=1)
-            await until(lambda: len(done_of(handler, 1)) == 30, lambda: str(handler.done))
-
-            assert done_of(handler, 0) == []
-            assert len(running.consumer.partitions[0].window.attempts) <= 1
-
-        await bench.until_next(running, 30)
-        await running.stop()
-
-        assert {attempt for _, _, attempt in handler.begun} == {1}
-
-
-async def test_sick_partition_and_a_stop(bootstrap: str) -> None:
-    """A stop waits for no message that was never begun: a partition that cannot be written costs the time for its last word."""
-    handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(handler, drain_timeout=60)
-        await until(lambda: not covers(running, 0), lambda: "it still covers")
-        async with failing(bench, 0):
-            bench.send(*UNGROUPED)
-            await until(lambda: bool(running.consumer.partitions[0].window.undone), lambda: "nothing comes")
-            begun = time.monotonic()
-            await running.stop()
-
-            assert time.monotonic() - begun < 30
-
-        running = await bench.start(handler)
-        await bench.until_next(running, 30)
-
-        assert sorted(handler.offsets) == list(range(30))
-
-
 # -- dead letters ---------------------------------------------------------------------------------------------------
 
 
@@ -194,60 +154,6 @@ async def test_dead_letters_refused(bootstrap: str, monkeypatch: pytest.MonkeyPa
         assert len(handler.done) == 20
 
 
-async def test_skipped_while_its_letter_waits(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operator may drop what cannot become a dead letter; its group goes on, and no letter comes later."""
-    handler = Recorder(_rejects_bad)
-    original = DeadLetters.outgoing
-
-    def refuse(self: DeadLetters, *args: Any) -> Any:
-        raise OSError("planted")
-
-    monkeypatch.setattr(DeadLetters, "outgoing", refuse)
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(handler)
-        bench.send(*numbered(b"bad", 1))
-        await until(lambda: bool(running.consumer.faults), lambda: "it says nothing")
-        async with pages_of(running) as pages:
-            request = {"partition": 0, "group": b"bad".hex()}
-            dropped = 0
-            deadline = time.monotonic() + LIMIT_S
-            while not dropped and time.monotonic() < deadline:  # not while one is on its way
-                dropped = (await pages.post("/groups/skip", request))[1]["dropped"]
-        monkeypatch.setattr(DeadLetters, "outgoing", original)
-        bench.send(*numbered(b"good", 1))
-        await bench.until_next(running, 2)
-        await running.stop()
-
-        assert dropped == 1
-        assert await bench.letters() == []
-
-
-async def test_skipped_once_however_often_it_is_asked(bootstrap: str) -> None:
-    """While nothing can be written the answer waits, and who asks again for the same message drops no other one."""
-
-    async def fails_first(message: Message) -> None:
-        if message.value == b"0":
-            raise OSError("no")
-
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(fails_first, max_attempts=1_000)
-        window = running.consumer.partitions[0].window
-        async with pages_of(running) as pages:
-            async with failing(bench, 0):
-                bench.send(*numbered(b"g", 3))
-                await until(lambda: window.undone == 3, lambda: "nothing is fetched")
-                request = {"partition": 0, "group": b"g".hex(), "head": 0}
-                asked = asyncio.create_task(pages.post("/groups/skip", request))
-                await until(lambda: window.watermark.is_finished(0), lambda: "it is not dropped")
-                again = asyncio.create_task(pages.post("/groups/skip", request))
-                await asyncio.sleep(0.1)
-            answers = [(await task)[1] for task in (asked, again)]
-        await bench.until_next(running, 3)
-
-    assert [answer["dropped"] for answer in answers] == [1, 0]
-    assert answers[1]["gone"] is True
-
-
 async def _send_unreadable(bench: Bench, partition: int) -> None:
     """A message with a header name that is not UTF-8, as other clients write it."""
     async with AIOKafkaProducer(bootstrap_servers=bench.bootstrap) as producer:
@@ -274,20 +180,3 @@ async def test_record_that_cannot_be_read(bootstrap: str) -> None:
         assert sorted(done_of(handler, 0)) == list(range(40))
         assert f"{bench.accepted}/1 cannot be read: UnicodeDecodeError" in running.consumer.faults[0]
         assert running.consumer.partitions[1].window.next == 0
-
-
-async def test_more_dead_letters_than_fit_a_transaction(bootstrap: str) -> None:
-    """A producer gone wrong: thousands are rejected as fast as they come. All become letters, once, and nothing stands still."""
-    count = 6_000
-
-    async def reject(_: Message) -> None:
-        raise Reject("no")
-
-    async with consuming(bootstrap) as bench:
-        await asyncio.to_thread(bench.send, *(Sent(None, None, b"%d" % index) for index in range(count)))
-        running = await bench.start(reject, concurrency=100)
-        await bench.until_next(running, count)
-        letters = await bench.letters()
-
-        assert sorted(int(letter.value or b"") for letter in letters) == list(range(count))
-        assert running.consumer.faults == []

@@ -60,29 +60,6 @@ async def test_retries_have_half_of_the_slots(bootstrap: str) -> None:
         assert fails.most == SLOTS // 2
 
 
-async def test_a_single_slot_alternates(bootstrap: str) -> None:
-    """With one handler retries and healthy groups take turns."""
-    handler = Recorder(_Fails())
-    async with consuming(bootstrap) as bench:
-        bench.send(*_sick(20))
-        running = await bench.start(handler, concurrency=1, max_attempts=10_000, breaker=False)
-        await until(lambda: len(handler.begun) > 60, lambda: str(handler.begun))
-        bench.send(*_well(20))
-        await _until_finished(running, handler, 20)
-
-
-async def test_poison_in_an_idle_consumer(bootstrap: str) -> None:
-    """Forty poison messages and nothing else, then five healthy ones: they do not wait, and the breaker stays closed."""
-    handler = Recorder(_Fails())
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(handler, concurrency=SLOTS, max_attempts=1_000)
-        bench.send(*_sick(40))
-        await until(lambda: len(handler.begun) > 400, lambda: str(len(handler.begun)))
-        assert not running.consumer.dispatcher.breaker.open
-        bench.send(*_well(5))
-        await _until_finished(running, handler, 5)
-
-
 @pytest.mark.parametrize("sick", [1, 20, 180])
 async def test_share_of_sick_groups(bootstrap: str, sick: int) -> None:
     """Some of 200 groups fail for ever. All others are handled, and each sick message becomes a dead letter after its attempts."""
@@ -99,38 +76,6 @@ async def test_share_of_sick_groups(bootstrap: str, sick: int) -> None:
         assert len(await bench.letters()) == sick
         assert {attempt for _, _, attempt in handler.begun} == {1, 2, 3}
         assert len(handler.begun) == 200 + 2 * sick
-
-
-async def test_failing_messages_of_a_predecessor_keep_nobody_waiting(bootstrap: str) -> None:
-    """A new holder begins with the oldest messages, which may be those that fail for ever; fresh groups still get half."""
-    fails = _Fails(pause=0.05)
-    handler = Recorder(fails)
-    async with consuming(bootstrap) as bench:
-        bench.send(*_sick(40))
-        running = await bench.start(handler, concurrency=SLOTS, max_attempts=10_000, breaker=False)
-        await until(lambda: len({offset for _, offset, _ in handler.begun}) == 40, lambda: str(handler.begun))
-        await running.stop()
-        fails.most = 0
-        bench.send(*_well(40))
-        running = await bench.start(handler, concurrency=SLOTS, max_attempts=10_000, breaker=False)
-        await _until_finished(running, handler, 40)
-
-        assert fails.most <= SLOTS // 2
-
-
-async def test_restarts_do_not_shorten_the_retry_time(bootstrap: str) -> None:
-    """A new holder does not know the delay of the old one; the last attempt waits for the retry time all the same."""
-    handler = Recorder(_Fails())
-    async with consuming(bootstrap) as bench:
-        bench.send(*_sick(1))
-        for _ in range(3):
-            running = await bench.start(handler, max_attempts=3, retry_time=3_600.0)
-            await until(lambda: bool(handler.begun), lambda: "nothing begins")
-            await asyncio.sleep(0.3)  # longer than any attempt that does not wait
-            await running.stop()
-
-        assert [attempt for _, _, attempt in handler.begun] == [1, 2]
-        assert await bench.letters() == []
 
 
 async def test_parked_groups_make_room(bootstrap: str) -> None:

@@ -9,10 +9,8 @@ from dataclasses import replace
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.protocol.group import LeaveGroupRequest
 
 from ringfence_client import Message
-from ringfence_client.consumer import consumer as client
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_record import DRAINING, HELD, Progress
 from ringfence_client.progress.progress_topic import PARTITIONS
@@ -20,11 +18,9 @@ from tests.harness.checker.groups import judge
 from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
 from tests.support.consumers.leases import Journal, Outsider, take, values
-from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
 
 SEED = 3_571
-HOT = 10_000
 
 
 async def _written(bench: Bench, partition: int = 0) -> list[tuple[int, Progress]]:
@@ -112,40 +108,6 @@ async def test_lost_and_regained_while_a_message_runs(bootstrap: str) -> None:
         assert HELD in states[states.index(DRAINING) :]
 
 
-async def test_put_out_and_not_told(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The group has put it out, and a write fails before aiokafka knows: as long as nobody has taken the lease, what runs goes on and counts."""
-    monkeypatch.setattr(client, "HEARTBEAT_MS", 2_000)
-    free = asyncio.Event()
-    journal = Journal()
-
-    async def work(message: Message) -> None:
-        if message.value and b" 0 " in message.value:
-            await free.wait()
-
-    async with consuming(bootstrap) as bench:
-        bench.send(*values("g", 5))
-        running = await bench.start(journal.handler(0, work), drain_timeout=30.0, session_timeout=6.0)
-        await until(lambda: len(journal.runs) == 1, lambda: str(journal.runs))
-        held = running.consumer.partitions[0]
-        coordinator = running.consumer.held_partitions.consumer._coordinator
-        async with Outsider(bench):
-            # As a session that ran out: aiokafka hears of it by its next heartbeat.
-            await coordinator._send_req(LeaveGroupRequest(coordinator.group_id, coordinator.member_id))
-            await until(lambda: held.writer.fault != "", lambda: held.writer.fault)
-        await asyncio.sleep(0.3)  # that it is not dropped meanwhile is seen after a while only
-        assert running.consumer.partitions.get(0) is held
-
-        await running.ready()
-        assert running.consumer.partitions.get(0) is held
-
-        free.set()
-        await _until_ended(journal, 5, running)
-        await running.stop()
-
-    assert judge(journal.runs, {"g": 5}) == []
-    assert {(run.fence, run.attempt) for run in journal.runs} == {(1, 1)}
-
-
 async def test_taken_while_suspended(bootstrap: str) -> None:
     """Whose partition somebody took in a rebalance begins nothing more under the old token, though it is assigned again."""
     free = asyncio.Event()
@@ -214,38 +176,6 @@ async def test_acknowledged_while_draining(bootstrap: str, fenced: bool) -> None
         assert max(run.end or taken for run in drained) < taken
 
 
-async def test_hot_group_changes_hands(bootstrap: str) -> None:
-    """With ten thousand messages of one group fetched, acquired and in the works, a handover repeats and loses none."""
-    journal = Journal()
-    joined = asyncio.Event()
-
-    async def work(message: Message) -> None:
-        if message.offset == HOT // 2:
-            await joined.wait()  # else the first one might be done before the second comes
-        await asyncio.sleep(0)
-
-    async with consuming(bootstrap, 2) as bench:
-        for partition in range(2):
-            bench.send(*values(f"hot-{partition}", HOT), partition=partition)
-        options = {"records_max": 20 * HOT, "prefetch": HOT, "drain_timeout": 30.0}
-        first = bench.launch(journal.handler(0, work), **options)
-        await until(
-            lambda: sum(partition.window.undone for partition in first.consumer.partitions.values()) > HOT,
-            lambda: str(first.consumer.partitions),
-        )
-        second = bench.launch(journal.handler(1, work), **options)
-        await until(
-            lambda: bool(second.consumer.held_partitions.assigned), lambda: "the second is assigned nothing"
-        )
-        joined.set()
-        await _until_ended(journal, 2 * HOT, first, second, limit_s=60)
-        await asyncio.gather(first.stop(), second.stop())
-
-        assert judge(journal.runs, {"hot-0": HOT, "hot-1": HOT}) == []
-        assert {run.pid for run in journal.runs} == {0, 1}
-        assert {run.attempt for run in journal.runs} == {1}
-
-
 async def test_thread_is_told(bootstrap: str) -> None:
     """A thread cannot be cancelled: its message says that the partition was lost. What it then does counts for nothing."""
     seen: list[tuple[int, bool]] = []
@@ -309,20 +239,3 @@ async def test_one_refresh_a_second(bootstrap: str) -> None:
     assert len(written) == ended
     beats = [progress.beat for _, progress in written]
     assert beats == sorted(set(beats))
-
-
-async def test_acknowledgements_are_refresh_enough(bootstrap: str) -> None:
-    """Where acknowledgements flow, nothing is written beside them."""
-
-    async def work(message: Message) -> None:
-        await asyncio.sleep(3.0 if message.offset == 0 else 0.3)
-
-    async with consuming(bootstrap) as bench:
-        bench.send(Sent(None, b"slow"), *numbered(b"group", 10))
-        running = await bench.start(Recorder(work))
-        await bench.until_next(running, 11)
-        await running.stop()
-        written = await _written(bench)
-
-    assert _refreshes(written) == []
-    assert len(written) <= 2 * 11 + 4

@@ -87,14 +87,6 @@ def test_messages_without_ids(running: Running) -> None:
     assert _metric(running, "ringfence_bridge_duplicates_total", "hops-no-ids") == 7
 
 
-def test_size_0(running: Running) -> None:
-    """With detection off everything passes: 10 of 10."""
-    got = running.outcome("hops-off", [crossed(index % 5, 0) for index in range(10)])
-
-    assert len(got) == 10
-    assert not any(name.startswith("_RF_BRIDGE") for item in got for name, _ in item.headers)
-
-
 def test_ids_of_users(running: Running) -> None:
     """They count where the bridge does not say otherwise, once its hop is new. Duplicates by a hop are diverted without an original."""
     got = running.outcome(

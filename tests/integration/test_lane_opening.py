@@ -186,14 +186,6 @@ async def _within(seconds: float, condition: Callable[[], bool]) -> bool:
     return True
 
 
-async def test_predecessor_must_be_closed(bootstrap: str, tmp_path: Path) -> None:
-    """A lane that still runs is not started a second time."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lane = await lanes.opened()
-        with pytest.raises(AssertionError, match="while it runs"):
-            lane.start(Group())
-
-
 async def test_assignment_closes_what_ran(bootstrap: str, tmp_path: Path) -> None:
     """An assignment that follows another without a revocation waits for the transaction under way, then opens anew."""
     async with bench(bootstrap, tmp_path) as lanes:
@@ -299,23 +291,6 @@ async def test_recreated_input_begins_anew(
         assert "was deleted and created again" in caplog.text
         assert lanes.accepted_ids() == [*(b"%d" % index for index in range(8)), None]
         assert lane.counts["duplicates"] == 2
-
-
-async def test_input_recreated_under_an_open_lane(bootstrap: str, tmp_path: Path) -> None:
-    """Offsets that go back because it is another topic are no replay, also where the lane never closed."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 5))
-        lane = await lanes.opened()
-        await lanes.feed(lane, 0, 5)
-        kafka.delete_topics(bootstrap, [lanes.name])
-        await _create_again(bootstrap, lanes.name)
-        lanes.send(*ids(10, 13))
-        await lane.offer(await lanes.fetch(0, 3))
-        await until(
-            lambda: lane.next == 3 and lane.counts["accepted"] == 8, lambda: f"{lane.state}: {lane.reason}"
-        )
-
-        assert lanes.accepted_ids() == [b"%d" % index for index in [*range(5), *range(10, 13)]]
 
 
 @pytest.mark.parametrize("disk", ["disk", "another"])

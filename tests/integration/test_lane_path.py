@@ -94,28 +94,6 @@ async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) 
         assert lanes.committed() == 30
 
 
-async def test_both_paths_by_turns(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of one lane may be the core's and Python's by turns, over a restart too: the ring knows what either has accepted.
-
-    A restart finds chunks and slots with keys of their own in RocksDB.
-    """
-    core = native.core
-    async with bench(bootstrap, tmp_path, id_cache_size=25) as lanes:
-        lanes.send(*(id_ for begin in range(0, 60, 10) for id_ in ids(max(0, begin - 15), begin + 10)))
-        end = kafka.end_offsets(lanes.bootstrap, lanes.name, 1)[0]
-        lane = await lanes.opened()
-        for number, begin in enumerate(range(0, end, 13)):
-            monkeypatch.setattr(native, "core", core if number % 2 else None)
-            await lanes.feed(lane, begin, min(begin + 13, end))
-            if number == 5:
-                await lane.dispose()
-                lane = await lanes.opened()
-        accepted = lanes.accepted_ids()
-
-        assert accepted == [id_.id for id_ in ids(0, 60)]
-        assert core is None or len(lane.opening.table._opened().chunk_keys()) > 0  # the core had its turns
-
-
 async def test_gap_is_refused(bootstrap: str, tmp_path: Path) -> None:
     """A batch that begins above what comes next is not processed; the lane asks for what is missing."""
     async with bench(bootstrap, tmp_path) as lanes:
@@ -300,26 +278,6 @@ async def test_crash_after_the_commit_repeats_nothing(bootstrap: str, tmp_path: 
         assert len(lanes.output()) == 10
 
 
-async def test_write_of_an_older_epoch_is_refused(bootstrap: str, tmp_path: Path) -> None:
-    """What an earlier opening still wants to write reaches neither ring nor RocksDB."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 10), *ids(0, 10))
-        lane = await lanes.opened()
-        gate = await lanes.held(lane, "before-store", 0, 10)
-        # Another opening of the same lane, as after A → B → A, while the former still hangs after its commit.
-        await lane._opening.open(Group())
-        head_before = lane._opening.table.ring.head
-        gate.open()
-        await until(lambda: lane.counts["retries"] >= 1, lambda: f"{lane.state}")
-        refused = lane.reason
-        await lanes.feed(lane, 10, 20)
-
-        assert head_before == 10
-        assert "StaleEpochError" in refused
-        assert lane.counts["duplicates"] == 10
-        assert len(lanes.output()) == 10
-
-
 async def test_closing_finishes_the_transaction(bootstrap: str, tmp_path: Path) -> None:
     """A lane that is closed in the middle of a batch commits it first, so that nobody has to repeat it."""
     async with bench(bootstrap, tmp_path) as lanes:
@@ -334,47 +292,6 @@ async def test_closing_finishes_the_transaction(bootstrap: str, tmp_path: Path) 
         assert lane.state is LaneState.CLOSED
         assert lanes.committed() == 10
         assert len(lanes.output()) == 10
-
-
-async def test_restart_restores_only_what_is_newer(
-    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A lane that finds its RocksDB again reads only the changelog's newer records; without it, all of them."""
-    caplog.set_level("INFO", "ringfence")
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 100), *ids(50, 110))
-        first = await lanes.opened("disk")
-        await lanes.feed(first, 0, 100)
-        await first.dispose()
-        second = await lanes.opened("disk")
-        assert "1 changelog records restored" in caplog.messages[-1]
-        assert "RocksDB reused" in caplog.messages[-1]
-        await lanes.feed(second, 100, 160)
-        await second.dispose()
-        third = await lanes.opened("fresh disk")
-
-        assert "RocksDB new" in caplog.messages[-1]
-        assert third.next == 160
-        assert len(lanes.output()) == 110
-
-
-async def test_index_in_rocksdb_gives_the_same_verdicts(bootstrap: str, tmp_path: Path) -> None:
-    """A ring above the resident limit evicts, detects and comes back as one in memory does."""
-    async with bench(bootstrap, tmp_path, id_cache_size=8) as lanes:
-        lanes.send(*ids(0, 10), *ids(0, 3), *ids(5, 9))
-        lane = lanes.lane("disk", resident_ids_max=4)
-        lane.start(Group())
-        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
-        await lanes.feed(lane, 0, 10)
-        await lane.dispose()
-        again = lanes.lane("disk", resident_ids_max=4)
-        again.start(Group())
-        await until(lambda: again.state is LaneState.OPEN, lambda: f"{again.state}: {again.reason}")
-        await lanes.feed(again, 10, 17)
-
-        # 0 and 1 were evicted, 2 is the oldest of the eight that remain until 0 and 1 overwrite 2 and 3.
-        assert lanes.accepted_ids()[10:] == [b"0", b"1", b"2"]
-        assert again.counts["duplicates"] == 4
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -433,26 +350,6 @@ async def test_failed_batch_is_read_again(bootstrap: str, tmp_path: Path) -> Non
             remove()
 
         assert [item.value for item in lanes.output()] == [b"value"] * 10
-
-
-async def test_log_that_became_shorter(bootstrap: str, tmp_path: Path) -> None:
-    """What a lane holds over a failure and the log no longer has is not accepted, nor stepped over."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 10))
-        lane = await lanes.opened()
-        batch = await lanes.fetch(0, 10)
-        records: list[Any] = list(batch.records)
-        records += [as_stored(records[-1])._replace(offset=number) for number in (10, 11)]
-        longer = dataclasses.replace(batch, end=12, records=records)
-        remove = failpoints.install("before-commit", f"{lanes.name}-0", FailOnce())
-        try:
-            await lane.offer(longer)
-            await until(lambda: lane.next >= 10, lambda: f"next {lane.next}, {lane.state}: {lane.reason}")
-        finally:
-            remove()
-
-        assert lane.next == 10
-        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
 
 
 async def test_input_that_lost_its_tail_stops_an_idle_lane(

@@ -5,14 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.batch.batch import FetchedBatch
-from agents.lane.assignment import Ownership
 from agents.lane.lane import Lane, LaneState
-from agents.lane.open import Opened
 from agents.worker.lanes import Lanes
-from ringfence_kafka.process import failpoints
 from tests.support import kafka
-from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
+from tests.support.lanes import Group, bench, ids, until
 
 
 async def _goes_on(lane: Lane, group: Group) -> None:
@@ -38,58 +34,6 @@ async def test_goes_on_as_it_is(bootstrap: str, tmp_path: Path) -> None:
         assert lane.counts["accepted"] == kept["accepted"] + 10
         assert (lane.counts["fenced"], lane.counts["retries"]) == (0, 0)
         assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 20)]
-
-
-async def test_begins_nothing_while_it_stands(bootstrap: str, tmp_path: Path) -> None:
-    """What comes during a rebalance is dropped: whoever has the lane then fetches it."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 10))
-        lane = await lanes.opened()
-        await lane.suspend()
-        await asyncio.wait_for(lane.offer(await lanes.fetch(0, 10)), 5)
-        standing = lane.next
-        await _goes_on(lane, Group())
-        await lanes.feed(lane, 0, 10)
-
-        assert standing == 0
-        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
-
-
-async def test_finishes_what_is_under_way(bootstrap: str, tmp_path: Path) -> None:
-    """The transaction under way ends before the group decides."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 10))
-        lane = await lanes.opened()
-        gate = await lanes.held(lane, "before-send", 0, 10)
-        suspending = asyncio.create_task(lane.suspend())
-        await asyncio.sleep(0)
-        early = suspending.done()
-        gate.open()
-        await suspending
-
-        assert not early
-        assert lanes.committed() == 10
-        assert lane.state is LaneState.SUSPENDED
-
-
-async def test_somebody_had_it_in_between(bootstrap: str, tmp_path: Path) -> None:
-    """A worker slept through a generation: what it knows is old. Its first transaction is refused, and nothing passes twice."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 30))
-        sleeper = await lanes.opened("sleeper")
-        await lanes.feed(sleeper, 0, 10)
-        await sleeper.suspend()
-        other = await lanes.opened("other")
-        await lanes.feed(other, 10, 20)
-        await other.dispose()
-        lanes.send(*ids(10, 20))
-        await _goes_on(sleeper, Group())
-        await sleeper.offer(await lanes.fetch(10, 40))
-        await until(lambda: sleeper.next >= 40, lambda: f"{sleeper.next}, {sleeper.state}: {sleeper.reason}")
-
-        assert sleeper.counts["fenced"] == 1
-        assert sleeper.counts["duplicates"] == 10
-        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 30)]
 
 
 async def test_not_confirmed(bootstrap: str, tmp_path: Path) -> None:
@@ -128,26 +72,6 @@ async def test_input_created_again_in_between(bootstrap: str, tmp_path: Path) ->
 
         assert lane.counts["duplicates"] == 5
         assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 20)]
-
-
-@pytest.mark.parametrize("point", ["after-fence", "restoring"])
-async def test_revoked_while_it_opens(bootstrap: str, tmp_path: Path, point: str) -> None:
-    """An opening that nobody wants any more ends at once; the next assignment opens anew."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 10))
-        gate = Gate()
-        remove = failpoints.install(point, f"{lanes.name}-0", gate)
-        lane = lanes.lane()
-        lane.start(Group())
-        await gate.wait()
-        remove()
-        await asyncio.wait_for(lane.suspend(), 5)
-        between = lane.state
-        await _goes_on(lane, Group())
-        await lanes.feed(lane, 0, 10)
-
-        assert between is LaneState.CLOSED
-        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
 
 
 async def test_transaction_that_does_not_end(
@@ -195,48 +119,3 @@ async def test_worker_keeps_those_that_stay(bootstrap: str, tmp_path: Path) -> N
             assert first[f"{lanes.name}-1"].state is LaneState.CLOSED
         finally:
             await worker.stop()
-
-
-async def test_suspended_while_it_reads_its_batch_again(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An opening that a rebalance ends leaves no producer behind, however far it was."""
-    made: list[Opened] = []
-    reading = asyncio.Event()
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 10))
-        lane = await lanes.opened()
-        opening, failing = lane.opening.open, 1
-
-        async def noted(ownership: Ownership) -> Opened:
-            made.append(await opening(ownership))
-            return made[-1]
-
-        async def hang(held: FetchedBatch) -> FetchedBatch | None:
-            reading.set()
-            await asyncio.Event().wait()
-            return held
-
-        async def fail_once(point: str, lane_name: str) -> None:
-            nonlocal failing
-            failing -= 1
-            if failing == 0:
-                raise OSError("planted")
-
-        monkeypatch.setattr(lane.opening, "open", noted)
-        monkeypatch.setattr(lane.opening, "read_again", hang)
-        remove = failpoints.install("before-commit", f"{lanes.name}-0", fail_once)
-        try:
-            await lane.offer(await lanes.fetch(0, 10))
-            await asyncio.wait_for(reading.wait(), LIMIT_S)
-        finally:
-            remove()
-        await lane.suspend()
-        monkeypatch.undo()
-
-        assert lane.state is LaneState.CLOSED
-        assert [opened.producer._producer._closed for opened in made] == [True]
-
-        await _goes_on(lane, Group())
-        await lanes.feed(lane, 0, 10)
-        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]

@@ -108,27 +108,6 @@ async def test_killed_holder(bootstrap: str) -> None:
     assert list(after.finished) == list(before.finished)
 
 
-async def test_progress_topic_that_was_recreated(bootstrap: str) -> None:
-    """Its holder writes all parts again, also those in which nothing changed."""
-    messages = 2 * WHOLE_MAX + 2
-    async with consuming(bootstrap) as bench:
-        bench.send(*_messages(messages))
-        running = await bench.start(_fails, **OPTIONS)
-        await _until_tried(bench, messages)
-        held = running.consumer.partitions[0]
-        await held.writer.persisted()
-        before = await bench.progress()
-        kafka.recreate_topic(bootstrap, f"{bench.name}-app-progress", 8, **{"cleanup.policy": "compact"})
-        held.writer.write_again()
-        await held.writer.persisted()
-        after = await bench.progress()
-
-    assert before is not None
-    assert after is not None
-    assert after.failures == before.failures
-    assert list(after.finished) == list(before.finished)
-
-
 async def test_readings_leave_nothing_behind(bootstrap: str) -> None:
     """The rest of a fetch, up to a megabyte, is freed with its reading. It does not wait for Python's collector."""
     async with consuming(bootstrap) as bench:

@@ -9,7 +9,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 import agents.worker.lanes
-from agents.lane.lane import Lane, LaneState
+from agents.lane.lane import Lane
 from agents.lane.opening_limiter import OpeningLimiter
 from agents.worker.lanes import Lanes
 from ringfence_kafka.process import failpoints
@@ -116,29 +116,6 @@ async def test_one_fails_and_others_do_not_notice(
         assert clients == CLIENTS
         assert shares == LANES
         assert _accepted(lanes) == _ids(every, 2)
-
-
-async def test_stuck_openings_hold_up_nobody(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More of them than there are places at a time: the others open, and those do when they can."""
-    stuck = list(range(6))
-    gate = Gate()
-    async with _worker(bootstrap, tmp_path, monkeypatch, held_max_s=0.2) as (lanes, worker):
-        removes = [failpoints.install("before-fence", f"{lanes.name}-{number}", gate) for number in stuck]
-        await _assign(lanes, worker)
-        others = [lane for lane in _by_number(worker) if lane.opening.partition not in stuck]
-        await until(
-            lambda: all(other.state is LaneState.OPEN for other in others),
-            lambda: str({other.name: other.state for other in others}),
-        )
-        still = [lane.state for lane in _by_number(worker) if lane.opening.partition in stuck]
-        for remove in removes:
-            remove()
-        gate.open()
-        await until(lambda: worker.ready, lambda: str(worker.report()))
-
-        assert still == [LaneState.OPENING] * len(stuck)
 
 
 async def test_lanes_of_a_small_worker_have_a_client_each(

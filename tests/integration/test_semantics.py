@@ -107,13 +107,6 @@ def test_size_zero_is_off(running: Running) -> None:
     assert ids(got) == [b"a", b"a"]
 
 
-def test_size_one_knows_the_last(running: Running) -> None:
-    """id_cache_size = 1: the ID before the last is forgotten."""
-    got = running.outcome("one", [Sent(name, b"g") for name in (b"a", b"a", b"b", b"b", b"a")])
-
-    assert ids(got) == [b"a", b"b", b"a"]
-
-
 def test_eviction_exactly_at_n(running: Running) -> None:
     """HornetQ 37.2: with a size of 3 the fourth ID overwrites the first, and not one message earlier."""
     got = running.outcome(
@@ -121,68 +114,6 @@ def test_eviction_exactly_at_n(running: Running) -> None:
     )
 
     assert ids(got) == [b"1", b"2", b"3", b"4", b"1"]
-
-
-def test_lookup_never_refreshes(running: Running) -> None:
-    """A resend does not make its ID younger: it is evicted in the order of acceptance."""
-    got = running.outcome("lookup", [Sent(name, b"g") for name in (b"1", b"2", b"3", b"1", b"1", b"4", b"1")])
-
-    assert ids(got) == [b"1", b"2", b"3", b"4", b"1"]
-
-
-def test_configured_header_names(running: Running) -> None:
-    """The first configured name that is present with a value counts; the usual names do not, then."""
-    records = [
-        Sent(None, b"g", headers=(("X-First", b"a"),)),
-        Sent(None, b"g", headers=(("X-Second", b"a"),)),
-        Sent(None, b"g", headers=(("X-First", None), ("X-Second", b"b"))),
-        Sent(None, b"g", headers=(("X-First", b"b"), ("X-Second", b"c"))),
-        Sent(b"same", b"g"),
-        Sent(b"same", b"g"),
-    ]
-    got = running.outcome("named", records)
-
-    assert [int(item.source.rsplit("/", 1)[1]) for item in got] == [0, 2, 4, 5]
-
-
-def test_ids_are_bytes(running: Running) -> None:
-    """IDs are compared as bytes: case, encodings and trailing zeros make another ID."""
-    unlike = [
-        b"id",
-        b"ID",
-        b"id\x00",
-        b"\xff\xfe",
-        "ü".encode(),
-        "ü".encode("latin-1"),
-        b"x" * 300,
-        b"x" * 301,
-    ]
-    got = running.outcome("bytes", [Sent(data, b"g") for data in unlike * 2])
-
-    assert ids(got) == unlike
-
-
-def test_empty_ids_are_none(running: Running) -> None:
-    """A producer with an unset field loses nothing: its messages pass unchecked, and the next name is asked."""
-    first = [Sent(b"", b"g", b"%d" % index) for index in range(5)]
-    second = [Sent(b"", b"g", b"other", (("X-Second", b"a"),))] * 2
-    got = running.outcome("empty", [*first, *second])
-
-    assert [item.value for item in got] == [*(b"%d" % index for index in range(5)), b"other"]
-    lane = running.worker.health()[1]["lanes"]["empty-0"]
-    assert (lane["unchecked"], lane["accepted"], lane["duplicates"]) == (5, 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("address", "empty", "twice"),
-    [
-        ("empty-key", Sent(None, b"", b"v"), Sent(None, b"k", b"v")),
-        ("empty-value", Sent(None, b"k", b""), Sent(None, b"k", b"v")),
-    ],
-)
-def test_empty_keys_and_values_are_no_ids(running: Running, address: str, empty: Sent, twice: Sent) -> None:
-    """An empty key or value is not an ID."""
-    assert len(running.outcome(address, [empty, empty, twice, twice])) == 3
 
 
 def test_accepted_record_is_unchanged(running: Running) -> None:

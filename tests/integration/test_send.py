@@ -103,21 +103,6 @@ def test_transactions(
     assert capsys.readouterr().err.startswith(f"sent 3 messages to {address} in ")
 
 
-def test_a_bad_part_stops_it(bootstrap: str, address: str, tmp_path: Path) -> None:
-    """Line and part are named, and nothing of that transaction is sent."""
-    lines: list[Any] = [
-        {"id": "1", "value": "x"},
-        {"id": "2", "parts": [{"value": ""}, {"value": "", "address": "elsewhere"}]},
-    ]
-
-    with pytest.raises(
-        InputError,
-        match=r"line 2: part 2/2: address 'elsewhere' is not in transaction_addresses .*\n1 message sent",
-    ):
-        send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
-    assert [item.id for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
-
-
 def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> None:
     """What stands before the bad line is sent and counted, nothing after it is; the next move is named."""
     good = [{"id": str(index), "group": "g", "value": None} for index in range(3)]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from agents.lane.lane import Lane, LaneState
-from tables import codec
 from tables.table import LaneTable
 from tests.support import kafka
 from tests.support.kafka import Sent
@@ -51,37 +50,6 @@ def known(table: LaneTable, numbers: range) -> list[int]:
 
 
 @pytest.mark.parametrize("lose_disk", [False, True], ids=["same disk", "lost disk"])
-async def test_shrink_keeps_the_newest(bootstrap: str, tmp_path: Path, lose_disk: bool) -> None:
-    """10 → 4: the newest four stay known, with and without accepts in between."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        sizes = Sizes(lanes, lose_disk=lose_disk)
-        lane = await sizes.open(10)
-        await sizes.feed(lane, *range(10))
-        lane = await sizes.reopen(lane, 4)
-
-        assert await sizes.feed(lane, 6, 7, 8, 9) == []
-        assert await sizes.feed(lane, 5) == [5]
-        assert await sizes.feed(lane, 7, 8, 9, 5, 6) == [6]
-
-
-@pytest.mark.parametrize("lose_disk", [False, True], ids=["same disk", "lost disk"])
-async def test_grow_loses_nothing(bootstrap: str, tmp_path: Path, lose_disk: bool) -> None:
-    """4 → 10 with three accepts in between and a restart: exactly what the running ring held."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        sizes = Sizes(lanes, lose_disk=lose_disk)
-        lane = await sizes.open(4)
-        await sizes.feed(lane, *range(6))
-        lane = await sizes.reopen(lane, 10)
-        assert await sizes.feed(lane, 6, 7, 8) == [6, 7, 8]
-        running = known(lane.opening.table, range(20))
-        lane = await sizes.reopen(lane, 10)
-        rebuilt = known(lane.opening.table, range(20))
-
-        assert running == rebuilt == [2, 3, 4, 5, 6, 7, 8]
-        assert await sizes.feed(lane, 1) == [1]
-
-
-@pytest.mark.parametrize("lose_disk", [False, True], ids=["same disk", "lost disk"])
 async def test_shrink_then_grow_brings_nothing_back(bootstrap: str, tmp_path: Path, lose_disk: bool) -> None:
     """10 → 4 → 10: what the small ring evicted stays evicted, whatever is still in the changelog."""
     async with bench(bootstrap, tmp_path) as lanes:
@@ -94,36 +62,6 @@ async def test_shrink_then_grow_brings_nothing_back(bootstrap: str, tmp_path: Pa
 
         assert known(lane.opening.table, range(20)) == [9, 10, 11, 12]
         assert await sizes.feed(lane, 0, 8, 9, 12) == [0, 8]
-
-
-async def test_workers_of_different_sizes(bootstrap: str, tmp_path: Path) -> None:
-    """During a rolling change a lane wanders between sizes: the smaller promise holds throughout."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        sizes = Sizes(lanes, lose_disk=True)
-        accepted: list[int] = []
-        for step, size in enumerate([8, 3, 8, 3, 8, 3]):
-            lane = await sizes.open(size)
-            fresh = list(range(step * 5, step * 5 + 5))
-            newest = accepted[-3:]
-            assert await sizes.feed(lane, *newest, *fresh) == fresh
-            accepted += fresh
-            await lane.dispose()
-
-
-async def test_slots_of_an_earlier_size_are_removed(bootstrap: str, tmp_path: Path) -> None:
-    """Once nothing of the earlier capacity is alive, its slots get tombstones: the changelog stays bounded."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        sizes = Sizes(lanes, lose_disk=False)
-        lane = await sizes.open(6)
-        await sizes.feed(lane, *range(6))
-        lane = await sizes.reopen(lane, 4)
-        await sizes.feed(lane, *range(6, 12))
-        table = lane.opening.table
-        capacities = {codec.decode_ring(*slot).capacity for slot in table._opened().slots()}
-
-        assert table.meta is not None
-        assert table.meta.older == []
-        assert capacities == {4}
 
 
 async def test_memory_only_ring_forgets(bootstrap: str, tmp_path: Path) -> None:
@@ -141,36 +79,6 @@ async def test_memory_only_ring_forgets(bootstrap: str, tmp_path: Path) -> None:
 
         assert known(lane.opening.table, range(5)) == []
         assert await sizes.feed(lane, 1, 1) == [1]
-
-
-async def test_age_survives_a_restart(bootstrap: str, tmp_path: Path) -> None:
-    """The age of an ID is that of its original's record, also after the ring was restored."""
-    async with bench(bootstrap, tmp_path, id_max_age=10) as lanes:
-        start = 1_700_000_000_000
-        lanes.send(*(Sent(b"a", b"g", timestamp=start + number) for number in (0, 9_000, 10_000, 11_000)))
-        for begin in range(4):
-            lane = await lanes.opened(f"disk-{begin}")
-            await lanes.feed(lane, begin, begin + 1)
-            await lane.dispose()
-
-        assert [item.timestamp - start for item in lanes.output()] == [0, 11_000]
-
-
-async def test_coverage_in_seconds(bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The ring says how many seconds it reaches back, in the log and to who asks."""
-    caplog.set_level("INFO", "ringfence")
-    async with bench(bootstrap, tmp_path, id_cache_size=3) as lanes:
-        lanes.send(
-            *(Sent(b"%d" % index, b"g", timestamp=1_700_000_000_000 + 7_000 * index) for index in range(5))
-        )
-        lane = await lanes.opened()
-        await lanes.feed(lane, 0, 5)
-        covered = lane.seconds_covered()
-        await lane.dispose()
-        await lanes.opened("again")
-
-        assert covered == 14.0
-        assert "ring 3 of 3 covering 14 s" in caplog.text
 
 
 async def test_expired_group_offsets(bootstrap: str, tmp_path: Path) -> None:

@@ -173,16 +173,6 @@ def test_transactions_that_share_an_id(running: Running, together: bool) -> None
     }
 
 
-def test_without_id_and_one_id_twice(running: Running) -> None:
-    """Without an ID both sendings pass, each whole; one that stands on two parts is no duplicate of itself."""
-    free = envelope(part(PAYMENTS, "p", "free-1"), part(None, "t", "free-2"))
-    twice = envelope(part(None, "t", "twice-1", ID="twice"), part(None, "t", "twice-2", ID="twice"))
-    running.send(free, free, twice, twice)
-
-    assert [len(value) for value in running.accepted("free-").values()] == [2, 2, 0, 0]
-    assert _values(running.accepted("twice-")[TRANSFERS]) == ["twice-1", "twice-2"]
-
-
 def test_resends_scattered_over_partitions(running: Running) -> None:
     """A null key is at home by the ID: wherever librdkafka puts the resends, they meet; each is accepted once, whole."""
     sent = [
@@ -379,20 +369,6 @@ def test_own_kafka_transactions_of_producers(running: Running) -> None:
     got = running.accepted("abort-")
 
     assert (_values(got[PAYMENTS]), _values(got[TRANSFERS])) == (["abort-1"], ["abort-2"])
-
-
-def test_long_ids_and_old_times(running: Running) -> None:
-    """An ID of thousands of bytes on a part, a timestamp of the year 1970, and an address that names itself."""
-    known = "long-" * 900
-    sent = envelope(part(TRANSFERS, "t", "long-1"), part(PAYMENTS, "p", "long-2", ID=known), timestamp=1_000)
-    running.send(sent, sent)
-    running.settle()
-    running.send(envelope(part(None, "t", "long-3"), part(PAYMENTS, "p", "long-4", ID=known)))
-    running.send(envelope(part(None, "t", "long-5", ID=known)))
-    got = running.accepted("long-")
-
-    assert (_values(got[TRANSFERS]), _values(got[PAYMENTS])) == (["long-1", "long-5"], ["long-2"])
-    assert got[PAYMENTS][0].timestamp == 1_000
 
 
 @pytest.mark.parametrize(
