@@ -12,7 +12,7 @@ import pytest
 
 from app.embedded.broker import EmbeddedBroker
 from tests.harness.nemeses import striking
-from tests.harness.nemeses.broker_data import OldCopy, RecreatedTopic
+from tests.harness.nemeses.broker_data import OldCopy
 from tests.harness.workloads.numbered import EXACT, Flow, wrong
 from tests.support import kafka
 from tests.support.worker import configure, worker
@@ -170,53 +170,3 @@ def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Pat
     assert second == [*flow.due, *forgotten]
     assert said in log
     assert "Traceback" not in log
-
-
-def test_changelog_made_again(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
-    """A changelog made again under a running worker: it writes what it knows into the new one, from which another worker knows it too."""
-    (flow,), config = _prepare(disturbed, tmp_path, "a")
-    changelog = f"{flow.app_id}-{flow.address}-changelog"
-    nemesis = RecreatedTopic(flow.bootstrap, changelog, 1, {"cleanup.policy": "compact"})
-    with worker(config, "w") as process:
-        flow.send(FEW)
-        flow.settle(process)
-        with striking(nemesis):
-            flow.send(FEW)
-            flow.resend(0, FEW)
-            flow.settle(process)
-        log = process.log()
-        assert process.stop() == 0
-        process.start()
-        process.wait_ready()
-        flow.resend(0, 2 * FEW)
-        restarted = flow.settle(process)
-        assert process.stop() == 0
-    with worker(config, "other") as other:
-        flow.resend(0, 2 * FEW)
-        elsewhere = flow.settle(other)
-
-    assert nemesis.struck == 1
-    assert "lost its tail and the input did not" in log or "IDs are kept" in log
-    assert wrong(restarted, flow.due) == EXACT
-    assert wrong(elsewhere, flow.due) == EXACT
-    assert "Traceback" not in log
-
-
-def test_input_made_again(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
-    """An input that is deleted and made again under a running worker is read from its start; known IDs stay known."""
-    (flow,), config = _prepare(disturbed, tmp_path, "a")
-    nemesis = RecreatedTopic(flow.bootstrap, flow.address, 1)
-    with worker(config, "w") as process:
-        flow.send(FEW)
-        flow.settle(process)
-        with striking(nemesis):
-            flow.send(FEW // 2)
-            flow.resend(0, FEW)
-            flow.send(FEW // 2)
-        accepted = flow.settle(process)
-        process.wait_ready()
-        log = process.log()
-
-    assert nemesis.struck == 1
-    assert "was deleted and created again" in log
-    assert wrong(accepted, flow.due) == EXACT

@@ -4,13 +4,11 @@ Judged by :mod:`tests.harness.checker.groups`, which says what a kill excuses.
 """
 
 import random
-import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from app.embedded.broker import EmbeddedBroker
 from tests.harness.checker.groups import Disturbance, Run, Snapshot, judge
 from tests.harness.group_system import PARTITIONS, UNWRITTEN_S, System, assert_rising
 from tests.harness.workloads.message_groups import Flow, GroupMessage, Shape, accept, generate
@@ -22,8 +20,6 @@ KILLS = 2
 MESSAGES = 40_009
 """More than are sent."""
 SLOW_S = 6.0
-STOP_LIMIT_S = 45.0
-"""For a consumer to stop without a broker: what it drains, and its last try to write."""
 
 
 @pytest.mark.long
@@ -153,43 +149,3 @@ def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None
     )
     assert judge(runs, sent, [disturbance]) == [], f"seed {SEED}"
     assert_rising(system)
-
-
-@pytest.mark.long
-def test_broker_killed_and_away(tmp_path: Path) -> None:
-    """The broker is killed and started, then away for twenty seconds: consumers go on, and nothing is done again.
-
-    When it does not come back, they stop all the same.
-    """
-    with EmbeddedBroker(tmp_path / "broker") as broker:
-        kafka.settle(broker.bootstrap_servers)
-        system = System(broker.bootstrap_servers, tmp_path, "broker-away", 2, 0.05)
-        messages = generate(Shape(messages=MESSAGES, group_size=37, interleave=53, randomized=True), SEED)
-        flow = Flow(broker.bootstrap_servers, system.name, messages, 60)
-        with consumers(*system.processes):
-            try:
-                wait_shared(*system.processes, partitions=PARTITIONS)
-                flow.start()
-                for away_s in (0, 20):
-                    system.wait_written_beyond([0] * PARTITIONS)
-                    broker.kill()
-                    time.sleep(away_s)
-                    broker.start()
-                    before = kafka.end_offsets(broker.bootstrap_servers, system.topic, PARTITIONS)
-                    system.wait_written_beyond(before)
-                sent = flow.finish()
-                system.wait_ended(sum(sent.values()))
-                system.wait_no_lag()
-            finally:
-                flow.stop()
-            runs = system.runs()
-            assert judge(runs, sent) == [], f"seed {SEED}"
-            assert {run.attempt for run in runs} == {1}
-            assert_rising(system)
-
-            broker.kill()
-            begin = time.monotonic()
-            for process in system.processes:
-                process.signal(signal.SIGTERM)
-            assert [process.wait_end() for process in system.processes] == [0, 0]
-            assert time.monotonic() - begin < STOP_LIMIT_S

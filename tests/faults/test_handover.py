@@ -3,16 +3,14 @@
 Judged by :mod:`tests.harness.checker.groups`; each killed or frozen process says how long its lease must be waited for.
 """
 
-import sqlite3
 import time
 from pathlib import Path
 
-from tests.harness.checker.groups import Disturbance, Run, judge
+from tests.harness.checker.groups import Run, judge
 from tests.harness.group_system import UNWRITTEN_S, System, assert_rising
 from tests.harness.workloads.message_groups import Flow, GroupMessage, Shape, accept, generate, sizes
 from tests.support import kafka
 from tests.support.consumers.processes import ConsumerProcess, consumers, wait_shared
-from tests.support.handlers import open_books
 
 SEED = 6_151
 SESSION_S = 6
@@ -21,10 +19,6 @@ LEASE_S = 10
 """More than a session, so that waiting for the one is not taken for waiting for the other."""
 REFRESHED_S = 1.5
 """A holder at work has written so long ago at most; from there on its lease runs."""
-TRANSACTION_S = 10
-"""After which the broker ends a transaction that a stopped process left open."""
-BOOKED_AFTER_S = 0.3
-"""How long a handler works before it opens the store."""
 
 
 def _system(
@@ -144,60 +138,3 @@ def test_killed_holder(bootstrap: str, tmp_path: Path) -> None:
     }
     assert {run.attempt for run in runs} == {1, 2}
     assert_rising(system)
-
-
-def test_stopped_holder_wakes(bootstrap: str, tmp_path: Path) -> None:
-    """Stopped past its session, its lease and its transaction, and woken in the middle of its messages.
-
-    The next one works meanwhile. What the late one acknowledges changes nothing at the broker, and what it does is
-    refused by a store that knows the token.
-    """
-    books = tmp_path / "books.db"
-    open_books(str(books))
-    system = _system(bootstrap, tmp_path, "stopped", BOOKED_AFTER_S, 3, handler="book")
-    sleeper, heir = system.processes
-    for process in system.processes:
-        process._environment["BOOKS"] = str(books)
-    with consumers(sleeper, heir):
-        wait_shared(sleeper, heir, partitions=2)
-        [sleeping] = sleeper.held
-        sent = _traffic(system, 700, 31)
-        system.wait(lambda: sum(run.pid == sleeper.pid and bool(run.end) for run in system.runs()) >= 10)
-        # Nobody is in the store yet: its lock would stay with who is frozen.
-        frozen = system.freeze_at_work(sleeper, within_s=BOOKED_AFTER_S)
-        system.wait(lambda: heir.held == {0, 1} and heir.health()[0] == 200)
-        system.wait(
-            lambda: _ended_by(system, heir, sleeping) >= 10 and time.monotonic() > frozen + TRANSACTION_S
-        )
-        before = system.written(sleeping)[-1]
-        told = sleeper.log().count("may go to others")
-        woken = sleeper.thaw()
-        system.wait(lambda: sleeper.log().count("may go to others") > told)
-        knew = time.monotonic()
-        system.wait_ended(sum(sent.values()))
-        system.wait_no_lag()
-        codes = [consumer_process.stop() for consumer_process in (sleeper, heir)]
-
-    runs = system.runs()
-    late = {
-        (run.partition, run.offset, run.fence)
-        for run in runs
-        if run.pid == sleeper.pid and run.begin < frozen < woken < (run.end or 0)
-    }
-    with sqlite3.connect(books) as store:
-        refused = store.execute("SELECT place, number, fence FROM refused").fetchall()
-        effects = store.execute("SELECT place, number, fence FROM effects").fetchall()
-    assert late, "nothing of what ran when it was stopped came to its end"
-    assert late <= set(refused)
-    assert all(fence < before.token for place, _, fence in refused if place == sleeping)
-    assert len(effects) == sum(sent.values())
-    assert late.isdisjoint(effects)
-    assert codes == [0, 0]
-    assert judge(runs, sent, [Disturbance(sleeper.pid, frozen, knew, lease=3 - REFRESHED_S)]) == []
-    assert_rising(system)
-
-
-def _ended_by(system: System, process: ConsumerProcess, partition: int) -> int:
-    return sum(
-        (run.pid, run.partition) == (process.pid, partition) and bool(run.end) for run in system.runs()
-    )

@@ -20,7 +20,7 @@ from ringfence_kafka.producer import transactional
 from tests.support import kafka
 from tests.support.brokers.linked import LinkedBroker
 from tests.support.kafka import Sent
-from tests.support.lanes import Bench, Gate, Group, bench, ids, until
+from tests.support.lanes import Bench, Gate, bench, ids, until
 
 LIMIT_S = 180.0
 SMALL_BYTES = 2_000
@@ -163,58 +163,6 @@ async def test_lost_answer_to_a_commit_is_no_failure(linked: LinkedBroker, tmp_p
         await _through(lane)
 
         await _judge(lanes, lane)
-
-
-@pytest.mark.usefixtures("_short_limits")
-@pytest.mark.parametrize("where", ["disk", "another worker"])
-async def test_lost_answer_and_a_crash(linked: LinkedBroker, tmp_path: Path, where: str) -> None:
-    """Nor does the lane's next owner, which finds RocksDB without the batch, or no RocksDB at all."""
-    link = linked.links[0]
-    async with bench(linked.bootstrap, tmp_path) as lanes:
-        crashed, strike = await _committed_unheard(lanes, link)
-        link.cut()
-        head = crashed._opening.table.ring.head
-        crashed._task.cancel()  # type: ignore[union-attr]
-        await crashed.dispose()
-        link.open()
-        strike.release()
-        lane = await _redelivered(lanes, where)
-
-        assert head == 0
-        assert lane.next == len(BATCH)
-        await _judge(lanes, lane)
-
-
-@pytest.mark.parametrize("point", ["before-send", "before-commit"])
-async def test_late_requests_change_nothing(linked: LinkedBroker, tmp_path: Path, point: str) -> None:
-    """What a former owner had sent arrives when another has the lane: it is refused, and told that it is fenced."""
-    link, group = linked.links[0], Group()
-    count = 20
-    async with bench(linked.bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, count), *(Sent(None, b"group") for _ in range(count)), *ids(0, count))
-        former = await lanes.opened(group=group, cluster=await lanes.reached_at(link.bootstrap))
-        await lanes.feed(former, 0, 5)  # whatever a first transaction asks for is asked
-        withheld = link.bytes_withheld
-
-        async def hold(point: str, lane: str) -> None:
-            remove()  # the next owner reaches it too
-            link.hold()
-
-        remove = failpoints.install(point, former.name, hold)
-        await former.offer(await lanes.fetch(5, 2 * count))
-        await until(lambda: link.bytes_withheld > withheld, lambda: _state(former))
-        owner = await lanes.opened("another worker")
-        await lanes.feed(owner, 5, 2 * count)
-        group.member = False
-        link.open()
-        await until(lambda: former.counts["fenced"] == 1, lambda: _state(former))
-        await lanes.feed(owner, 2 * count, 3 * count)
-
-        assert [item.source for item in lanes.output()] == [
-            f"{lanes.name}/0/{index}" for index in range(2 * count)
-        ]
-        assert owner.counts["duplicates"] == count
-        assert lanes.committed() == 3 * count
 
 
 async def _committed_unheard(lanes: Bench, link: TcpProxy) -> tuple[Lane, Strike]:

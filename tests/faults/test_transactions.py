@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from aiokafka.partitioner import murmur2
 
-from tests.harness.nemeses import striking
-from tests.harness.nemeses.outputs import DeletedTopic
 from tests.harness.watcher import Watcher
 from tests.harness.workloads.numbered import wait_reason
 from tests.support import kafka
@@ -17,7 +15,6 @@ from tests.support.kafka import Sent
 from tests.support.records.envelopes import Addresses, envelope, part
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
 
-FROZEN_POINTS = ("before-send", "mid-send", "after-send", "before-commit", "after-commit", "before-store")
 PARTS = 50
 PARTS_A_TRANSACTION = 20_000
 """That one Kafka transaction has at most."""
@@ -131,33 +128,6 @@ def test_changed_list_of_addresses(bootstrap: str, tmp_path: Path) -> None:
     assert "create it again with 1 partition" in reason
 
 
-@pytest.mark.long  # test_right_to_write_parts_revoked is the quicker one
-def test_target_deleted(bootstrap: str, tmp_path: Path) -> None:
-    """The lane waits for the topic, with what follows, and says why; others flow; created again it goes on, exact."""
-    scene = Scene(bootstrap, tmp_path, kafka.unique("gone"))
-    topic = f"{scene.target}.accepted"
-    with worker(scene.config, "w") as process:
-        scene.send(scene.transaction(0))
-        assert scene.values(process) == _due(0)
-        with striking(DeletedTopic(bootstrap, topic, 1)) as nemesis:
-            scene.send(scene.transaction(1), Sent(None, b"k", b"behind"))
-            reason = wait_reason(process, f"{scene.name}-0", "does not exist")
-            kafka.send(bootstrap, scene.beside, [Sent(None, b"k", b"flows")])
-            flowed = kafka.wait_count(bootstrap, f"{scene.beside}.accepted", 1)
-            waiting = scene.addresses.accepted(scene.name)
-        got = scene.values(process)
-        process.wait_ready()
-        log = process.log()
-
-    assert nemesis.struck == 1
-    assert f"{topic} (accepted topic of {scene.target}) does not exist" in reason
-    assert [item.value for item in flowed] == [b"flows"]
-    assert [item.value for item in waiting] == _due(0)[0]
-    # What was accepted there before went with the topic.
-    assert got == ([*_due(0, 1)[0], b"behind"], [b"1.1"])
-    assert "Traceback" not in log
-
-
 @pytest.mark.parametrize(
     ("envelopes", "kills"),
     [
@@ -205,51 +175,3 @@ def test_killed_between_the_cuts(
     # As many Kafka transactions at the least as the parts make necessary: a marker each.
     ends = kafka.end_offsets(bootstrap, f"{scene.name}.accepted")[0]
     assert ends - envelopes * PARTS // 2 >= envelopes * PARTS // PARTS_A_TRANSACTION
-
-
-@pytest.mark.parametrize(
-    "points",
-    [("mid-send",), pytest.param(FROZEN_POINTS, marks=pytest.mark.long)],
-    ids=["mid-send", "all"],
-)
-def test_frozen_and_replaced(bootstrap: str, tmp_path: Path, points: tuple[str, ...]) -> None:
-    """Frozen in the middle of a transaction, replaced and woken, a worker tears nothing, and doubles nothing."""
-    scenes = [Scene(bootstrap, _made(tmp_path / point), kafka.unique(f"frozen-{point}")) for point in points]
-    sleepers = [WorkerProcess(scene.config, "sleeper") for scene in scenes]
-    heirs = [WorkerProcess(scene.config, "heir") for scene in scenes]
-    topics = {f"{name}.accepted": 1 for scene in scenes for name in (scene.name, scene.target)}
-    numbers = range(200)
-    try:
-        with Watcher(bootstrap, topics) as watcher:
-            for scene, sleeper, point in zip(scenes, sleepers, points, strict=True):
-                scene.send(*(scene.transaction(number) for number in numbers))
-                sleeper.start(RINGFENCE_FAILPOINTS=f"{point}:{scene.name}-0=stop")
-            for sleeper in sleepers:
-                wait_for(lambda sleeper=sleeper: sleeper.frozen, sleeper.log)  # type: ignore[misc]
-            for heir in heirs:
-                heir.start()
-            for scene, heir in zip(scenes, heirs, strict=True):
-                assert scene.values(heir) == _due(*numbers)
-            for sleeper, scene in zip(sleepers, scenes, strict=True):
-                sleeper.signal(signal.SIGCONT)
-                scene.send(*(scene.transaction(index) for index in range(100, 300)))
-            whole = 300 * len(scenes)
-            wait_for(
-                lambda: len(watcher.whole) == whole or not watcher.is_alive(),
-                lambda: f"{len(watcher.whole)} of {whole}\n{sleepers[0].log()}\n{heirs[0].log()}",
-                120,
-            )
-            for scene, heir in zip(scenes, heirs, strict=True):
-                assert scene.values(heir) == _due(*range(300))
-    finally:
-        for worker_process in (*sleepers, *heirs):
-            worker_process.destroy()
-
-    assert (watcher.error, watcher.torn) == (None, [])
-    assert watcher.rests > 0
-    assert [str(finding) for scene in scenes for finding in scene.addresses.findings()] == []
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
