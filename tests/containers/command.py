@@ -33,7 +33,6 @@ class Ended:
 
     @property
     def everything(self) -> str:
-        """Both, for a person."""
         return "\n".join(name.strip() for name in (self.output, self.errors) if name.strip())
 
 

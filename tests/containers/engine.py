@@ -44,7 +44,6 @@ class Engine:
 
     @property
     def is_podman(self) -> bool:
-        """Whether this is podman."""
         return self.program == "podman"
 
     def __call__(self, *arguments: str, limit_s: float = _LIMIT_S, given: str | bytes = b"") -> str:
@@ -58,7 +57,6 @@ class Engine:
         self("build", *own, "--tag", tag, *arguments, str(context), limit_s=BUILD_S)
 
     def has(self, image: str) -> bool:
-        """Whether an image is here."""
         return self._attempt("image", "inspect", image) == 0
 
     def pull(self, image: str) -> bool:

@@ -61,7 +61,6 @@ def require(programs: Iterable[str], packages: Sequence[str]) -> list[str]:
 
 
 def install(packages: Sequence[str]) -> None:
-    """Install Debian packages."""
     environment = {"DEBIAN_FRONTEND": "noninteractive"}
     run(["apt-get", "update"], limit_s=_APT_S, environment=environment)
     run(

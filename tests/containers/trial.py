@@ -172,7 +172,6 @@ def _said(stack: Stack) -> str:
 
 
 def _up() -> set[str]:
-    """The targets that Prometheus reaches."""
     found = get(f"{PROMETHEUS}/api/v1/targets")
     active = found["data"]["activeTargets"] if found else []
     return {item["labels"]["instance"] for item in active if item["health"] == "up"}

@@ -43,7 +43,6 @@ class Feed(threading.Thread):
         """Messages that were not acknowledged in the end."""
 
     def run(self) -> None:
-        """All of it."""
         began = time.monotonic()
         for count, (number, group) in enumerate(itertools.product(range(EACH), range(self._groups)), 1):
             name = b"%d/%d" % (group, number)

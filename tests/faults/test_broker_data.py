@@ -28,7 +28,6 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBrok
 
 
 def _prepare(broker: EmbeddedBroker, folder: Path, *cases: str) -> tuple[list[Flow], Path]:
-    """A lane for each case."""
     app_id = kafka.unique("back")
     names = [f"{app_id}-{case_}" for case_ in cases]
     addresses = [{"name": name, "partitions": 1, "id_cache_size": 100_000} for name in names]

@@ -59,7 +59,6 @@ class Trial:
 
     @property
     def accepted_topics(self) -> dict[str, int]:
-        """Both, with their partitions."""
         return {f"{name}.accepted": PARTITIONS for name in (self.name, self._targets)}
 
     def send(self, first: int, last: int) -> None:
@@ -98,12 +97,10 @@ class Trial:
         self.worker.start(RINGFENCE_FAILPOINTS=f"{self._point}:*=kill", **resized)
 
     def await_death(self) -> None:
-        """Until the point was reached."""
         wait_for(lambda: not self.worker.running, lambda: f"{self.name} never came\n{self.worker.log()}")
         assert self.worker.wait_end() == -signal.SIGKILL, self.worker.log()
 
     def finish(self, ids: int) -> None:
-        """Until everything is processed."""
         due = ids + 2 * len(range(0, ids, TRANSACTION_EVERY))
         wait_for(
             lambda: (

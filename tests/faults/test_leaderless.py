@@ -57,7 +57,6 @@ class Disks:
         self._broker = self._stack.enter_context(again)
 
     def fail(self, topic: str, gone: Collection[int] = GONE) -> None:
-        """The second does."""
         disk = self._folder / "data2"
         assert {path.name for path in disk.glob(f"{topic}-*")} == {f"{topic}-{number}" for number in gone}
         # In one step: the broker goes on writing there until it sees that nothing is left.

@@ -38,7 +38,6 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, name=f"traffic to {topic}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:

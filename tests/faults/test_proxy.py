@@ -39,7 +39,6 @@ class _Server(socketserver.ThreadingTCPServer):
 
 @pytest.fixture
 def server() -> Iterator[_Server]:
-    """An echo behind the link."""
     with _Server() as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         yield running

@@ -28,7 +28,6 @@ class Scene:
         self.other = Flow(bootstrap, app_id, names[1])
 
     def begin(self) -> None:
-        """Both lanes have worked."""
         for flow in (self.struck, self.other):
             flow.send(FEW)
             flow.settle(self.worker)

@@ -36,7 +36,6 @@ LIMIT_S: Final = 180
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker that can refuse."""
     with EmbeddedBroker(tmp_path_factory.mktemp("guarded"), properties=AUTHORIZER) as broker:
         kafka.settle(broker.bootstrap_servers)
         yield broker.bootstrap_servers
@@ -44,7 +43,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _refused(bootstrap: str, topic: str) -> Iterator[None]:
-    """Nobody may write to it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     what = (
         ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE,

@@ -180,5 +180,4 @@ async def _committed_unheard(lanes: Bench, link: TcpProxy) -> tuple[Lane, Strike
 
 
 def _limit(lanes: Bench, size: int) -> None:
-    """What the accepted topic takes."""
     kafka.alter_topic(lanes.bootstrap, lanes.accepted, "max.message.bytes", str(size))

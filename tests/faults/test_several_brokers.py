@@ -87,7 +87,6 @@ def _frozen(cluster: Several, topic: str) -> None:
 
 
 def _restarted(cluster: Several) -> None:
-    """All, one after the other."""
     for node in cluster.nodes:
         node.stop(90)
         cluster.start()

@@ -49,11 +49,9 @@ class Scene:
 
     @property
     def lane(self) -> str:
-        """The lane that is struck."""
         return f"{self.struck.address}-0"
 
     def restart(self) -> None:
-        """In order."""
         assert self.worker.stop() == 0
         self.worker.start()
         self.worker.wait_ready()

@@ -43,7 +43,6 @@ class Scene:
         return self.config
 
     def transaction(self, number: int, known: bool = True) -> Sent:
-        """Two parts here, one there."""
         parts = [
             part(None, "k", f"{number}.0"),
             part(self.target, "t", f"{number}.1"),
@@ -52,7 +51,6 @@ class Scene:
         return envelope(*parts, known=b"%d" % number if known else None)
 
     def send(self, *records: Sent) -> None:
-        """To the address."""
         kafka.send(self.bootstrap, self.name, records)
 
     def values(self, process: WorkerProcess) -> tuple[list[bytes | None], list[bytes | None]]:
@@ -63,7 +61,6 @@ class Scene:
 
 
 def _due(*numbers: int) -> tuple[list[bytes], list[bytes]]:
-    """The parts of these transactions."""
     return [b"%d.%d" % (number, i) for number in numbers for i in (0, 2)], [
         b"%d.1" % number for number in numbers
     ]

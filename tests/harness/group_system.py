@@ -56,11 +56,9 @@ class System:
         ]
 
     def runs(self) -> list[Run]:
-        """What handlers did until now."""
         return parse(noted(self.handled))
 
     def snapshot(self) -> Snapshot:
-        """What is written now."""
         written = latest_written(self.bootstrap, self.name, self.group, self.topic)
         return Snapshot(time.monotonic(), written)
 
@@ -90,7 +88,6 @@ class System:
         )
 
     def wait_no_lag(self) -> None:
-        """Until everything is committed."""
         self.wait(
             lambda: (
                 [max(0, number) for number in self._committed()]

@@ -74,7 +74,6 @@ class Record(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
         return Place(self.topic, self.partition, self.offset)
 
     @property

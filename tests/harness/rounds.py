@@ -42,7 +42,6 @@ class Verdict:
     seconds: float = 0.0
 
     def line(self) -> str:
-        """One line for a person."""
         struck = ", ".join(f"{name} x{count}" for name, count in self.strikes.items())
         faults = "; ".join(fault.partition("\n")[0] for fault in self.faults)
         verdict = f"FAILED: {faults}" if faults else "exact"
@@ -151,7 +150,6 @@ def _judge(system: System, verdict: Verdict) -> None:
 
 
 def _judge_crossing(system: System, history: History, verdict: Verdict) -> None:
-    """By the source's own records."""
     origin = system.origin
     assert origin is not None
     findings = crossed(system.source, history, ids_ignored=origin.user_ids == "ignore")

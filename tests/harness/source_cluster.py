@@ -67,7 +67,6 @@ class Origin:
 
     @property
     def bootstrap(self) -> str:
-        """Past all links."""
         return self.broker.bootstrap
 
     def start(self) -> None:
@@ -88,7 +87,6 @@ class Origin:
         return process
 
     def heal(self) -> None:
-        """Everything runs, and reaches everything."""
         self.broker.heal()
         for link in self.target_links:
             link.open()

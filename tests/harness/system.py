@@ -59,7 +59,6 @@ class ProducerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
     def mark(self) -> int:
@@ -166,7 +165,6 @@ class System:
         return [link.bootstrap for link in self.broker.links]
 
     def _bootstrap_of(self, workload: Workload) -> str:
-        """Where its producers send."""
         return self.origin.bootstrap if workload.user_ids and self.origin else self.bootstrap
 
     def start(self) -> None:

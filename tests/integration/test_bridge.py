@@ -365,7 +365,6 @@ def test_target_topic_missing_and_made(two: Two, tmp_path: Path) -> None:
 
 
 def test_source_topic_missing(two: Two, tmp_path: Path) -> None:
-    """The same of the source."""
     given = prepare(two, tmp_path)
     kafka.delete_topics(two.source, [given.topic])
     done = run_verb("bridge", "--config", str(given.config), check=False)

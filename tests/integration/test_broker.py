@@ -272,7 +272,6 @@ def test_command_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
 def test_broker_dies_with_its_parent(tmp_path: Path) -> None:
-    """Killing the command leaves no Java behind."""
     with _broker_command(tmp_path) as command:
         java = _ready(command)
 

@@ -79,7 +79,6 @@ class Connected:
         self._stack = contextlib.ExitStack()
 
     def configure(self, this: str, members: Sequence[str]) -> Path:
-        """Of one member."""
         config = self._folder / f"{this}.toml"
         config.write_text(
             table("[kafka]", {"bootstrap_servers": self.servers[this]})
@@ -124,7 +123,6 @@ class Connected:
         return numbers(kafka.read_all(self.servers[member], topic, PARTITIONS))
 
     def wait_accepted(self, member: str, count: int, address: str = "") -> None:
-        """Until so many are there."""
         wait_for(
             lambda: len(self.accepted(member, address)) >= count,
             lambda: f"{member}: {len(self.accepted(member, address))} of {count}\n{self._logs()}",

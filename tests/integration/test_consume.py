@@ -77,7 +77,6 @@ class Pair:
     """By consumer group."""
 
     def wait_handled(self, label: str, count: int) -> None:
-        """By each group."""
         for file in self.handled.values():
             wait_handled(file, label, count, *self.processes)
 
@@ -362,7 +361,6 @@ def test_handler_that_cannot_be_loaded(tmp_path: Path, handler: str, complaint: 
 
 
 def test_unknown_address(tmp_path: Path) -> None:
-    """It says which there are."""
     ended = _consume(_offline(tmp_path), "ordres")
 
     assert ended == (2, "ringfence: unknown address 'ordres': the configuration has orders")

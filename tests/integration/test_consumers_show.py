@@ -39,7 +39,6 @@ class Scene:
         return done.stdout + (done.stderr if code else "")
 
     def rows(self, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
-        """By partition."""
         done = run_verb("consumers", "show", *arguments, "--json", "--config", str(self.config), check=False)
         assert done.returncode == code, f"{done.returncode}\n{done.stdout}{done.stderr}"
         return list(json.loads(done.stdout)["partitions"])

@@ -54,7 +54,6 @@ async def test_progress_topic(bootstrap: str) -> None:
 
 
 async def test_no_progress_topic_before_the_first_consumer(bootstrap: str) -> None:
-    """Who runs no consumers has no progress topic, and needs none."""
     async with consuming(bootstrap) as bench:
         await topics.ensure(bench.settings)
         findings = await topics.examine(bench.settings)

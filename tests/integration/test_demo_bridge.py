@@ -39,7 +39,6 @@ def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningDemo
 
 
 def _row(output: str) -> dict[str, int]:
-    """The check's table."""
     [*_, row] = re.findall(r"^│((?: +[\d,]+ │){8})$", output, re.MULTILINE)
     numbers = [cell.strip().replace(",", "") for cell in row.split("│")[:-1]]
     return dict(zip(COLUMNS, map(int, numbers), strict=True))

@@ -51,7 +51,6 @@ def publish(running: Running, topic: str, records: list[Sent], **options: Any) -
 
 
 def counted(running: Running, address: str) -> Counter[str]:
-    """What the lanes counted."""
     lanes = running.worker.health()[1]["lanes"]
     return Counter(
         {
@@ -68,7 +67,6 @@ def traffic(count: int, groups: int) -> list[Sent]:
 
 
 def assert_exact(got: list[Got], records: list[Sent]) -> None:
-    """Each ID once."""
     expected = {record.id for record in records}
     assert Counter(item.id for item in got) == Counter(dict.fromkeys(expected, 1))
 

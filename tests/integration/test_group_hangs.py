@@ -55,7 +55,6 @@ class Hangs:
 
 
 def hanging(group: bytes) -> Sent:
-    """A message that does."""
     return Sent(None, group, b"hang")
 
 

@@ -23,7 +23,6 @@ MOVED = "was moved from"
 
 
 def _delete_below(bench: Bench, offset: int) -> None:
-    """As retention does."""
     admin = AdminClient({"bootstrap.servers": bench.bootstrap})
     for future in admin.delete_records([TopicPartition(bench.accepted, 0, offset)]).values():
         future.result(LIMIT_S)

@@ -15,7 +15,6 @@ PARTITIONS = 12
 
 
 def _held(running: Running) -> dict[int, int]:
-    """Fencing tokens by partition."""
     return {
         number: partition.fence.token
         for number, partition in running.consumer.partitions.items()

@@ -44,7 +44,6 @@ def covers(running: Running, partition: int) -> bool:
 
 
 def done_of(handler: Recorder, partition: int) -> list[int]:
-    """Offsets of it that returned."""
     return [offset for number, offset in handler.done if number == partition]
 
 

@@ -162,6 +162,5 @@ def test_given_by_somebody(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _require_clean(config: Path) -> None:
-    """A night."""
     done = run_verb("reconcile", "--config", str(config), check=False, limit_s=240)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -35,7 +35,6 @@ ADDRESSES: list[dict[str, Any]] = [
 
 
 def hop(step: int, confirmed: int = 0, source: Source = SOURCE) -> tuple[tuple[str, bytes], ...]:
-    """The headers of a bridge."""
     return (
         ("_RF_BRIDGE_DUPL_ID", encode(Hop(source, step))),
         ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),
@@ -256,7 +255,6 @@ def test_in_memory_only(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:
-    """They are named, with the way out."""
     name = kafka.unique("hops-errors")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
 

@@ -167,7 +167,6 @@ def test_versions_in_their_order() -> None:
 
 
 def test_where_the_cache_is() -> None:
-    """RINGFENCE_CACHE, else XDG_CACHE_HOME, else the home folder."""
     assert jars.cache_directory({"RINGFENCE_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
     assert jars.cache_directory({"XDG_CACHE_HOME": "/b"}) == Path("/b/ringfence")
     assert jars.cache_directory({}) == Path.home() / ".cache" / "ringfence"

@@ -48,7 +48,6 @@ def _values(broker: EmbeddedBroker) -> list[str]:
 
 
 async def _used(broker: EmbeddedBroker, *names: str) -> None:
-    """Transactional IDs that have written."""
     for name in names:
         producer = _producer(broker, name)
         await producer.fence()
@@ -57,7 +56,6 @@ async def _used(broker: EmbeddedBroker, *names: str) -> None:
 
 
 async def _refusal(broker: EmbeddedBroker, name: str, limit_s: float = 30) -> str:
-    """The error of a fence."""
     refused = _producer(broker, name)
     with pytest.raises(KafkaError) as caught:
         await refused.fence(limit_s)

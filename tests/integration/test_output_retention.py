@@ -29,7 +29,6 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
 
 
 def _old(count: int, bytes_each: int = 10) -> list[Sent]:
-    """Records of eight days ago."""
     then = int(time.time() * 1000) - 8 * DAY_MS
     return [
         Sent(b"%d" % index, b"group", b"x" * bytes_each, timestamp=then + index) for index in range(count)

@@ -38,7 +38,6 @@ def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 
 def header(got: Got, name: str) -> str | None:
-    """A header as text."""
     value = dict(got.headers).get(name)
     return None if value is None else value.decode()
 

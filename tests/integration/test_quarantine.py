@@ -45,7 +45,6 @@ class Scene:
         )
 
     def refuse(self, *records: Sent, partition: int = 0, reason: bytes = b"why") -> None:
-        """As a lane does."""
         ours = (("_RF_REASON", reason), ("_RF_SOURCE", b"%s/1/%d" % (self.name.encode(), 7)))
         kafka.send(
             self.bootstrap,
@@ -58,7 +57,6 @@ class Scene:
         return verbs.redrive(self.topic, selection or Selection(), RedriveOptions(**options))
 
     def came(self) -> list[Got]:
-        """What is in the input."""
         return kafka.read_all(self.bootstrap, self.name, self.partitions)
 
     def values(self) -> list[bytes | None]:

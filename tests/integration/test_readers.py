@@ -92,8 +92,6 @@ async def test_many_at_once(made: Bench) -> None:
 
 
 async def test_one_that_failed_is_not_used_again(made: Bench) -> None:
-    """Nobody knows what it has fetched."""
-
     async def refuse(_records: Sequence[Any]) -> None:
         raise OSError("planted")
 

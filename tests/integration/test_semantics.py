@@ -55,7 +55,6 @@ class Running:
         return kafka.read_all(self.bootstrap, f"{address}.accepted", count)
 
     def nexts(self, address: str, count: int) -> list[int]:
-        """How far the lanes are."""
         lanes = self.worker.health()[1].get("lanes", {})
         return [lanes.get(f"{address}-{index}", {}).get("next", -1) for index in range(count)]
 
@@ -70,7 +69,6 @@ def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 
 def ids(got: list[Got]) -> list[bytes | None]:
-    """IDs of accepted records."""
     return [item.id for item in got]
 
 
@@ -101,7 +99,6 @@ def test_without_id_everything_passes(running: Running) -> None:
 
 
 def test_size_zero_is_off(running: Running) -> None:
-    """id_cache_size = 0: resends pass."""
     got = running.outcome("off", [Sent(b"a", b"g"), Sent(b"a", b"g")])
 
     assert ids(got) == [b"a", b"a"]

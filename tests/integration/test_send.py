@@ -215,7 +215,6 @@ def test_a_topic_of_small_messages(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_standard_input(bootstrap: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None and ``-`` read standard input."""
     for file in (None, "-"):
         monkeypatch.setattr(
             sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"id": "x", "value": ""}\n{"id": "y", "value": ""}'))
@@ -244,7 +243,6 @@ def test_no_topic(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_no_broker(tmp_path: Path) -> None:
-    """Within seconds, and naming the address."""
     began = time.monotonic()
 
     with pytest.raises(BrokerUnavailableError, match=r"no broker answers at .*'127\.0\.0\.1:1'.*refused"):

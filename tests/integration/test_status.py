@@ -42,7 +42,6 @@ class Scene:
         kafka.send(self.bootstrap, self.name, [*fine, *fine[:20], Sent(b"b", b"bad")])
 
     def status(self, *arguments: str, code: int | None = None) -> dict[str, Any]:
-        """As JSON."""
         done = run_verb("status", "--json", *arguments, "--config", str(self.config), check=False)
         assert code is None or done.returncode == code, f"{done.returncode}\n{done.stdout}{done.stderr}"
         return dict(json.loads(done.stdout))

@@ -20,7 +20,6 @@ TIGHT = {TRANSACTION_LIMIT: "5000", METADATA_LIMIT: "50"}
 
 @pytest.fixture(scope="module")
 def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker with small limits."""
     with EmbeddedBroker(tmp_path_factory.mktemp("tight"), properties=TIGHT) as broker:
         yield broker.bootstrap_servers
 
@@ -61,7 +60,6 @@ def test_a_bridge_that_cannot_commit_is_not_ok(tight: str, tmp_path: Path) -> No
 
 
 def test_a_session_time_out_that_brokers_refuse(tmp_path: Path) -> None:
-    """A worker names the range's settings."""
     with EmbeddedBroker(tmp_path / "broker", properties={SESSION_MIN: "20000"}) as broker:
         config = configure(tmp_path, broker.bootstrap_servers, "app", [{"name": "brief", "partitions": 1}])
         worker = WorkerProcess(config, "w")

@@ -27,13 +27,11 @@ class Scene:
         self.lanes = Lanes(settings, cluster, AddressFaults(settings, cluster))
 
     async def assign(self) -> None:
-        """All lanes are this process's."""
         app_id = self.settings.app.id
         inputs = {(topic, 0) for name in self.names for topic in (name, f"{app_id}-{name}-forward")}
         await self.lanes.assigned(inputs, Group())
 
     async def begin(self) -> None:
-        """And open."""
         await self.assign()
         for name in self.names:
             await self.until(name, "open")

@@ -92,7 +92,6 @@ def test_metrics(seen: Seen) -> None:
 
 
 def test_health(seen: Seen) -> None:
-    """The lane's counts have them as well."""
     names = ("accepted", "duplicates", "unchecked", "quarantined")
 
     assert [seen.lane[f"transactions_{name}"] for name in names] == [1, 1, 1, 4]

@@ -44,7 +44,6 @@ class Followed:
         return [item for item in found if item.source in sources]
 
     def send(self, line: str) -> None:
-        """With the verb."""
         run_verb("send", TRANSFERS, "--config", str(self.config), stdin=line)
 
 

@@ -85,7 +85,6 @@ class Received:
 
     @property
     def offsets(self) -> list[int]:
-        """Of all records that came."""
         return [record.offset for batch in self.batches for record in batch.records]
 
     @property

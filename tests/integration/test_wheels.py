@@ -68,7 +68,6 @@ def _contents(wheels: dict[str, Path]) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Wheels by distribution."""
     return _built(clone(tmp_path_factory.mktemp("wheels") / "tree"))
 
 

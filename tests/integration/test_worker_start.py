@@ -53,7 +53,6 @@ class _Worker:
             )  # fmt: skip
 
     def said(self, text: str) -> int:
-        """How often."""
         return len(re.findall(text, self.log()))
 
     def log(self) -> str:
@@ -87,7 +86,6 @@ def test_the_broker_comes_back(started: _Worker) -> None:
 
 @pytest.mark.parametrize("started", [(2, 99), (3, 99)], ids=["cluster", "group"], indirect=True)
 def test_stopped_meanwhile(started: _Worker) -> None:
-    """In order, and soon."""
     wait_for(lambda: started.said("went away while this worker started") > 0, started.log)
 
     assert started.stop() == 0, started.log()

@@ -35,7 +35,6 @@ class Mutant:
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """All tests that must fail."""
         return (self.test, *self.also)
 
     def sources(self, root: Path) -> dict[str, str]:

@@ -65,7 +65,6 @@ class Fuzz:
         self.parsed = self.planned = self.gathered = self.offset = 0
 
     def batch(self, offset: int) -> bytes:
-        """A sound one."""
         rng = self.rng
         records = [
             self.made.Stored(
@@ -115,7 +114,6 @@ class Fuzz:
         return bytes(found)
 
     def fetch(self) -> bytes:
-        """Some batches."""
         rng, offset, found = self.rng, self.offset, b""
         if rng.random() < 0.05:
             return rng.randbytes(rng.randrange(300))
@@ -175,7 +173,6 @@ class Fuzz:
         self.plan(records)
 
     def plan(self, records: Any) -> None:
-        """By several addresses."""
         from agents.batch.batch import FetchedBatch
 
         if not len(records):
@@ -241,7 +238,6 @@ class Fuzz:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """See above."""
     seed, seconds = int(arguments[0]), float(arguments[1])
     if len(arguments) > 2:
         use(arguments[2])

@@ -19,7 +19,6 @@ def _groups(draw: st.DrawFn) -> tuple[int, dict[str, dict[int, int]]]:
 
 
 def _owners(owned: dict[str, dict[int, int]]) -> dict[int, str]:
-    """By partition, whose word counts."""
     everyone = [(number, token, member) for member, had in owned.items() for number, token in had.items()]
     return {number: member for number, _, member in sorted(everyone)}
 

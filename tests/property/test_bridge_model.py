@@ -36,7 +36,6 @@ def _step_of(record: dict[str, Any]) -> hop.Hop:
 
 
 def _crossed(record: dict[str, Any], partition: int) -> Arrival:
-    """As the lane reads it."""
     step = _step_of(record)
     confirmed = hop.decode_offset(_headers(record)["_RF_BRIDGE_CONFIRMED"])
     assert confirmed is not None

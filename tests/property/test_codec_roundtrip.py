@@ -44,7 +44,6 @@ metas = st.builds(
 @fixed
 @given(capacity=capacities, sequence=sequences, value=ids, origin=origins)
 def test_ring_record(capacity: int, sequence: int, value: bytes, origin: Origin) -> None:
-    """A ring record is read as it was written."""
     encoded = codec.encode_id(value)
     key, record = codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded, origin)
 

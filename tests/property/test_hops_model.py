@@ -72,7 +72,6 @@ class Bridge:
         return self.committed == self.end and not self.lives
 
     def step(self, append: Any) -> None:
-        """Something happens."""
         dice = self.dice
         if self.late and dice.random() < 0.1:
             batch = self.late.pop(dice.randrange(len(self.late)))
@@ -171,7 +170,6 @@ class Reference:
         return known
 
     def verdict(self, identifier: bytes | None) -> Verdict:
-        """Of the ring."""
         if identifier is None or not self.capacity:
             return Verdict.UNCHECKED
         if identifier in self.ring:

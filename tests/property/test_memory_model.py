@@ -31,7 +31,6 @@ class Model:
 
     @property
     def bytes(self) -> int:
-        """By the rules."""
         groups = Counter(item.key for item in self.waiting)
         there = sum(size(item) for item in self.waiting if self.resident.record(item.offset) is not None)
         return there + MESSAGE_BYTES * len(self.waiting) + GROUP_BYTES * len(groups)

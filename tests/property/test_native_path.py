@@ -181,7 +181,6 @@ def _timeless(batch: Outgoing) -> tuple[str, int, int, list[tuple[bytes | None, 
 def _written(
     table: LaneTable, outcome: Outcome, outputs: Sequence[Outgoing], change: Change, state: Sequence[Outgoing]
 ) -> Written:
-    """Applies it, too."""
     ring = table.ring
     ring.apply(change.checked)
     table.meta = change.meta

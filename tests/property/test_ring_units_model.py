@@ -34,7 +34,6 @@ class Units(NamedTuple):
 
     @property
     def ids(self) -> list[list[bytes]]:
-        """One entry a message."""
         return self.units
 
     def times(self, now: int) -> list[int]:

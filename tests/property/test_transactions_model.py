@@ -137,7 +137,6 @@ class Reference:
         self.ring: deque[tuple[Hashable, bytes]] = deque(maxlen=capacity)
 
     def take(self, plan: Planned, source: bytes, *, arrived: bool) -> list[Due]:
-        """What becomes of one message."""
         known = self._ids(plan)
         broken = plan.malformed or any(part.address == "ledgers" for part in plan.parts)
         key = plan.key or plan.id
@@ -219,7 +218,6 @@ class World:
             self.history.inputs.append(_record("transfers", each.partition, record))
 
     def run(self) -> None:
-        """Until nothing is left."""
         while ready := [place for place, log in self.logs.items() if self.next[place] < len(log)]:
             self.turn(*self.dice.choice(sorted(ready)))
 

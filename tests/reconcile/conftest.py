@@ -32,5 +32,4 @@ def _forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def frames(spark: SparkSession) -> Frames:
-    """Makes small ones."""
     return Frames(spark)

@@ -46,7 +46,6 @@ class Frames:
         )
 
     def events(self, *rows: dict[str, Any]) -> DataFrame:
-        """Of lane 0."""
         return self._frame(
             EVENTS, [{"address": 0, "lane": 0, "number": n, **row} for n, row in enumerate(rows)]
         )
@@ -58,7 +57,6 @@ class Frames:
         return self._frame(StructType(kept), list(rows))
 
     def rules(self, **changes: Any) -> DataFrame:
-        """Of address 0."""
         rule = {
             "address": 0, "max_age_ms": 0, "largest": 20_000, "divert": False, "detects": True, "outputs_gone": False,
             "targets_gone": False, "ids_gone": False, "lanes_whole": [], "whole_since": 0, "moved": -1, "renamed": -1, **changes,
@@ -97,5 +95,4 @@ def named(frame: DataFrame) -> list[tuple[str, int | None]]:
 
 
 def offsets(frame: DataFrame) -> list[int]:
-    """Of the inputs, in order."""
     return sorted(row["offset"] for row in frame.collect())

@@ -83,12 +83,10 @@ class Lab:
         )
 
     def audit(self, topic: str, since: str = "", last: int | None = None, **settings: Any) -> Audit:
-        """Its numbers."""
         request = self.request(topic, since, last, **settings)
         return job.counted(self.spark, request, job.asked(request))
 
     def said(self, audit: Audit) -> str:
-        """In words."""
         notes: Any = job.told(audit)["notes"]
         return "\n".join(notes)
 

@@ -66,7 +66,6 @@ class Cluster:
         return Survey("", roles, facts, self.committed, dict.fromkeys(places, 0), ends, ends, {}, journal)
 
     def scan(self, spark: SparkSession, folder: Path) -> Callable[..., DataFrame]:
-        """In place of Kafka's source."""
         rows = [(*record[:5], record.timestamp, list(record.headers)) for record in self.records]
         path = str(folder / "records")
         spark.createDataFrame(rows, _COLUMNS).write.mode("overwrite").parquet(path)

@@ -23,7 +23,6 @@ NAMES = ("clean", "lost", "doubled", "reordered", "overrun")
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Standalone]:
-    """A master without workers."""
     folder = tmp_path / "spark"
     folder.mkdir()
     with standalone(folder) as running:
@@ -32,7 +31,6 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Started]]:
-    """Starts verbs."""
     started: list[Started] = []
 
     def begin(*arguments: str) -> Started:

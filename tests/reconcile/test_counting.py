@@ -28,7 +28,6 @@ def test_what_may_be_lost_is_a_gap(frames: Frames) -> None:
 
 
 def test_what_is_wrong_beside_a_gap(frames: Frames) -> None:
-    """It comes first, at whatever address."""
     rows = [
         {"anomaly": Anomaly.GAP.value, "address": "a", "suspected": Anomaly.LOST.value},
         {"anomaly": Anomaly.LOST.value, "address": "b"},

@@ -191,7 +191,6 @@ PLACES: dict[bytes | None, tuple[int, int] | None] = {
 
 
 def test_a_place(spark: SparkSession) -> None:
-    """Topic, partition and offset, and nothing else."""
     rows = _records(spark, *([(wire_names.HEADER_SOURCE, text)] for text in PLACES))
     found = rows.orderBy("number").select(place(wire_names.HEADER_SOURCE, F.lit("in")).alias("it")).collect()
 

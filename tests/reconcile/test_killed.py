@@ -79,6 +79,5 @@ def test_the_jvm_is_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
 
 
 def _jvm_of(job: int) -> int:
-    """Its child."""
     (jvm,) = (child for child in psutil.Process(job).children() if child.name() == "java")
     return jvm.pid

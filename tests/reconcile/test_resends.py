@@ -49,7 +49,6 @@ def _apart(
     max_age_ms: int = 0,
     capacity: int = 2**62,
 ) -> list[tuple[int, int, int]]:
-    """Lane, distance, age of each."""
     seen = resend_distance.seen(evidence, {0}, {0})
     placed = resend_distance.placed(seen, F.lit(started), [forwarded])
     digests = _digests(evidence, earlier)
@@ -250,7 +249,6 @@ def _percentile(values: list[int], share: str) -> int:
 
 
 def resends_frame(spark: SparkSession, rows: list[tuple[int, int, int, int, int]]) -> DataFrame:
-    """As a night keeps them."""
     return spark.createDataFrame(rows, RESENDS)
 
 

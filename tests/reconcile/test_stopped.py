@@ -74,7 +74,6 @@ class Started:
         return self.process.returncode, out, err
 
     def destroy(self) -> None:
-        """Leave nothing behind."""
         self.process.kill()
         self.process.wait()
         for other in self.others():
@@ -83,7 +82,6 @@ class Started:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Started]]:
-    """Starts verbs."""
     started: list[Started] = []
 
     def begin(*arguments: str, program: str = "app") -> Started:

@@ -70,7 +70,6 @@ def test_torn(frames: Frames) -> None:
 
 
 def test_many_parts_are_not_all_named(frames: Frames) -> None:
-    """The text stays short."""
     evidence = _joined(frames, *_envelope(0, *[{}] * 30, {"fate": None}))
     rows = torn_transactions.torn(evidence, frames.rules(), ["t"]).collect()
 

@@ -11,7 +11,6 @@ from tests.simulator.runner import Runner
 
 @pytest.fixture
 def runner() -> Iterator[Runner]:
-    """Within a simulated world."""
     with simulated():
         gc.disable()
         try:

@@ -26,7 +26,6 @@ WORLDS_MAX = 500
 
 
 def test_without_faults(runner: Runner) -> None:
-    """Nothing happens but messages: it settles soon."""
     found = [runner.run(consumer_schedule(seed, faults=0)) for seed in range(15)]
 
     assert [result.faults for result in found] == [[]] * 15

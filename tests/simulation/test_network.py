@@ -31,12 +31,10 @@ class Wire:
         self._loop = self.loops.new(process)
 
     def produce(self, what: str) -> str:
-        """In the cluster."""
         self.arrived.append(what)
         return what
 
     def end(self, what: str) -> str:
-        """The same."""
         self.arrived.append(what)
         return what
 

@@ -25,7 +25,6 @@ def _corpus(world: str) -> list[int]:
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_corpus(runner: Runner, world: str) -> None:
-    """What once failed does no more."""
     failed = {seed: found for seed in _corpus(world) if (found := runner.run(WORLDS[world](seed)).faults)}
 
     assert failed == {}

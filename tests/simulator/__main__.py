@@ -25,7 +25,6 @@ SEEDS: Final = 2**40
 
 
 def main() -> int:
-    """Exit code 0: none failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, help="the first; those after it follow (default: a fresh one)")
     parser.add_argument("--world", choices=WORLDS, help="of what (default: by turns)")

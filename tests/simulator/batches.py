@@ -58,7 +58,6 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """Of CPU, of all cores."""
         return sum(cost.seconds for cost in self.costs.values())
 
     def spend(self, kind: str, count: int, seconds: float) -> None:
@@ -67,7 +66,6 @@ class Tally:
         self.costs[kind] = Cost(known.schedules + count, known.seconds + seconds)
 
     def add(self, other: "Tally") -> None:
-        """What came after this."""
         if self.failure is None and other.failure is not None:
             before = self.seconds
             self.failure = other.failure._replace(
@@ -120,7 +118,6 @@ class _Child:
             os._exit(status)
 
     def tally(self) -> Tally:
-        """When it has ended."""
         with os.fdopen(self._pipe, "rb") as told:
             found = told.read()
         _, status = os.waitpid(self._process, 0)

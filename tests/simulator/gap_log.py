@@ -21,7 +21,6 @@ class Gap(NamedTuple):
     end: int
 
     def names(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether it names this one."""
         return (self.topic, self.partition) == (topic, partition) and self.first <= offset < self.end
 
 

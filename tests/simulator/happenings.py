@@ -71,7 +71,6 @@ class Happenings:
         )
 
     def send(self, what: Happening) -> None:
-        """Messages come."""
         raise NotImplementedError
 
     def last(self, partition: int) -> Happening:
@@ -80,7 +79,6 @@ class Happenings:
 
     @property
     def now_ms(self) -> int:
-        """By the cluster's clock."""
         return round((EPOCH_S + self._world.loops.now) * 1000)
 
     def _crash(self, what: Happening, process: Process) -> None:
@@ -181,5 +179,4 @@ class Happenings:
         self._world.cluster.watchers.append(arrived)
 
     def _opens(self, network: Network) -> bool:
-        """Whether a process opens something."""
         raise NotImplementedError

@@ -46,7 +46,6 @@ class Handle:
         self._when = when
 
     def cancel(self) -> None:
-        """Never run it."""
         self._callback = None
         self._args = ()
 
@@ -168,7 +167,6 @@ class ProcessLoop:
     # -- what the world does -----------------------------------------------------------------------------------
 
     def come(self, handle: Handle) -> None:
-        """A timer's time has come."""
         if not self.ready and not self.paused:
             self._runnable.append(self)
         self.ready.append((handle.run, ()))
@@ -217,7 +215,6 @@ class Running:
         """None = none of a simulated process."""
 
     def set(self, loop: ProcessLoop | None) -> None:
-        """It does from now on."""
         self.loop = loop
         events._set_running_loop(loop)  # type: ignore[arg-type]
 

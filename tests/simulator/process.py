@@ -53,15 +53,12 @@ class Process:
         self.loops = loops
 
     def monotonic(self) -> float:
-        """CLOCK_MONOTONIC."""
         return self.loops.now + BOOT_S
 
     def wall(self) -> float:
-        """The time of day."""
         return EPOCH_S + self.loops.now + self.skew
 
     def start(self) -> None:
-        """A new life."""
         if self.loop is not None:
             return
         loop = self.loop = self.loops.new(self)
@@ -78,7 +75,6 @@ class Process:
             self._gone(loop)
 
     def kill(self) -> None:
-        """A message ends it."""
         self.killed_at.append(self.loops.now)
         self.crash()
 

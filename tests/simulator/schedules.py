@@ -152,7 +152,6 @@ class Schedule:
 
     @property
     def way(self) -> str:
-        """How transactions are written."""
         return f"transactions in {'three' if self.implicit else 'five'} requests, {self.brokers} brokers"
 
     def __str__(self) -> str:

@@ -48,7 +48,6 @@ def _one_shorter(plan: Schedule, fails: Callable[[Schedule], Schedule | None]) -
 
 
 def _shorter(plan: Schedule) -> Iterator[Schedule]:
-    """With one thing less."""
     happenings = plan.happenings
     for number in reversed(range(len(happenings))):
         yield replace(plan, happenings=(*happenings[:number], *happenings[number + 1 :]))

@@ -72,7 +72,6 @@ class World:
             process.notice(topics)
 
     def note(self, text: str) -> None:
-        """For who reads the trace."""
         if self.trace is not None:
             self.trace.append(f"{self.loops.now:10.4f} == {text}")
 
@@ -88,7 +87,6 @@ class World:
         raise NotImplementedError
 
     def unsettled(self) -> str:
-        """What is missing."""
         raise NotImplementedError
 
     def _united(self) -> bool:

@@ -24,5 +24,4 @@ def rebuild(*arguments: Any, **options: Any) -> ResidentIndex:
 
 
 def make_ring(*arguments: Any, **options: Any) -> Ring:
-    """As :func:`tables.resize.making_ring`."""
     return at_once(making_ring(*arguments, **options))

@@ -50,16 +50,13 @@ class RunningDemo:
 
     @property
     def ended(self) -> bool:
-        """Whether it has."""
         return self._process.poll() is not None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it."""
         self._process.send_signal(number)
 
     @property
     def output(self) -> str:
-        """Both streams."""
         return self._output.read_text("utf-8")
 
     @property

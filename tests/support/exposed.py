@@ -37,7 +37,6 @@ def filled(query: str) -> str:
 
 
 def named() -> set[str]:
-    """Metrics that are asked for."""
     rules = "\n".join(
         line
         for line in RULES.read_text("utf-8").splitlines()

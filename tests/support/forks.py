@@ -60,17 +60,14 @@ class Fork:
             return self._codes[self.pid]
 
     def send_signal(self, number: int) -> None:
-        """Nothing, where it has ended."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 

@@ -22,7 +22,6 @@ SLOW_EACH: Final = 199
 
 
 async def record(message: Message) -> None:
-    """Note begin and end."""
     _note("begin", message)
     await asyncio.sleep(_seconds(message))
     _note("end", message)
@@ -125,6 +124,5 @@ async def never_ends(message: Message) -> None:
 
 
 def never_ends_in_thread(message: Message) -> None:
-    """As :func:`never_ends`."""
     _note("begin", message)
     threading.Event().wait()

@@ -24,7 +24,6 @@ def arrive(
     partition: int = 0,
     headers: Headers = (),
 ) -> Record:
-    """A record of the input."""
     own: Headers = (("t", b"%d-%d" % (partition, offset)), *headers)
     if id is not None:
         own = (("_AMQ_DUPL_ID", id), *own)
@@ -32,7 +31,6 @@ def arrive(
 
 
 def source(record: Record) -> tuple[str, bytes]:
-    """The header that names it."""
     return ("_RF_SOURCE", str(record.place).encode())
 
 
@@ -51,7 +49,6 @@ def accept(*records: Record, partition: int = 0) -> list[Record]:
 
 
 def divert(record: Record, original: Record | bytes | None, offset: int = 0) -> Record:
-    """A duplicate in its topic."""
     named = str(original.place).encode() if isinstance(original, Record) else original
     headers = (*record.headers, source(record), ("_RF_ORIGINAL", named))
     return record._replace(topic="orders.duplicates", offset=offset, headers=headers)
@@ -74,7 +71,6 @@ def story(inputs: list[Record], accepted: list[Record], **more: Any) -> History:
 
 
 def found(history: History) -> dict[str, int]:
-    """The anomalies that there are."""
     return {name: number for name, number in counts(check(history)).items() if number}
 
 

@@ -68,7 +68,6 @@ def home(group: bytes, partitions: int) -> int:
 
 
 def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]]) -> None:
-    """Name → (partitions, configuration)."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     futures = admin.create_topics(
         [NewTopic(name, count, -1, config=config) for name, (count, config) in topics.items()]
@@ -129,7 +128,6 @@ def recreate_topic(bootstrap: str, topic: str, partitions: int = 1, **config: st
 
 
 def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Give it so many partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
         future.result(WAIT_S)

@@ -7,5 +7,4 @@ class Keyboard(io.StringIO):
     """Standard input on which this was typed."""
 
     def isatty(self) -> bool:
-        """As a terminal says."""
         return True

@@ -122,14 +122,12 @@ class Bench:
     async def opened(
         self, folder: str = "one", group: Group | None = None, cluster: Cluster | None = None
     ) -> Lane:
-        """A lane that is open."""
         lane = self.lane(folder, cluster=cluster)
         lane.start(group or Group())
         await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
         return lane
 
     def send(self, *records: kafka.Sent) -> None:
-        """Into the input."""
         kafka.send(self.bootstrap, self.name, records)
 
     async def fetch(
@@ -171,15 +169,12 @@ class Bench:
         return gate
 
     def output(self) -> list[kafka.Got]:
-        """What was accepted."""
         return kafka.read_all(self.bootstrap, self.accepted, self.partitions)
 
     def accepted_ids(self) -> list[bytes | None]:
-        """IDs of what was accepted, in order."""
         return [item.id for item in self.output()]
 
     def committed(self) -> int:
-        """The group's committed input offset."""
         return kafka.committed(self.bootstrap, self.app_id, self.name)[0]
 
     def delete_group(self) -> None:
@@ -189,7 +184,6 @@ class Bench:
             future.result(LIMIT_S)
 
     async def close(self) -> None:
-        """Close all lanes."""
         await asyncio.gather(*(lane.dispose() for lane in self._lanes))
         await asyncio.gather(*(cluster.stop() for cluster in self._clusters))
 

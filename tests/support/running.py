@@ -37,9 +37,7 @@ class Running:
             )
 
     def read(self, topic: str, partitions: int | None = None) -> list[Got]:
-        """All records of an output."""
         return kafka.read_all(self.bootstrap, topic, partitions or 1)
 
     def partitions(self, address: str) -> int:
-        """As configured."""
         return int(next(item["partitions"] for item in self.addresses if item["name"] == address))

@@ -89,7 +89,6 @@ class RingfenceProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -110,7 +109,6 @@ class RingfenceProcess:
         return times.user + times.system
 
     def signal(self, number: int) -> None:
-        """Send a signal."""
         assert self._process is not None
         self._process.send_signal(number)
 

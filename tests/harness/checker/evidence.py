@@ -80,7 +80,6 @@ class Input:
         return sum(item is not None for item in first) + len(self.again or ())
 
     def describe(self) -> str:
-        """For people."""
         if self.parts is None:
             return f"{self.place} (ID {shown(self.ids[0] if self.ids else None)}, group {shown(self.group)})"
         known = ", ".join(map(shown, self.ids)) or "none"
@@ -134,7 +133,6 @@ class Evidence:
             yield from input_.values()
 
     def find(self, place: Place) -> Input | None:
-        """The input that stands there."""
         if place.topic != self.history.input_topic or place.partition >= len(self._inputs):
             return None
         return self._inputs[place.partition].get(place.offset)
@@ -281,7 +279,6 @@ def _restored(source: Place, fate: Fate, record: Record) -> Record:
 
 
 def shown(value: Hashable) -> str:
-    """Bytes for people."""
     if isinstance(value, transactions.Foreign):
         return f"{shown(value.id)} of {value.address}"
     return "none" if value is None else repr(value)[1:]

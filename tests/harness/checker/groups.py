@@ -244,7 +244,6 @@ def _death(run: Run, disturbances: Sequence[Disturbance]) -> float:
 
 
 def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """The runs of each group."""
     found: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         found[run.label].append(run)

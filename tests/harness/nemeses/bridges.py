@@ -33,7 +33,6 @@ class _OfBridge:
         self._rng = rng
 
     def heal(self) -> None:
-        """All runs, and reaches all."""
         self._origin.heal()
 
 
@@ -46,7 +45,6 @@ class KilledBridge(_OfBridge):
         self._times = times or rng.randint(2, 5)
 
     def strike(self) -> None:
-        """The pace is the fault."""
         for _ in range(self._times):
             process = self._origin.some_process(self._rng)
             time.sleep(self._rng.uniform(0, 4))
@@ -83,7 +81,6 @@ class FrozenBridge(_OfBridge):
         self._process: BridgeProcess | None = None
 
     def strike(self) -> None:
-        """Freeze it for a while: that is the fault."""
         process = self._process = self._origin.some_process(self._rng)
         process.signal(signal.SIGSTOP)
         wait_for(lambda: process.frozen, lambda: f"{self.name} never came", POINT_LIMIT_S)
@@ -91,7 +88,6 @@ class FrozenBridge(_OfBridge):
         self.struck += 1
 
     def heal(self) -> None:
-        """Wake it."""
         if self._process is not None and self._process.running:
             self._process.signal(signal.SIGCONT)
         super().heal()
@@ -105,7 +101,6 @@ class BrokenBridgeLink(_OfBridge):
         self._how = how
 
     def strike(self) -> None:
-        """Break it, and wait: that is the fault."""
         origin = self._origin
         number = origin.processes.index(origin.some_process(self._rng))
         # Three of four times it is the one that messages cross.
@@ -145,7 +140,6 @@ class CutAgainAndAgain(_OfBridge):
         self._times = times or rng.randint(5, 12)
 
     def strike(self) -> None:
-        """The pace is the fault."""
         links = self._origin.target_links
         before = sum(link.connections_cut for link in links)
         for _ in range(self._times):
@@ -165,13 +159,11 @@ class KilledSource(_OfBridge):
         super().__init__("kill the source's broker", system, rng)
 
     def strike(self) -> None:
-        """Kill it; leave it down for a while."""
         self._origin.broker.broker.kill()
         time.sleep(self._rng.uniform(0, 6))
         self.struck += 1
 
     def heal(self) -> None:
-        """Start it."""
         if not self._origin.broker.broker.running:
             self._origin.broker.broker.start()
         super().heal()

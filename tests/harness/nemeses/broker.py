@@ -22,13 +22,11 @@ class KilledBroker(OfSystem):
         super().__init__("kill broker", system, rng)
 
     def strike(self) -> None:
-        """Kill it; leave it down for a while."""
         self._system.broker.broker.kill()
         time.sleep(self._rng.uniform(0, 6))
         self.struck += 1
 
     def heal(self) -> None:
-        """Start it."""
         if not self._system.broker.broker.running:
             self._system.broker.broker.start()
 
@@ -44,13 +42,11 @@ class FrozenBroker(OfSystem):
         self._long = long
 
     def strike(self) -> None:
-        """Freeze it for a while: that is the fault."""
         self._system.broker.broker.pause()
         time.sleep(PAST_TRANSACTION_TIMEOUT_S if self._long else self._rng.uniform(*BRIEF_S))
         self.struck += 1
 
     def heal(self) -> None:
-        """Let it go on."""
         if self._system.broker.broker.running:
             self._system.broker.broker.resume()
 
@@ -66,7 +62,6 @@ class BrokerWentBack(OfSystem):
         self._copy = OldCopy(system.broker.broker, system.folder / "copy")
 
     def strike(self) -> None:
-        """Copy, let traffic flow, put the copy back."""
         marks = [producer.mark() for producer in self._system.producers]
         self._copy.take()
         time.sleep(self._rng.uniform(*MEANWHILE_S))
@@ -79,7 +74,6 @@ class BrokerWentBack(OfSystem):
         self.struck += self._copy.struck
 
     def heal(self) -> None:
-        """The broker and all producers run."""
         self._copy.heal()
         for producer in self._system.producers:
             if not producer.running:

@@ -36,7 +36,6 @@ class OldCopy:
         self._broker.start()
 
     def strike(self) -> None:
-        """Kill the broker, put the copy back, start."""
         assert self._copy.is_dir(), "take() comes first"
         self._broker.kill()
         before = _bytes(self._data, self._folders())
@@ -52,7 +51,6 @@ class OldCopy:
         self.struck += lost > 0
 
     def heal(self) -> None:
-        """What was lost stays lost."""
         if not self._broker.running:
             self._broker.start()
 
@@ -84,7 +82,6 @@ class RecreatedTopic:
         self._config = dict(config or {})
 
     def strike(self) -> None:
-        """Delete and create."""
         kafka.delete_topics(self._bootstrap, [self._topic])
         create_again(self._bootstrap, self._topic, self._partitions, self._config)
         self.struck += kafka.end_offsets(self._bootstrap, self._topic, self._partitions) == (

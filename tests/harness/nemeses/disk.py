@@ -21,7 +21,6 @@ class SealedFolder:
         self._fault = ReadOnlyState(system.state_folder(self._worker))
 
     def strike(self) -> None:
-        """Seal it, and start the worker over it."""
         self._worker.kill()
         self._fault.strike()
         self._worker.start()
@@ -31,7 +30,6 @@ class SealedFolder:
         self.struck += self._fault.struck
 
     def heal(self) -> None:
-        """Open it, and start the worker."""
         self._fault.heal()
         if not self._worker.running:
             self._worker.start()
@@ -59,7 +57,6 @@ class FilledDisk:
         self.struck += self._disk.struck
 
     def heal(self) -> None:
-        """A disk with room again, and empty."""
         if self._disk is not None:
             self._worker.kill()
             self._disk.close()

@@ -23,7 +23,6 @@ class BrokenLink(OfSystem):
         self._how = how
 
     def strike(self) -> None:
-        """Break it, and wait: that is the fault."""
         worker = self._system.some_worker(self._rng)
         self._proxy = self._system.broker.links[self._system.workers.index(worker)]
         before = self._proxy.struck
@@ -42,6 +41,5 @@ class BrokenLink(OfSystem):
         self.struck += self._proxy.struck > before
 
     def heal(self) -> None:
-        """Everything passes again."""
         if self._proxy is not None:
             self._proxy.open()

@@ -30,13 +30,11 @@ class DeletedTopic:
         self._gone = False
 
     def strike(self) -> None:
-        """Delete it."""
         kafka.delete_topics(self._bootstrap, [self._topic])
         self._gone = True
         self.struck += 1
 
     def heal(self) -> None:
-        """Create it, empty."""
         if self._gone:
             create_again(self._bootstrap, self._topic, self._partitions, self._config)
             self._gone = False
@@ -61,12 +59,10 @@ class AlteredTopic:
         return cls(bootstrap, topic, "max.message.bytes", str(bytes_max), "1048588")
 
     def strike(self) -> None:
-        """Set it."""
         kafka.alter_topic(self._bootstrap, self._topic, self._setting, self._value)
         self.struck += 1
 
     def heal(self) -> None:
-        """Set it back."""
         kafka.alter_topic(self._bootstrap, self._topic, self._setting, self._healed)
 
 
@@ -84,7 +80,6 @@ class RevokedRight:
         self._revoked = False
 
     def strike(self) -> None:
-        """Revoke it."""
         kind, resource, pattern, operation = self._right
         wanted = AclBindingFilter(
             kind, resource, pattern, self._user, "*", operation, AclPermissionType.ALLOW
@@ -94,7 +89,6 @@ class RevokedRight:
         self.struck += sum(len(item) for item in removed) > 0
 
     def heal(self) -> None:
-        """Grant it again."""
         if not self._revoked:
             return
         kind, resource, pattern, operation = self._right

@@ -38,7 +38,6 @@ class KilledWorkers(OfSystem):
         self._killed: list[WorkerProcess] = []
 
     def strike(self) -> None:
-        """Kill one, or all."""
         workers = self._system.live_workers()
         for worker in self._rng.sample(workers, self._rng.choice([1, 1, len(workers)])):
             worker.kill()
@@ -46,7 +45,6 @@ class KilledWorkers(OfSystem):
             self.struck += 1
 
     def heal(self) -> None:
-        """Start them."""
         _start_all(self._killed)
 
 
@@ -57,7 +55,6 @@ class KillLoop(OfSystem):
         super().__init__("kill loop", system, rng)
 
     def strike(self) -> None:
-        """Kill and start; the pace is the fault."""
         for _ in range(self._rng.randint(4, 7)):
             worker = self._system.some_worker(self._rng)
             time.sleep(self._rng.uniform(0, 4))
@@ -66,7 +63,6 @@ class KillLoop(OfSystem):
             self.struck += 1
 
     def heal(self) -> None:
-        """All run."""
         _start_all(self._system.workers)
 
 
@@ -129,7 +125,6 @@ class FrozenWorker(OfSystem):
         self.struck += 1
 
     def heal(self) -> None:
-        """Wake it."""
         if self._worker is not None and self._worker.running:
             self._worker.signal(signal.SIGCONT)
 
@@ -141,7 +136,6 @@ class Storm(OfSystem):
         super().__init__("rebalance storm", system, rng)
 
     def strike(self) -> None:
-        """Some restarts; the pace is the fault."""
         for _ in range(self._rng.randint(3, 5)):
             worker = self._rng.choice([worker for worker in self._system.workers if not worker.frozen])
             if worker.running:
@@ -152,7 +146,6 @@ class Storm(OfSystem):
             self.struck += 1
 
     def heal(self) -> None:
-        """All run."""
         _start_all(self._system.workers)
 
 
@@ -163,7 +156,6 @@ class KilledProducers(OfSystem):
         super().__init__("kill producers", system, rng)
 
     def strike(self) -> None:
-        """Kill half of them."""
         producers = self._system.producers
         for producer in self._rng.sample(producers, (len(producers) + 1) // 2):
             producer.kill()

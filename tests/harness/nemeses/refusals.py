@@ -36,12 +36,10 @@ class SmallOutput(OfSystem):
         self._fault = AlteredTopic.small(system.bootstrap, topic, rng.randint(*LIMIT_BYTES))
 
     def strike(self) -> None:
-        """Set it; hold it from when a worker was refused."""
         self.struck += _refused(self._system, "refuses a record batch for its size", self._fault.strike)
         time.sleep(self._rng.uniform(*HOLD_S))
 
     def heal(self) -> None:
-        """Large batches pass again."""
         self._fault.heal()
 
 
@@ -63,12 +61,10 @@ class DeniedRight(OfSystem):
         self._denied = False
 
     def strike(self) -> None:
-        """Deny it; hold it from when a worker was refused."""
         self.struck += _refused(self._system, "this user may not use it", self._deny)
         time.sleep(self._rng.uniform(*HOLD_S))
 
     def heal(self) -> None:
-        """Everybody may do everything again."""
         if self._denied:
             every = AclBindingFilter(
                 self._kind, self._resource, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.ANY,

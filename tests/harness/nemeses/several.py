@@ -41,7 +41,6 @@ class KilledLeader(_OfSeveral):
         super().__init__("kill leader", system, rng)
 
     def strike(self) -> None:
-        """Kill it; wait until others lead."""
         node = self._one()
         node.kill()
         self._cluster.wait_led(node)
@@ -57,7 +56,6 @@ class FrozenLeader(_OfSeveral):
         self._node: Node | None = None
 
     def strike(self) -> None:
-        """Freeze it; wait until others lead."""
         self._node = self._one()
         self._node.pause()
         self._cluster.wait_led(self._node)
@@ -65,7 +63,6 @@ class FrozenLeader(_OfSeveral):
         time.sleep(self._rng.uniform(*DOWN_S))
 
     def heal(self) -> None:
-        """Let it go on."""
         if self._node is not None:
             self._node.resume()
         super().heal()
@@ -92,7 +89,6 @@ class TooFewCopies(_OfSeveral):
         super().__init__("too few copies", system, rng)
 
     def strike(self) -> None:
-        """Kill two; leave them down for a while."""
         for node in self._rng.sample(self._cluster.nodes, 2):
             node.kill()
         time.sleep(self._rng.uniform(*TOO_FEW_S))
@@ -106,7 +102,6 @@ class PowerCut(_OfSeveral):
         super().__init__("kill all brokers", system, rng)
 
     def strike(self) -> None:
-        """Kill all."""
         for node in self._cluster.nodes:
             node.kill()
         time.sleep(self._rng.uniform(*DOWN_S))

@@ -37,7 +37,6 @@ class DeletedState:
         self._down = down
 
     def strike(self) -> None:
-        """Delete it."""
         if self._down:
             _stop(self._worker)
         assert any(self._folder.iterdir())
@@ -47,7 +46,6 @@ class DeletedState:
         self.struck += 1
 
     def heal(self) -> None:
-        """There is nothing to bring back."""
         _start(self._worker, down=self._down)
 
 
@@ -85,7 +83,6 @@ class DamagedFiles:
                 self.struck += self._harm(path)
 
     def heal(self) -> None:
-        """Damage stays."""
         _start(self._worker, down=self._down)
 
     def _harm(self, path: Path) -> bool:
@@ -115,7 +112,6 @@ class FutureFormat:
         self._folder = folder
 
     def strike(self) -> None:
-        """Rewrite it."""
         _stop(self._worker)
         files = Rdict(str(self._folder), options=Options(raw_mode=True))
         try:
@@ -127,7 +123,6 @@ class FutureFormat:
             files.close()
 
     def heal(self) -> None:
-        """It stays as it is."""
         _start(self._worker, down=True)
 
 
@@ -145,7 +140,6 @@ class ReadOnlyState:
         self._aside = folder.with_name(f"{folder.name}.aside")
 
     def strike(self) -> None:
-        """Seal the folder."""
         path = str(self._folder)
         self._mounted = _mount("--bind", path, path)
         if self._mounted:
@@ -159,7 +153,6 @@ class ReadOnlyState:
             self.struck += 1
 
     def heal(self) -> None:
-        """Open it again."""
         if self._mounted:
             _unmount(self._folder)
             self._mounted = False
@@ -186,7 +179,6 @@ class FullDisk:
         self.mounted = _mount("-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(folder))
 
     def strike(self) -> None:
-        """Leave no room."""
         if self.mounted:
             self.struck += _fill(self._ballast)
             return
@@ -196,7 +188,6 @@ class FullDisk:
         self.struck += 1
 
     def heal(self) -> None:
-        """Give the room back."""
         if self.mounted:
             self._ballast.unlink(missing_ok=True)
         elif self._worker.running:
@@ -227,7 +218,6 @@ def _fill(path: Path) -> bool:
 
 
 def _mount(*arguments: str) -> bool:
-    """Whether it was permitted."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         return False
     return subprocess.run(["mount", *arguments], check=False, capture_output=True).returncode == 0

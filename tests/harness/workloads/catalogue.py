@@ -34,7 +34,6 @@ class Workload:
     """``check`` or ``ignore``: a bridge brings it all from another cluster, and does so with IDs; empty = its producers send here."""
 
     def settings(self, partitions: int) -> dict[str, Any]:
-        """Its entry in the configuration."""
         size = {} if self.capacity == AMPLE else {"id_cache_size": self.capacity}
         return {
             **size,
@@ -78,12 +77,10 @@ def transactional(name: str, rng: random.Random) -> Workload:
 
 
 def extreme(name: str, rng: random.Random) -> Workload:
-    """Huge, empty and null values."""
     return Workload(name, [Plan(name, f"{name}.0", "x", rng.randrange(2**31), 60, extreme=True)])
 
 
 def duplicates(name: str, rng: random.Random) -> Workload:
-    """Fifty IDs, over and over."""
     plan = Plan(name, f"{name}.0", "d", rng.randrange(2**31), 2_000, id_space=50)
     return Workload(name, [plan], divert=rng.random() < 0.5)
 
@@ -97,7 +94,6 @@ def overflow(name: str, rng: random.Random) -> Workload:
 
 
 def few(name: str, rng: random.Random) -> Workload:
-    """Three groups for everything."""
     return Workload(name, [Plan(name, f"{name}.0", "f", rng.randrange(2**31), 2_000, Groups.FEW)])
 
 

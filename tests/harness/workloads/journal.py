@@ -34,7 +34,6 @@ class Journal:
     def sending(
         self, token: bytes, step: int, number: int, identifier: bytes | None, group: bytes | None
     ) -> None:
-        """Before the send."""
         fields = (
             b"s", token, b"%d" % step, b"%d" % number,
             _NONE if identifier is None else identifier, _NONE if group is None else group,
@@ -42,7 +41,6 @@ class Journal:
         self._file.write(b"\t".join(fields) + b"\n")
 
     def outcome(self, token: bytes, outcome: Outcome) -> None:
-        """What became of it."""
         self._file.write(b"o\t" + token + b"\t" + outcome.value.encode() + b"\n")
 
     def flush(self) -> None:

@@ -154,7 +154,6 @@ class Flow(threading.Thread):
         return sizes(self.sent)
 
     def stop(self) -> None:
-        """Send no more."""
         self._halt.set()
         if self.ident is not None:
             self.join(150)

@@ -78,7 +78,6 @@ class Plan:
         return self.numbered(number % self.id_space if self.id_space else number)
 
     def numbered(self, number: int) -> Message:
-        """The message of this number."""
         nameless = self.without_id_every and number % self.without_id_every == 0
         if self.parts_to:
             return self._envelope(number, nameless=bool(nameless))
@@ -94,12 +93,10 @@ class Plan:
         return self._draw("abort", transaction) < self.abort_share
 
     def to_json(self) -> str:
-        """For the command line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read :meth:`to_json`."""
         fields = json.loads(text)
         return cls(**fields | {"groups": Groups(fields["groups"]), "parts_to": tuple(fields["parts_to"])})
 

@@ -140,7 +140,6 @@ class Traffic:
                 producer.poll(0.1)
 
     def _settle(self) -> None:
-        """Note what has become known."""
         answers, self._answers = self._answers, []
         for token, outcome in answers:
             self._note(token, outcome)
@@ -174,7 +173,6 @@ def _commit(producer: Producer) -> None:
 
 
 def main() -> None:
-    """Run until SIGTERM."""
     bootstrap, path, plan = sys.argv[1:]
     traffic = Traffic(bootstrap, Path(path), Plan.from_json(plan))
 

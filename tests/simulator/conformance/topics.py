@@ -39,9 +39,7 @@ class Side(Protocol):
         """Log start and high watermark of partition 0."""
         ...
 
-    async def delete_below(self, offset: int) -> None:
-        """Of partition 0."""
-        ...
+    async def delete_below(self, offset: int) -> None: ...
 
     async def compact(self, count: int) -> None:
         """Returns once compaction has left so many committed records of partition 0."""

@@ -26,9 +26,7 @@ class Side(Protocol):
         """Last stable offset and high watermark."""
         ...
 
-    async def committed(self) -> int | None:
-        """The group's offset."""
-        ...
+    async def committed(self) -> int | None: ...
 
     async def values(self) -> list[bytes]:
         """All that a reader of committed data gets."""

@@ -13,7 +13,6 @@ FLOWING: Final = frozenset({"ok", "release"})
 
 
 def dead_letters(of: Evidence) -> Iterable[str]:
-    """DOUBLED and GIVEN-UP."""
     for offset, message in of.messages.items():
         count = len(of.letters.get(message.number, ()))
         if count > 1:

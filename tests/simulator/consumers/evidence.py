@@ -90,7 +90,6 @@ class Evidence:
 
 
 def finished(written: Written) -> Finished:
-    """By this record."""
     following, runs = written.progress.next, written.progress.finished
     if not runs:
         return lambda offset: offset < following
@@ -98,5 +97,4 @@ def finished(written: Written) -> Finished:
 
 
 def nothing(_: int) -> bool:
-    """By no record."""
     return False

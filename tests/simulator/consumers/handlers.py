@@ -55,7 +55,6 @@ class Handling:
                 run.end, run.outcome = now, "died"
 
     async def handle(self, message: Message) -> None:
-        """What the product calls."""
         loop: Any = asyncio.get_running_loop()
         seconds, outcome = (message.value or b"0 ok").decode().split()
         run = Run(

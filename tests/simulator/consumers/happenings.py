@@ -52,7 +52,6 @@ class ConsumerHappenings(Happenings):
         )
 
     def last(self, partition: int) -> Happening:
-        """Something new for this partition."""
         return Happening(0, 0, Kind.SEND, partition=partition, messages=(Task(b"last", 0.0, "ok"),) * 2)
 
     def _recreate(self, _: Happening, __: Process) -> None:

@@ -22,7 +22,6 @@ AGES: Final = 10_000
 def burst(
     dice: random.Random, count: int, seconds: tuple[float, ...], outcomes: tuple[str, ...]
 ) -> Happening:
-    """So many messages at once."""
     tasks = tuple(
         Task(
             None if dice.random() < 0.1 else b"g%d" % dice.randrange(GROUPS),

@@ -156,7 +156,6 @@ def planned(
     *,
     small: bool = False,
 ) -> ConsumerSchedule:
-    """With options by dice."""
     return ConsumerSchedule(
         seed,
         partitions,
@@ -184,7 +183,6 @@ def _task(dice: random.Random, *, calm: bool) -> Task:
 
 
 def sending(dice: random.Random, partitions: int, *, calm: bool) -> Happening:
-    """Some messages."""
     tasks = tuple(_task(dice, calm=calm) for _ in range(dice.randint(1, 5)))
     return Happening(
         *gap(dice),
@@ -211,7 +209,6 @@ def awakening(dice: random.Random) -> list[Happening]:
 
 
 def fault(dice: random.Random, partitions: int, processes: int, *, calm: bool = False) -> Happening:
-    """One of any kind."""
     kind = dice.choice(CALM) if calm else dice.choices(list(KINDS), list(KINDS.values()))[0]
     if kind is Kind.BELATED:
         return belated(dice)

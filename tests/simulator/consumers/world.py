@@ -34,12 +34,10 @@ class Written(NamedTuple):
 
     @property
     def committed(self) -> bool:
-        """Whether it counts."""
         return self.part.fate is Fate.COMMITTED
 
     @property
     def owner(self) -> str:
-        """The process that wrote it."""
         return self.progress.holder.partition("/")[0]
 
 

@@ -66,7 +66,6 @@ class SimulatedQuestions(ClusterDouble):
         )
 
     def _ends(self, partitions: Collection[tuple[str, int]], which: int) -> dict[tuple[str, int], int]:
-        """Of those that are there."""
         found: dict[tuple[str, int], int] = {}
         for partition in sorted(partitions):
             with contextlib.suppress(KafkaError):

@@ -31,7 +31,6 @@ class Builder:
     def append(
         self, *, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Any
     ) -> object:
-        """None = it is full."""
         size = RECORD_BYTES + len(key or b"") + len(value or b"")
         if self.records and self._bytes + size > self._limit:
             return None

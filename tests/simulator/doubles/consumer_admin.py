@@ -30,7 +30,6 @@ class SimulatedClient(SimulatedQuestions):
         return await self._network.call(self._identity, topic)
 
     def _identity(self, topic: str) -> TopicIdentity:
-        """In the cluster."""
         found = self._cluster.topic(topic)
         return TopicIdentity(found.topic_id, len(found.logs))
 
@@ -43,7 +42,6 @@ class SimulatedClient(SimulatedQuestions):
         return []
 
     async def foreign_members(self, _is_ours: Any) -> list[Any]:
-        """None ever joins."""
         return []
 
     async def await_created(self, topics: Collection[str], _limit_s: float) -> dict[str, TopicDescription]:
@@ -71,7 +69,6 @@ class SharedClient:
 
     @staticmethod
     def force_metadata_update() -> "asyncio.Future[bool]":
-        """Nothing is new."""
         return _done(True)
 
     @staticmethod
@@ -79,7 +76,6 @@ class SharedClient:
         """Everything is known."""
 
     def end(self) -> "asyncio.Future[None]":
-        """It has no connections."""
         return _done(None)
 
 

@@ -89,17 +89,14 @@ class SimulatedMember(SimulatedReader):
 
     @property
     def group(self) -> Any:
-        """In the cluster."""
         return self._cluster.group
 
     async def ask(self, question: Callable[[str, int], str]) -> str:
-        """As the group's coordinator answers."""
         known = self._coordinator
         return str(await self._network.call(question, known.member_id, known.generation))
 
     @property
     def generation(self) -> int:
-        """As far as it knows."""
         return self._coordinator.generation
 
     async def _coordinate(self) -> None:

@@ -66,7 +66,6 @@ class SimulatedReader:
     # -- aiokafka's interface ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Raises KafkaConnectionError: nobody answers."""
         await self._network.call(self._connect)
         self._process.readers[self] = None
         self._fetching = asyncio.create_task(self._fetch())
@@ -138,7 +137,6 @@ class SimulatedReader:
         return self._positions.get(tp)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """What was fetched of these."""
         for tp in partitions:
             self._ahead.pop(tp, None)
         self._wanted.set()
@@ -213,7 +211,6 @@ class SimulatedReader:
                 await self._wanted.wait()
 
     def _read(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Fetched | Exception]:
-        """In the cluster."""
         found: dict[TopicPartition, Fetched | Exception] = {}
         for tp, position in wanted.items():
             try:
@@ -229,7 +226,6 @@ class SimulatedReader:
         wanted: Mapping[TopicPartition, int],
         fetched: Mapping[TopicPartition, Fetched | Exception],
     ) -> bool:
-        """Whether anything has come."""
         got = False
         for tp, found in fetched.items():
             if self._positions.get(tp) != wanted[tp]:

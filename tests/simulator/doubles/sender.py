@@ -106,7 +106,6 @@ class Sender:
         self._group_added = False
 
     def write(self, place: Place, builder: Builder) -> "asyncio.Future[Sent]":
-        """A batch."""
         told = self._promise()
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + builder.record_count()
@@ -119,14 +118,12 @@ class Sender:
         return told
 
     def commit_offsets(self, offsets: Mapping[Place, int]) -> "asyncio.Future[None]":
-        """Of the group."""
         told = self._promise()
         self._offsets = offsets, told
         self._loop.call_soon(self._ask_next)
         return told
 
     def end(self, *, commit: bool) -> "asyncio.Future[None]":
-        """The transaction."""
         told = self._promise()
         self._end = commit, told
         self._loop.call_soon(self._ask_next)
@@ -149,7 +146,6 @@ class Sender:
         return int(self._coordinator.produce(who, sequence, log, builder.records))
 
     def add_partitions(self, who: Who, places: Sequence[Place]) -> None:
-        """All of them, or none."""
         for topic, _ in places:
             if topic in self._cluster.refused:
                 raise TopicAuthorizationFailedError(topic)
@@ -224,7 +220,6 @@ class Sender:
         return told
 
     def _ask_for(self, then: Callable[[Any], None], apply: Any, *args: Any) -> None:
-        """The coordinator; nothing else meanwhile."""
         self._asking = True
         told = self._promise()
 

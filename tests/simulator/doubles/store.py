@@ -23,7 +23,6 @@ class Disk:
         self.files: dict[str, Files] = {}
 
     def lose(self) -> None:
-        """All of it."""
         self.files.clear()
 
 
@@ -66,7 +65,6 @@ class MemoryStore:
 
     @classmethod
     def create_afresh(cls, path: Path, *, indexed: bool = False) -> "MemoryStore":
-        """An empty one."""
         _here().process.disk.files.pop(str(path), None)
         return cls(path, indexed=indexed)
 
@@ -79,7 +77,6 @@ class MemoryStore:
 
     @property
     def unfinished(self) -> bool:
-        """As the real one's."""
         files = self._files
         return files.state is None and bool(files.slots or files.chunks or files.hops or files.index)
 
@@ -132,7 +129,6 @@ class MemoryStore:
         }
 
     def finding_chunks(self) -> Steps[None]:
-        """They are known."""
         yield
 
     def chunk_keys(self) -> ChunkKeys:

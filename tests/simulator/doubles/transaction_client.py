@@ -131,7 +131,6 @@ def produce(cluster: Any, name: str, batches: Mapping[Place, Any]) -> dict[Place
 
 
 def offsets(cluster: Any, who: Who, committed: Mapping[Place, int]) -> dict[Place, int]:
-    """An error code for each."""
     for topic, partition in committed:
         if topic not in cluster.topics or partition >= len(cluster.topics[topic].logs):
             return dict.fromkeys(committed, UnknownTopicOrPartitionError.errno)

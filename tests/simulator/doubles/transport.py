@@ -119,7 +119,6 @@ class SimulatedConsumer:
     # -- membership --------------------------------------------------------------------------------------------
 
     async def heartbeat(self, generation: int) -> str:
-        """As the coordinator answers."""
         return str(await self._network.call(self._cluster.group.heartbeat, self.member, generation))
 
     def _beat(self, loop: Any) -> None:
@@ -184,7 +183,6 @@ class SimulatedConsumer:
     # -- fetching ----------------------------------------------------------------------------------------------
 
     def rewind(self, place: Place, offset: int) -> int:
-        """Fetch from there again."""
         if place not in self._positions:
             raise IllegalStateError(f"{place} is not assigned")
         self._seeks[place] += 1

@@ -92,21 +92,17 @@ class SimulatedCluster:
         return topic
 
     def topic(self, name: str) -> Topic:
-        """Raises UnknownTopicOrPartitionError: there is none."""
         if name not in self.topics:
             raise UnknownTopicOrPartitionError(name)
         return self.topics[name]
 
     def log(self, topic: str, partition: int) -> Log:
-        """One partition."""
         return self.topic(topic).logs[partition]
 
     def describe(self, names: Sequence[str]) -> dict[str, TopicDescription]:
-        """Those that there are."""
         return {name: self.topics[name].description for name in names if name in self.topics}
 
     def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
-        """Of topics that must exist."""
         return {name: self.topic(name).topic_id for name in names}
 
     def ends(self, topic: str, partition: int) -> tuple[int, int, int]:
@@ -142,7 +138,6 @@ class SimulatedCluster:
     def produce(
         self, topic: str, partition: int, records: Sequence[tuple[int, bytes | None, bytes | None, Headers]]
     ) -> None:
-        """Of a producer without transactions."""
         self.log(topic, partition).append(records)
 
     def produce_in_transaction(
@@ -178,7 +173,6 @@ class SimulatedCluster:
             self.group.committed[place] = offset
 
     def assigned_together(self) -> list[tuple[Place, ...]]:
-        """Partitions of one number."""
         return [
             tuple(Place(topic, number) for topic in topics)
             for topics in self.together

@@ -92,13 +92,11 @@ class Group:
         return self.heartbeat(member, generation)
 
     def leave(self, member: str) -> None:
-        """In order."""
         if self.members.pop(member, None) is not None:
             self.rebalance()
             self._complete()
 
     def rebalance(self) -> None:
-        """Have all members join again."""
         if not self.rebalancing:
             self.rebalancing = True
             self._round += 1

@@ -79,7 +79,6 @@ class Known:
         """The last of this epoch."""
 
     def begin(self, epoch: int) -> None:
-        """Another epoch."""
         self.epoch, self.next = epoch, 0
         self.batches.clear()
 
@@ -115,7 +114,6 @@ class Log:
 
     @property
     def stable(self) -> int:
-        """The last stable offset."""
         return self._open[0].first if self._open else self.end  # they are in the order in which they began
 
     def append(
@@ -184,7 +182,6 @@ class Log:
         return self.read(self.start, self.end).records
 
     def delete_below(self, offset: int) -> None:
-        """As retention does."""
         self.start = max(self.start, min(offset, self.stable))
         del self.records[: bisect_left(self.records, self.start, key=_OFFSET)]
 

@@ -78,7 +78,6 @@ class Network:
         self.belated.setdefault(request, []).append(_Belated(told_s, comes_s, until, passed))
 
     def bring(self) -> None:
-        """What is belated arrives now."""
         self.belated.clear()
         for come in list(self.waiting):
             come()
@@ -109,7 +108,6 @@ class Network:
             self.held.append((then, loop, apply, args))
 
     def release(self) -> None:
-        """What was held arrives now."""
         held, self.held = self.held or [], None
         for item in held:
             self._loops.after(self._way(), self._arrive, *item)

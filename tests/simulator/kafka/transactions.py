@@ -124,7 +124,6 @@ class Coordinator:
         self._begun(who).logs |= dict.fromkeys(logs)
 
     def add_offsets(self, who: Who) -> None:
-        """AddOffsetsToTxn; begins one too."""
         self._begun(who).group = True
 
     def produce(
@@ -147,7 +146,6 @@ class Coordinator:
         return _append(log, known, who, sequence, records, self.known[who.name].count)
 
     def offsets(self, who: Who, offsets: Mapping[tuple[str, int], int]) -> None:
-        """TxnOffsetCommit, without a group generation."""
         pending = self._pending.get(who.name)
         if pending is None or pending.epoch != who.epoch:
             found = self._begun(who) if who.implicit else self._held(who)

@@ -146,7 +146,6 @@ def _records(world: LaneWorld, topic: str) -> list[Record]:
 
 
 def record(topic: str, partition: int, each: Stored) -> Record:
-    """As the checker knows one."""
     return Record(topic, partition, each.offset, each.key, each.value, each.headers, each.timestamp)
 
 

@@ -59,7 +59,6 @@ class LaneHappenings(Happenings):
         self._recreate()
 
     def _recreate(self) -> bool:
-        """Whether it could be."""
         world = self._world
         places = [Place(ADDRESS, number) for number in range(world.plan.partitions)]
         if world.recreated or any(
@@ -180,7 +179,6 @@ class LaneHappenings(Happenings):
         log.delete_below(gone.end)
 
     def send(self, what: Happening) -> None:
-        """Messages come into the input."""
         records = [self._record(message, self.now_ms) for message in what.messages]
         if what.transaction:
             self._world.cluster.produce_in_transaction(

@@ -22,7 +22,6 @@ class Rights:
         self.confirmed.clear()
 
     def confirm(self) -> None:
-        """The group has said yes."""
         self.confirmed.add(asyncio.current_task())
 
     def fence(self, transactional_id: str) -> "asyncio.Task[Any] | None":

@@ -157,7 +157,6 @@ class LaneWorld(World):
         return told
 
     def unsettled(self) -> str:
-        """What is missing."""
         told = [*self._unprocessed(ADDRESS), *self._unprocessed(FORWARD)]
         for process in self.processes:
             lanes = [] if process.lanes is None else process.lanes.lanes

@@ -48,19 +48,15 @@ class Set:
 
     @property
     def group(self) -> str:
-        """The bridge's, at the source."""
         return f"{self.name}-app-bridge-{self.name}"
 
     def send(self, records: Sequence[Sent], partition: int = 0) -> None:
-        """To the source."""
         kafka.send(self.two.source, self.topic, records, partition)
 
     def got(self) -> list[Got]:
-        """What is at the target."""
         return kafka.read_all(self.two.target, self.address, PARTITIONS)
 
     def ends(self) -> list[int]:
-        """Of the target's partitions."""
         return kafka.end_offsets(self.two.target, self.address, PARTITIONS)
 
     def settled(self, ends: list[int], limit_s: float = 60.0) -> list[Got]:
@@ -90,7 +86,6 @@ def prepare(
 
 
 def numbers(got: Iterable[Got]) -> list[int]:
-    """The values of :func:`messages`."""
     return [int(item.value or b"") for item in got]
 
 
@@ -200,7 +195,6 @@ def quick(config: Path) -> Iterator[list[Bridge]]:
 
 
 def messages(count: int, groups: int = 10, first: int = 0) -> list[Sent]:
-    """Numbered, of some groups."""
     return [
         Sent(
             id=b"id-%d" % index,

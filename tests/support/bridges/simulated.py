@@ -42,7 +42,6 @@ class Builder:
     records: list[dict[str, Any]] = field(default_factory=list)
 
     def append(self, **record: Any) -> object:
-        """It is never full."""
         self.records.append(record)
         return record
 
@@ -89,7 +88,6 @@ class Instance:
         self.begin()
 
     def begin(self) -> None:
-        """A producer's next life."""
         self.producer = Producer()
         self.life = ProducerSession(self.plan.name, cast("IdempotentProducer", self.producer))
         self.loader = BatchBuilder(
@@ -137,7 +135,6 @@ class Instance:
 
     @property
     def done(self) -> bool:
-        """Whether all is confirmed."""
         places = self.flow.window.places
         return all(place.confirmed == len(self.system.source[number]) for number, place in places.items())
 

@@ -63,7 +63,6 @@ def _set(bootstrap: str, feature: str, level: int, kind: int) -> None:
 
 
 def _read_update(reader: Reader) -> tuple[int, str]:
-    """Error code and text."""
     reader.unpack(flexible_requests.INT32)
     (code,) = reader.unpack(flexible_requests.INT16)
     return code, reader.text()

@@ -29,7 +29,6 @@ class LinkedBroker:
         return self.broker.bootstrap_servers
 
     def heal(self) -> None:
-        """Open all links."""
         for link in self.links:
             link.open()
 

@@ -82,7 +82,6 @@ def message(number: int) -> Sent:
 
 
 def home(record: Sent) -> int:
-    """Its partition, by its group."""
     hashed: int = murmur2(record.key or b"") & 0x7FFFFFFF
     return hashed % PARTITIONS
 

@@ -15,7 +15,6 @@ VERSIONS: Final = sorted(path.name for path in FOLDER.iterdir() if path.is_dir()
 
 
 def commit(version: str) -> str:
-    """Whose code the release is."""
     return (FOLDER / version / "commit").read_text().strip()
 
 

@@ -80,11 +80,9 @@ class Access:
         return dataclasses.replace(self, options=kept | options)
 
     def with_password(self, password: str) -> "Access":
-        """The same with another password."""
         return dataclasses.replace(self, environment={**self.environment, PASSWORD_VARIABLE: password})
 
     def with_user(self, user: str) -> "Access":
-        """The same as somebody else."""
         return self.but(sasl_username=user)
 
     @property
@@ -93,7 +91,6 @@ class Access:
         return {"bootstrap_servers": self.bootstrap, **self.options}
 
     def configure(self, folder: Path, app_id: str, addresses: Iterable[Mapping[str, Any]]) -> Path:
-        """Write a configuration file."""
         tables = [("[kafka]", self.section), ("[app]", {"id": app_id, "data_dir": str(folder / "data")})]
         tables += [("[[addresses]]", dict(address)) for address in addresses]
         lines: list[str] = []
@@ -172,18 +169,15 @@ class SecuredBroker:
         self.add_user(USER)
 
     def stop(self) -> None:
-        """Stop it."""
         self.broker.stop()
         self.issuer.close()
 
     @property
     def plaintext(self) -> str:
-        """The tests' own way in."""
         return self.broker.bootstrap_servers
 
     @property
     def tls(self) -> Access:
-        """With a certificate."""
         files = {
             "ssl_cafile": str(self.certificates.authority),
             "ssl_certfile": str(self.certificates.client),
@@ -229,7 +223,6 @@ class SecuredBroker:
 
     @property
     def plain(self) -> Access:
-        """With a password, over TLS."""
         return self._sasl("PLAIN", "SASL_SSL", "PLAIN").but(ssl_cafile=str(self.certificates.authority))
 
     @property

@@ -35,11 +35,9 @@ class Issuer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where tokens are."""
         return f"http://127.0.0.1:{self.server_port}/token"
 
     def close(self) -> None:
-        """Stop answering."""
         self.shutdown()
         self._thread.join()
         self.server_close()
@@ -51,7 +49,6 @@ class Issuer(ThreadingHTTPServer):
         return safe and [urllib.parse.unquote_plus(name) for name in given] == self._login
 
     def token(self) -> str:
-        """A new one."""
         now = int(time.time())
         head = {"alg": "RS256", "typ": "JWT", "kid": _KEY}
         claims = {"sub": self.client, "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + LIFE_S}

@@ -27,13 +27,11 @@ class Pages:
             return answer.status, await answer.json()
 
     async def groups(self) -> dict[str, dict[str, Any]]:
-        """The rows, by group."""
         return {item["group"]: item for item in (await self.get("/groups"))[1]["groups"]}
 
 
 @asynccontextmanager
 async def pages_of(running: Running) -> AsyncIterator[Pages]:
-    """While this consumer runs."""
     listener = socket.create_server(("127.0.0.1", 0))
     async with web.serving(running.consumer, listener), aiohttp.ClientSession() as session:
         yield Pages(f"http://127.0.0.1:{listener.getsockname()[1]}", session)

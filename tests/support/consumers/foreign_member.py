@@ -53,12 +53,10 @@ class Foreigner:
         self._thread = threading.Thread(target=self._run)
 
     def start(self) -> None:
-        """Join the group."""
         self._consumer.subscribe([self._topic], on_assign=self._assign, on_revoke=self._revoke)
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the group in order."""
         self._ending.set()
         self._thread.join(LIMIT_S)
         self._consumer.close()

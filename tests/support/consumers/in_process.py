@@ -68,7 +68,6 @@ class Recorder:
 
     @property
     def offsets(self) -> list[int]:
-        """What returned, in order."""
         return [offset for _, offset in self.done]
 
     def attempts(self, offset: int) -> list[int]:
@@ -108,21 +107,17 @@ class Running:
         )
 
     def check(self) -> None:
-        """Raise what ended it."""
         if self._task.done():
             self._task.result()
 
     async def finished(self) -> None:
-        """Until it ends by itself."""
         await self._task
 
     async def stop(self) -> None:
-        """As on SIGTERM."""
         self.consumer.stop()
         await asyncio.wait_for(self._task, LIMIT_S)
 
     async def end(self) -> None:
-        """However it stands."""
         self.consumer.stop()
         with contextlib.suppress(TimeoutError, Exception):
             await asyncio.wait_for(self._task, LIMIT_S)
@@ -152,7 +147,6 @@ class Bench:
         return f"{self.group}/{self.accepted}/{partition}"
 
     def send(self, *records: Sent, partition: int = 0) -> None:
-        """Into the accepted topic."""
         kafka.send(self.bootstrap, self.accepted, records, partition)
 
     def launch(self, handler: Any, **options: Any) -> Running:
@@ -208,7 +202,6 @@ class Bench:
             await asyncio.sleep(0.05)
 
     async def letters(self) -> list[Got]:
-        """The committed dead letters."""
         return await asyncio.to_thread(kafka.read_all, self.bootstrap, self.dead_letters, self.partitions)
 
     async def until_next(self, running: Running, offset: int, partition: int = 0) -> None:

@@ -34,7 +34,6 @@ class Outsider:
         self._producer: TransactionalProducer
 
     async def fence(self) -> None:
-        """Take the transactional ID."""
         bench = self._bench
         name = wire_names.consumer_transactional_id(
             bench.settings.app.id, bench.group, bench.accepted, self._partition
@@ -102,7 +101,6 @@ class JumpingClock:
         self._step = step
 
     def time(self) -> float:
-        """A step after the last."""
         self._now += self._step
         return self._now
 
@@ -116,7 +114,6 @@ class SleepingClock:
         self._slept = 0.0
 
     def sleep(self, seconds: float) -> None:
-        """It sleeps, and wakes."""
         self._slept += seconds
 
     def clock_gettime(self, clock: int) -> float:
@@ -152,6 +149,5 @@ class Journal:
 
 
 def values(label: str, size: int) -> list[Sent]:
-    """The messages of one group."""
     made = [GroupMessage(label, index, last=index == size - 1) for index in range(size)]
     return [Sent(None, label.encode(), item.value) for item in made]

@@ -47,7 +47,6 @@ class ConsumerProcess(RingfenceProcess):
         return thawed
 
     def groups(self) -> list[dict[str, Any]]:
-        """What waits, by group."""
         return list(self.get("/groups")[1].get("groups", []))
 
     @property

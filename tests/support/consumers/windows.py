@@ -14,5 +14,4 @@ class Fetched(NamedTuple):
 
 
 def of(group: bytes | None, *offsets: int) -> list[Fetched]:
-    """Messages of one group."""
     return [Fetched(offset, group) for offset in offsets]

@@ -33,7 +33,6 @@ class Tab:
         """What the page was refused, or threw."""
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command, and its result."""
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
         async with asyncio.timeout(LIMIT_S):
@@ -52,7 +51,6 @@ class Tab:
         return done["result"].get("value")
 
     async def until(self, script: str) -> None:
-        """Until an expression is true."""
         async with asyncio.timeout(LIMIT_S):
             while not await self.run(script):  # noqa: ASYNC110 - what it waits for is in another process
                 await asyncio.sleep(0.1)
@@ -71,7 +69,6 @@ class Tab:
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     async def press(self, key: str, code: int, text: str = "") -> None:
-        """A key."""
         shared = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         await self.call(
             "Input.dispatchKeyEvent", type="keyDown", **shared, **({"text": text} if text else {})

@@ -62,12 +62,10 @@ class Read(HTMLParser):
         return " ".join("".join(self.text).split())
 
     def having(self, name: str) -> list[str]:
-        """The values of an attribute."""
         return [value for _, attrs in self.elements if (value := attrs.get(name)) is not None]
 
 
 def read(*addresses: AddressFigures, verdict: str = "clean", servers: str = "kafka:9092") -> Read:
-    """Of these addresses."""
     return Read(document.render(Figures("Night", "when", verdict, servers, addresses)))
 
 
@@ -83,6 +81,5 @@ def parts(drawing: ET.Element, name: str, tag: str) -> list[ET.Element]:
 
 
 def found(topic: str = "orders", **changed: Any) -> Finding:
-    """LOST, with what is changed."""
     made = Finding("LOST", topic, 3, 17, None, None, None, None, None, "id", "group", "why")
     return replace(made, **changed)

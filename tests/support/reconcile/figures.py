@@ -53,7 +53,6 @@ def _name(at: int) -> str:
 
 
 def address(name: str, chance: random.Random, *, scale: float = 1.0, faulty: bool = False) -> AddressFigures:
-    """One address over a day."""
     moments = [_moment(at, chance, scale) for at in range(96)]
     records, duplicates, accepted = (
         sum(getattr(moment, key) for moment in moments) for key in ("records", "duplicates", "accepted")

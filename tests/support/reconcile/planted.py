@@ -194,12 +194,10 @@ class World:
             self._out(f"{record.address}.accepted", partition, self._written(record, (), kept))
 
     def divert(self, record: In, original: In | None) -> None:
-        """A duplicate, to its topic."""
         named = (("_RF_ORIGINAL", original.source if original else None),)
         self._out(f"{record.address}.duplicates", 0, self._written(record, named, {}))
 
     def quarantine(self, record: In, **changes: Any) -> None:
-        """Refused for good."""
         self._out(
             f"{record.address}.quarantine", 0, self._written(record, (("_RF_REASON", b"bad"),), changes)
         )
@@ -263,14 +261,12 @@ class World:
             consumer.close()
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """As retention does."""
         self.flush()
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
             future.result(kafka.WAIT_S)
 
     def flush(self) -> None:
-        """Everything is there."""
         assert self._producer.flush(kafka.WAIT_S) == 0
 
     def config(self, folder: Path) -> Path:

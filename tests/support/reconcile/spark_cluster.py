@@ -36,7 +36,6 @@ class Daemon:
             )
 
     def says(self, text: str) -> bool:
-        """Whether it has logged that."""
         return text in self._log.read_text()
 
     def port(self, service: str) -> int:
@@ -52,7 +51,6 @@ class Daemon:
         return int(ports[service])
 
     def kill(self) -> None:
-        """At once, with its executors."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -71,12 +69,10 @@ class Standalone:
 
     @property
     def master(self) -> str:
-        """Its URL."""
         return f"spark://{_HOST}:{self._master.port('sparkMaster')}"
 
     @property
     def page_port(self) -> int:
-        """Where its page is."""
         return self._master.port("MasterUI")
 
     def add_worker(self, memory: str, cores: int = 2) -> Daemon:
@@ -97,7 +93,6 @@ class Standalone:
         return worker
 
     def end(self) -> None:
-        """All of it."""
         for worker in (*self._workers, self._master):
             worker.kill()
 

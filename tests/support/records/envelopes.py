@@ -103,7 +103,6 @@ class Addresses:
             consumer.close()
 
     def accepted(self, name: str) -> list[Got]:
-        """By partition and offset."""
         return kafka.read_all(
             self.bootstrap, f"{name}.accepted", self.counts.get(name, self.partitions[name])
         )

@@ -56,7 +56,6 @@ def checked(batch: bytearray) -> bytes:
 
 
 def marker(offset: int, producer_id: int, *, abort: bool) -> bytes:
-    """What ends a transaction."""
     record = Stored(offset, key=struct.pack(">hh", 0, int(not abort)), value=struct.pack(">hi", 0, 0))
     return stored([record], 0, producer_id, CONTROL | TRANSACTIONAL)
 

@@ -81,7 +81,6 @@ def test_named_worlds_exist() -> None:
 
 
 def test_planted_bugs_exist() -> None:
-    """Each is a mutant of the catalog."""
     names = {mutant.name for mutant in CATALOG}
     cells = [row[BUG] for row in _rows() if row[BUG] != NONE]
 

@@ -59,7 +59,6 @@ def test_our_encoder_writes_the_vector() -> None:
 
 
 def test_our_decoder_reads_the_vector() -> None:
-    """As the parts that the page lists."""
     assert worker.decode(b"json/1", transactions.vector().encode()) == [
         worker.Part(None, b"acct-1", '{"debit":"10 €"}'.encode(), ()),
         worker.Part("payments", b"acct-2", b"\x00\x01\xff", (("type", b"credit"),)),
@@ -71,7 +70,6 @@ def test_our_decoder_reads_the_vector() -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 def test_node_program(tmp_path: Path) -> None:
-    """It writes the vector."""
     library = tmp_path / "node_modules" / "kafkajs"
     library.mkdir(parents=True)
     shutil.copy(STAND_INS / "kafkajs.js", library / "index.js")
@@ -82,7 +80,6 @@ def test_node_program(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed")
 def test_go_program(tmp_path: Path) -> None:
-    """It writes the vector."""
     name = "github.com/twmb/franz-go"
     library = tmp_path / "franz-go" / "pkg" / "kgo"
     library.mkdir(parents=True)
@@ -129,7 +126,6 @@ def test_dotnet_program() -> None:
 
 
 def settings() -> Settings:
-    """The configuration of the page."""
     return validate(tomllib.loads(transactions.block("toml")))
 
 

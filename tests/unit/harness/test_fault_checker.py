@@ -43,7 +43,6 @@ def test_an_exact_run() -> None:
 
 
 def test_nothing_happened() -> None:
-    """An empty run is clean."""
     assert check(story([], [])) == []
 
 

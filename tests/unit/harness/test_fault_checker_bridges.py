@@ -60,7 +60,6 @@ def test_order_decides_within_a_way() -> None:
 
 
 def test_lanes_know_for_themselves() -> None:
-    """What another one had is not known."""
     there = bridge(0, 3, group=G1)
 
     assert found(story([there, bridge(1, 3)], taken(there))) == {"LOST": 1}

@@ -100,7 +100,6 @@ def test_each_repetition_counts() -> None:
 
 
 def test_forwarded_records_may_have_come_between() -> None:
-    """Where the output does not show it, all that was forwarded may have come between the two."""
     forwarded = [arrive(number, b"f%d-" % number, b"h", partition=1) for number in range(3)]
     inputs = [FIRST, arrive(1, A), *forwarded]
     accepted = [*accept(FIRST, inputs[1]), *accept(*forwarded, partition=1)]

@@ -37,7 +37,6 @@ OTHERS = {
 def part(
     key: str | None = "g", address: str | None = None, known: str | None = None, **more: Any
 ) -> dict[str, Any]:
-    """One of an envelope."""
     named = {} if address is None else {"address": address}
     headers = [] if known is None else [{"name": "_AMQ_DUPL_ID", "value": known}]
     return {"key": key, "value": "v", "headers": [*headers, *more.pop("headers", [])], **named, **more}
@@ -46,7 +45,6 @@ def part(
 def envelope(
     offset: int, *parts: Any, known: bytes | None = None, key: bytes | None = b"k", partition: int = 0
 ) -> Record:
-    """An input that is one."""
     record = arrive(offset, known, key, partition, headers=(("_RF_TX", b"json/1"),))
     return record._replace(value=json.dumps({"parts": parts}).encode())
 
@@ -90,12 +88,10 @@ T = envelope(0, part("g"), part("h", "payments"), part("n", "notes"), part(None)
 
 
 def without(records: Sequence[Record], *indexes: int) -> list[Record]:
-    """All but these."""
     return [record for number, record in enumerate(records) if number not in indexes]
 
 
 def changed(records: Sequence[Record], index: int, **change: Any) -> list[Record]:
-    """One is another."""
     return [record._replace(**change) if number == index else record for number, record in enumerate(records)]
 
 
@@ -311,7 +307,6 @@ def test_malformed(document: Any) -> None:
     ],
 )
 def test_no_json(value: bytes | None) -> None:
-    """Whatever it is."""
     record = envelope(0)._replace(value=value)
 
     assert found(run([record], [])) == {"LOST": 1}

@@ -73,7 +73,6 @@ def test_lost_doubled_reordered(history: History, found: list[Anomaly]) -> None:
 
 @pytest.mark.parametrize("change", [{"key": b"h"}, {"value": None}, {"timestamp": 8}])
 def test_corrupted(change: dict[str, Any]) -> None:
-    """Key, value and timestamp."""
     history = _history()
     changed = [history.inputs[0]._replace(**change), *history.inputs[1:]]
 

@@ -46,12 +46,10 @@ def test_missing_message_is_lost(missing: int) -> None:
 
 
 def test_group_that_was_never_handled_is_lost() -> None:
-    """Also if nothing was handled at all."""
     assert found([]) == [Anomaly.LOST]
 
 
 def test_run_without_end_is_lost() -> None:
-    """Beginning is not enough."""
     assert found([*GOOD[:2], run(2, 2, None)]) == [Anomaly.LOST]
 
 
@@ -62,7 +60,6 @@ def test_lower_number_is_repeated() -> None:
 
 
 def test_swap_is_reordered() -> None:
-    """The later one comes first."""
     assert Anomaly.REORDERED in found([run(0, 0), run(2, 1), run(1, 2)])
 
 
@@ -80,7 +77,6 @@ def test_overlap_with_an_earlier_longer_one_is_seen() -> None:
 
 
 def test_groups_may_overlap() -> None:
-    """Only one's own group is waited for."""
     other = [replace(run, label="h") for run in GOOD]
 
     assert judge([*GOOD, *other], {"g": 3, "h": 3}) == []
@@ -113,7 +109,6 @@ def test_kill_excuses_only_what_was_not_written_yet() -> None:
 
 
 def test_kill_of_another_excuses_nothing() -> None:
-    """Nor one before, nor one after."""
     again = [run(0, 0), run(0, 2), run(1, 3), run(2, 4)]
 
     assert found(again, 3, Disturbance(B, 1)) == [Anomaly.REPEATED]
@@ -165,7 +160,6 @@ def test_frozen_process_counts_until_it_slept() -> None:
 
 
 def fenced(runs: list[Run], *fences: int) -> list[Run]:
-    """With these tokens."""
     return [replace(run, fence=fence) for run, fence in zip(runs, fences, strict=True)]
 
 

@@ -40,7 +40,6 @@ def test_named_tests_exist(mutant: Mutant) -> None:
 
 
 def test_names_are_unique() -> None:
-    """A mutant is chosen by its name."""
     names = Counter(mutant.name for mutant in CATALOG)
 
     assert [name for name, count in names.items() if count > 1] == []
