@@ -1,6 +1,5 @@
 """A consumer's pages: whether it is ready, which groups wait, and what an operator may drop."""
 
-import asyncio
 import socket
 from typing import Any
 
@@ -46,57 +45,6 @@ async def test_health(bootstrap: str) -> None:
             assert (report["consumer_group"], report["address"]) == (bench.group, bench.name)
             assert (report["counts"], report["waiting"]) == ({"finished": 3, "gap_records": 0}, {})
             assert report["broker"] == "answers"
-
-
-async def test_purged_before_it_is_fetched(bootstrap: str) -> None:
-    """A purge drops a blocked message also where its holder has not come to it yet; a redrive after that has it done, and nothing else of it."""
-    free = asyncio.Event()
-    refuses = True
-
-    async def work(message: Message) -> None:
-        if message.group == b"long":
-            await free.wait()
-        elif refuses:
-            message.reject("not yet")
-
-    handler = Recorder(work)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"long", LONG), *numbered(b"a", 3), *numbered(b"b", 2))
-        head, other = LONG, LONG + 3
-        running = await bench.start(handler, on_dead_letter="park", drain_timeout=0.2)
-        await until(
-            lambda: running.consumer.partitions[0].window.blocked == {head, other}, lambda: str(handler.begun)
-        )
-        await running.stop()
-        refuses = False
-        begun = len(handler.begun)
-        # All that it keeps is of the group that its handler has: it fetches no further.
-        running = await bench.start(handler, concurrency=1, records_max=LONG // 5)
-        window = running.consumer.partitions[0].window
-        async with pages_of(running) as pages:
-            await until(lambda: len(handler.begun) > begun, lambda: str(handler.begun))
-            identity = running.consumer.partitions[0].lease.topic_id
-            asked = {"partition": 0, "group": b"a".hex(), "below": head + 2}
-            status, answer = await pages.post("/groups/purge", asked)
-
-            assert (status, answer["dropped"], answer["offsets"]) == (200, 1, [head])
-            assert window.end < head
-            assert window.blocked == {other}
-
-            letters = {"partition": 0, "topic_id": identity, "letters": [[head, 1]]}
-            status, answer = await pages.post("/letters/redrive", letters)
-
-            assert (status, answer["redriven"]) == (200, [head])
-            assert (await bench.agreed()).again == (head,)
-
-            free.set()
-            await until(lambda: head + 2 in handler.offsets, lambda: str(handler.offsets))
-            await pages.post("/letters/redrive", {**letters, "letters": [[other, 1]]})
-            await bench.until_next(running, LONG + 5)
-            await until(lambda: head in handler.offsets, lambda: str(handler.offsets))
-
-        assert sorted(handler.offsets) == [*range(LONG), head, head + 2, other, other + 1]
-        assert [message.redriven for message in handler.messages if message.offset == head] == [0, 1]
 
 
 async def test_to_the_dead_letters_up_to_an_offset(bootstrap: str) -> None:

@@ -90,29 +90,6 @@ async def test_a_foreign_consumer_that_came_and_went(bootstrap: str, protocol: s
         assert handled == [(partition, offset) for partition in range(2) for offset in range(5, 10)]
 
 
-async def test_an_operator_sets_the_offset_of_an_empty_group(bootstrap: str) -> None:
-    """Back and forth, as ever: also where a foreign consumer was there before."""
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"g", 10))
-        first = await bench.start(Recorder())
-        await _handled(first, bench, 10)
-        await first.stop()
-        with foreigner(bootstrap, bench.group, bench.accepted) as other:
-            bench.send(*numbered(b"g", 5))
-            await until(lambda: len(other.read) == 5, lambda: str(other.read))
-        kafka.commit(bootstrap, bench.group, bench.accepted, 8)
-        second = await bench.start(Recorder())
-        await _handled(second, bench, 15)
-        await second.stop()
-        bench.send(*numbered(b"g", 5))
-        kafka.commit(bootstrap, bench.group, bench.accepted, 18)
-        third = await bench.start(Recorder())
-        await _handled(third, bench, 20)
-
-        assert second.handler.offsets == list(range(8, 15))
-        assert third.handler.offsets == [18, 19]
-
-
 async def test_a_group_that_is_another_programs(bootstrap: str) -> None:
     """A classic consumer with another assignor is there first: ours says whose group it is, and ends."""
     async with consuming(bootstrap) as bench:

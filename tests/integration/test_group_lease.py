@@ -10,7 +10,6 @@ import pytest
 from aiokafka import TopicPartition
 
 from ringfence_client import Message
-from ringfence_client.dispatch.poison_messages import ISOLATION_S
 from ringfence_client.partition.lease_acquisition import FRESH_S
 from ringfence_client.progress.progress_record import DRAINING, RELEASED
 from ringfence_kafka import clock
@@ -82,51 +81,6 @@ async def test_last_attempts_of_suspects(bootstrap: str) -> None:
         assert all(len(item & suspects) == 1 for item in together if item & {0, 1, 2})
         assert any(item & {0, 1, 2} and item - suspects for item in together)
         assert letters == []
-
-
-@pytest.mark.parametrize("hung", [1, 2])
-async def test_a_hung_last_attempt_holds_up_nobody(bootstrap: str, hung: int) -> None:
-    """After a crash a message hangs in its last attempt: what ran beside it, and what never ran, goes on within seconds.
-
-    A second one that hangs beside it is not counted before it ends: the first is to blame if the process dies again.
-    """
-    free, said = asyncio.Event(), set[str]()
-
-    async def hang(message: Message) -> None:
-        if message.offset < hung:
-            await free.wait()
-
-    handler = Recorder(hang)
-    async with consuming(bootstrap) as bench:
-        await _made(bench)
-        bench.send(*(Sent(None, b"g%d" % index, b"") for index in range(23)))
-        async with Outsider(bench) as outsider:
-            await outsider.write(
-                delivered=3, reserved=100, running=3, attempts={0: 1, 1: 1, 2: 1}, commit=True
-            )
-            running = bench.launch(handler, max_attempts=2, concurrency=4)
-
-            def others_done() -> bool:
-                said.update(running.consumer.faults)
-                return set(range(hung, 23)) <= set(handler.offsets)
-
-            await _begins(handler)
-            begun = time.monotonic()
-            await until(others_done, lambda: str(handler.done))
-            assert time.monotonic() - begun < 3 * ISOLATION_S
-            assert any("one in its last attempt runs alone" in name for name in said)
-
-            await until(lambda: len(handler.begun) == 23, lambda: str(handler.begun))
-            progress = await bench.progress()
-            assert progress is not None
-            assert {index: progress.attempts.get(index) for index in range(hung)} == dict(
-                [(0, 2), (1, 1)][:hung]
-            )
-            free.set()
-            await bench.until_next(running, 23)
-        await running.stop()
-
-        assert await bench.letters() == []
 
 
 @pytest.mark.parametrize(

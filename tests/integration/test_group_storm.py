@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import random
 import threading
 import time
 from dataclasses import replace
@@ -39,37 +38,6 @@ async def _until_ended(journal: Journal, count: int, *running: Running, limit_s:
         return len(journal.ended) >= count
 
     await until(ended, lambda: f"{len(journal.ended)} of {count} ended", limit_s)
-
-
-async def test_members_that_come_and_go(bootstrap: str) -> None:
-    """Members come and leave every few hundred milliseconds: each message runs once, each group in order, tokens rise."""
-    chance, journal = random.Random(SEED), Journal()
-    groups = {f"g{number}": 40 for number in range(16)}
-
-    async def work(message: Message) -> None:
-        await asyncio.sleep(0.1 * chance.random())
-
-    async with consuming(bootstrap, 2) as bench:
-        for number, (label, size) in enumerate(groups.items()):
-            bench.send(*values(label, size), partition=number % 2)
-        last = await bench.start(journal.handler(0, work))
-        for number in range(1, 7):
-            guest = bench.launch(journal.handler(number, work))
-            await asyncio.sleep(0.2 + chance.random())
-            if number % 3 == 0:  # the oldest goes, the guest stays
-                last, guest = guest, last
-            await guest.stop()
-        met = len({(run.partition, run.fence) for run in journal.runs})
-        await _until_ended(journal, sum(groups.values()), last)
-        await last.stop()
-
-        assert judge(journal.runs, groups) == [], f"seed {SEED}"
-        assert {run.attempt for run in journal.runs} == {1}
-        assert met > 2, "no partition changed hands"
-        for partition in range(2):
-            tokens = [progress.token for _, progress in await _written(bench, partition)]
-            assert tokens == sorted(tokens)
-            assert (await bench.agreed(partition)).released
 
 
 async def test_lost_and_regained_while_a_message_runs(bootstrap: str) -> None:

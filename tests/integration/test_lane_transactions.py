@@ -6,7 +6,7 @@ import pytest
 
 from ringfence_kafka.process import failpoints
 from tests.support import kafka
-from tests.support.lanes import Bench, Gate, Group, bench, until
+from tests.support.lanes import Bench, bench, until
 from tests.support.records.envelopes import envelope, part
 
 PARTS_MAX = 12
@@ -74,25 +74,3 @@ async def test_failed_between_the_cuts(bootstrap: str, tmp_path: Path, point: st
         assert lane.counts["retries"] == 2
         assert [item.value for item in lanes.output()] == due
         assert lanes.committed() == end
-
-
-async def test_taken_over_between_the_cuts(bootstrap: str, tmp_path: Path) -> None:
-    """A lane that is taken over there leaves what was committed, whole; the next owner goes on behind it."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        due = _send(lanes)
-        group, gate = Group(), Gate()
-        first = await lanes.opened(group=group)
-        await lanes.feed(first, 0, 2)
-        remove = failpoints.install("before-commit", f"{lanes.name}-0", gate)
-        try:
-            await first.offer(await lanes.fetch(2, ENVELOPES))
-            await gate.wait()
-        finally:
-            remove()
-        heir = await lanes.opened("two")
-        group.member = False
-        gate.open()
-        await lanes.feed(heir, 2, 2 * ENVELOPES + 1)
-
-        assert [item.value for item in lanes.output()] == due
-        assert first.counts["batches"] == 1

@@ -9,7 +9,6 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer import transaction_v2_requests
 from ringfence_kafka.producer.transaction_v2 import Implicit
 from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
@@ -77,35 +76,6 @@ async def test_transactions_follow_one_another(bootstrap: str) -> None:
 
     assert _read(bootstrap, topic) == [expected, expected]
     assert [base[:4] for base in bases[:2]] == [[0, 0, 1, 1], [3, 3, 4, 4]]  # a marker between
-
-
-@pytest.mark.usefixtures("transactions")
-async def test_fenced_in_the_middle(bootstrap: str) -> None:
-    """Who is initialised later ends what is open; the former one can neither commit nor begin anew, whatever it had sent."""
-    topic, name = _topic(bootstrap), kafka.unique("ways")
-    former, late = _producer(bootstrap, name), _producer(bootstrap, name)
-    await former.fence()
-    await _write(former, topic, "before")
-    reached, go_on = asyncio.Event(), asyncio.Event()
-
-    async def hold(_point: str, _lane: str) -> None:
-        reached.set()
-        await go_on.wait()
-
-    remove = failpoints.install("before-commit", name, hold)
-    writing = asyncio.create_task(_write(former, topic, "never"))
-    await asyncio.wait_for(reached.wait(), kafka.WAIT_S)
-    remove()
-    await late.fence()
-    await _write(late, topic, "after")
-    go_on.set()
-    with pytest.raises(FencedError):
-        await writing
-    with pytest.raises(Exception, match=r"held by somebody else|Invalid state|READY|FATAL"):
-        await _write(former, topic, "never either")
-    await asyncio.gather(former.discard(), late.discard())
-
-    assert _read(bootstrap, topic) == [["before", "after"]] * 2
 
 
 @pytest.mark.parametrize(

@@ -471,33 +471,6 @@ async def test_room_where_all_buffers_are_full(bootstrap: str, tmp_path: Path) -
     assert received.offsets == list(range(sent + 1))
 
 
-async def test_resumed_partitions_end_the_wait(bootstrap: str, tmp_path: Path) -> None:
-    """So does Faust itself, when it has paused partitions and wants them again."""
-    async with receiving(bootstrap, tmp_path) as received:
-        received.app.consumer.pause_partitions({received.input})
-        kafka.send(bootstrap, received.name, records(0, 10))
-        await received.lies_with_the_fetcher()
-        received.app.consumer.resume_partitions({received.input})
-        await received.reaches(10)
-
-    assert received.offsets == list(range(10))
-
-
-async def test_stopped_flow_ends_the_wait(bootstrap: str, tmp_path: Path) -> None:
-    """A rebalance and the end do not wait for records, and none are taken that would be dropped."""
-    async with receiving(bootstrap, tmp_path) as received:
-        waiters = received.thread._ensure_consumer()._fetcher._fetch_waiters
-        await until(lambda: len(waiters) == 1, lambda: f"{waiters}")
-        received.app.consumer.stop_flow()
-        await until(lambda: not waiters, lambda: f"{waiters}")
-        kafka.send(bootstrap, received.name, records(0, 10))
-        await received.is_fetched()
-        received.app.consumer.resume_flow()
-        await received.reaches(10)
-
-    assert received.offsets == list(range(10))
-
-
 async def test_a_refused_partition_rests(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -531,29 +504,6 @@ async def test_a_refused_partition_rests(
 
     assert received.offsets == list(range(10))
     assert min(later - earlier for earlier, later in itertools.pairwise(refused)) > 0.9 * REST_S
-
-
-async def test_a_rest_ends_the_wait(bootstrap: str, tmp_path: Path) -> None:
-    """A partition that was left alone for a moment is looked at when that is over."""
-    async with receiving(bootstrap, tmp_path) as received:
-        received.fetches._resting[received.input] = time.monotonic() + 2.0
-        kafka.send(bootstrap, received.name, records(0, 10))
-        await received.lies_with_the_fetcher()
-        await received.reaches(10)
-
-    assert received.offsets == list(range(10))
-
-
-async def test_a_rewind_ends_a_rest(bootstrap: str, tmp_path: Path) -> None:
-    """What is read from elsewhere on need not be what was damaged."""
-    async with receiving(bootstrap, tmp_path) as received:
-        received.fetches._resting[received.input] = time.monotonic() + PATIENCE_S
-        kafka.send(bootstrap, received.name, records(0, 10))
-        await received.lies_with_the_fetcher()
-        await received.ownership.rewind(received.name, 0, 4)
-        await received.reaches(10)
-
-    assert received.offsets == [4, 5, 6, 7, 8, 9]
 
 
 async def test_a_rewind_while_a_buffer_is_full(bootstrap: str, tmp_path: Path) -> None:

@@ -179,46 +179,6 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
     assert len({item.source for item in got}) == 800
 
 
-def test_a_lane_that_cannot_write_keeps_to_itself(bootstrap: str, tmp_path: Path) -> None:
-    """With its output gone a lane retries and says so; health names it; other lanes flow; nothing is lost."""
-    name = kafka.unique("blocked")
-    free = f"{name}-free"
-    config = configure(tmp_path, bootstrap, name, [{"name": item, "partitions": 1} for item in (name, free)])
-    with worker(config, "w") as process:
-        kafka.send(bootstrap, name, _records(0, 10))
-        _settle(process, bootstrap, name)
-        kafka.delete_topics(bootstrap, [f"{name}.accepted"])
-        kafka.send(bootstrap, name, _records(5, 20))
-        wait_for(
-            lambda: process.health()[1].get("lanes", {}).get(f"{name}-0", {}).get("state") == "retrying",
-            lambda: f"{process.health()}\n{process.log()}",
-        )
-        kafka.send(bootstrap, free, _records(0, 10))
-        _settle(process, bootstrap, free)
-        # It may name the time-out of the write first; once it opens anew it names the topic.
-        wait_for(
-            lambda: (
-                f"{name}.accepted (accepted topic of {name}) does not exist"
-                in process.health()[1]["lanes"][f"{name}-0"].get("reason", "")
-            ),
-            lambda: f"{process.health()}\n{process.log()}",
-        )
-        status, report = process.health()
-        run_verb("topics", "create", "--config", str(config))
-        _settle(process, bootstrap, name)
-        process.wait_ready()
-
-    assert status == 503
-    assert report["lanes"][f"{free}-0"]["state"] == "open"
-    assert f"lane {name}-0 retrying in" in process.log_file.read_text()
-    assert [item.id for item in kafka.read_all(bootstrap, free + ".accepted", 1)] == [
-        record.id for record in _records(0, 10)
-    ]
-    assert [item.id for item in kafka.read_all(bootstrap, name + ".accepted", 1)] == [
-        record.id for record in _records(10, 20)
-    ]
-
-
 def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
     """``/live`` answers as soon as the process runs; ``/health`` is 503 until all lanes are open."""
     name = kafka.unique("health")

@@ -106,15 +106,6 @@ def book(message: Message) -> None:
     _note("end", message)
 
 
-def open_books(file: str) -> None:
-    """Make the store of :func:`book`."""
-    with contextlib.closing(sqlite3.connect(file)) as books:
-        books.execute("PRAGMA journal_mode = WAL")
-        for table in ("effects", "refused"):
-            columns = "place INTEGER, number INTEGER, fence INTEGER, pid INTEGER, PRIMARY KEY (place, number)"
-            books.execute(f"CREATE TABLE {table} ({columns})")
-
-
 async def never_ends(message: Message) -> None:
     """Nor does it when it is cancelled."""
     _note("begin", message)

@@ -16,7 +16,6 @@ and a group that has not come to its end has lost something. Beyond that:
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -241,10 +240,3 @@ def _death(run: Run, disturbances: Sequence[Disturbance]) -> float:
         ),
         default=math.inf,
     )
-
-
-def by_label(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        found[run.label].append(run)
-    return found

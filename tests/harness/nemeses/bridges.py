@@ -4,11 +4,11 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from app.embedded.link import TcpProxy
-from tests.harness.nemeses.links import DELAY_S, HOLD_S, How
-from tests.harness.nemeses.nemesis import Nemesis
+from tests.harness.nemeses.links import HOLD_S, How, break_link
+from tests.harness.nemeses.nemesis import Nemesis, OfSystem
 from tests.harness.nemeses.processes import FREEZE_S, POINT_LIMIT_S
 from tests.harness.system import System
 from tests.support.bridges.processes import BridgeProcess
@@ -21,16 +21,14 @@ CUT_S: Final = (0.05, 1.5)
 WHOLE_S: Final = (0.05, 3.0)
 
 
-class _OfBridge:
-    """What nemeses of a round begin with that has a bridge."""
+class _OfBridge(OfSystem):
+    """A nemesis of a round that has a bridge."""
 
-    def __init__(self, name: str, system: System, rng: random.Random) -> None:
+    def __init__(self, system: System, rng: random.Random, name: str = "") -> None:
+        super().__init__(system, rng, name)
         if system.origin is None:
-            raise ValueError(f"{name}: nothing comes over a bridge here")
-        self.name = name
-        self.struck = 0
+            raise ValueError(f"{self.name}: nothing comes over a bridge here")
         self._origin = system.origin
-        self._rng = rng
 
     def heal(self) -> None:
         self._origin.heal()
@@ -39,9 +37,11 @@ class _OfBridge:
 class KilledBridge(_OfBridge):
     """Its processes are killed again and again, at whatever they are doing."""
 
+    name = "kill bridge"
+
     def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
         """``times``: 0 = as the dice say."""
-        super().__init__("kill bridge", system, rng)
+        super().__init__(system, rng)
         self._times = times or rng.randint(2, 5)
 
     def strike(self) -> None:
@@ -57,7 +57,7 @@ class BridgeKilledAtPoint(_OfBridge):
     """A process is killed exactly at a named point, and starts again."""
 
     def __init__(self, system: System, rng: random.Random, point: str) -> None:
-        super().__init__(f"kill bridge at {point}", system, rng)
+        super().__init__(system, rng, f"kill bridge at {point}")
         self._point = point
 
     def strike(self) -> None:
@@ -76,8 +76,10 @@ class BridgeKilledAtPoint(_OfBridge):
 class FrozenBridge(_OfBridge):
     """A process sleeps past its session time-out with batches in its buffers; the other goes on; it wakes."""
 
+    name = "freeze bridge"
+
     def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("freeze bridge", system, rng)
+        super().__init__(system, rng)
         self._process: BridgeProcess | None = None
 
     def strike(self) -> None:
@@ -97,7 +99,7 @@ class BrokenBridgeLink(_OfBridge):
     """One process's link to the target, or to the source, breaks for a while."""
 
     def __init__(self, system: System, rng: random.Random, how: How) -> None:
-        super().__init__(f"link of a bridge: {how}", system, rng)
+        super().__init__(system, rng, f"link of a bridge: {how}")
         self._how = how
 
     def strike(self) -> None:
@@ -108,7 +110,7 @@ class BrokenBridgeLink(_OfBridge):
         link = links[number]
         before = link.struck
         for _ in range(ATTEMPTS):
-            self._break(link)
+            break_link(link, self._how, self._rng)
             time.sleep(self._rng.uniform(*HOLD_S))
             if link.struck > before:
                 self.struck += 1
@@ -117,26 +119,15 @@ class BrokenBridgeLink(_OfBridge):
             link.open()
             time.sleep(CONNECT_S)
 
-    def _break(self, link: TcpProxy) -> None:
-        match self._how:
-            case "cut":
-                link.cut()
-            case "delay":
-                link.delay(self._rng.uniform(*DELAY_S))
-            case "blackhole":
-                link.blackhole()
-            case "lose answers":
-                link.lose_answers()
-            case "hold":
-                link.hold()
-
 
 class CutAgainAndAgain(_OfBridge):
     """All links to the target are cut and whole in turns, faster than some attempts take."""
 
+    name = "links of a bridge, cut again and again"
+
     def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
         """``times``: 0 = as the dice say."""
-        super().__init__("links of a bridge, cut again and again", system, rng)
+        super().__init__(system, rng)
         self._times = times or rng.randint(5, 12)
 
     def strike(self) -> None:
@@ -155,8 +146,7 @@ class CutAgainAndAgain(_OfBridge):
 class KilledSource(_OfBridge):
     """The source's broker is killed as by a power cut, and starts again over the same folder."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("kill the source's broker", system, rng)
+    name = "kill the source's broker"
 
     def strike(self) -> None:
         self._origin.broker.broker.kill()
@@ -179,17 +169,17 @@ _OTHERS: Final[dict[str, Maker]] = {
 }
 
 
-def _broken(how: How) -> Maker:
-    return lambda system, rng: BrokenBridgeLink(system, rng, how)
+def _broken(how: How, system: System, rng: random.Random) -> Nemesis:
+    return BrokenBridgeLink(system, rng, how)
 
 
-def _killed_at(point: str) -> Maker:
-    return lambda system, rng: BridgeKilledAtPoint(system, rng, point)
+def _killed_at(point: str, system: System, rng: random.Random) -> Nemesis:
+    return BridgeKilledAtPoint(system, rng, point)
 
 
 NEMESES: Final[dict[str, Maker]] = {
     **_OTHERS,
-    **{f"bridge-link-{how.replace(' ', '-')}": _broken(how) for how in _LINKS},
-    **{f"bridge-kill-at-{point}": _killed_at(point) for point in POINTS},
+    **{f"bridge-link-{how.replace(' ', '-')}": partial(_broken, how) for how in _LINKS},
+    **{f"bridge-kill-at-{point}": partial(_killed_at, point) for point in POINTS},
 }
 """Of rounds that have a bridge."""

@@ -18,8 +18,7 @@ PAST_TRANSACTION_TIMEOUT_S: Final = 65.0
 class KilledBroker(OfSystem):
     """The broker is killed as by a power cut, and starts again over the same folder."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("kill broker", system, rng)
+    name = "kill broker"
 
     def strike(self) -> None:
         self._system.broker.broker.kill()
@@ -37,7 +36,7 @@ class FrozenBroker(OfSystem):
     def __init__(self, system: System, rng: random.Random, *, long: bool = False) -> None:
         """``long``: until the transactions that are open have timed out."""
         super().__init__(
-            "freeze broker past the transaction time-out" if long else "freeze broker", system, rng
+            system, rng, "freeze broker past the transaction time-out" if long else "freeze broker"
         )
         self._long = long
 
@@ -57,8 +56,10 @@ class BrokerWentBack(OfSystem):
     What producers had been told to be safe in that time no longer is: they send it again.
     """
 
+    name = "broker goes back"
+
     def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("broker goes back", system, rng)
+        super().__init__(system, rng)
         self._copy = OldCopy(system.broker.broker, system.folder / "copy")
 
     def strike(self) -> None:

@@ -2,7 +2,6 @@
 
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -66,30 +65,6 @@ class OldCopy:
 def _bytes(data: Path, folders: list[str]) -> int:
     """Size of the partitions' logs; segments are written from their beginning and not preallocated."""
     return sum(log.stat().st_size for name in folders for log in (data / name).glob("*.log"))
-
-
-class RecreatedTopic:
-    """A topic is deleted, and made again under its name, empty."""
-
-    def __init__(
-        self, bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None
-    ) -> None:
-        self.name = f"{topic} made again"
-        self.struck = 0
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._partitions = partitions
-        self._config = dict(config or {})
-
-    def strike(self) -> None:
-        kafka.delete_topics(self._bootstrap, [self._topic])
-        create_again(self._bootstrap, self._topic, self._partitions, self._config)
-        self.struck += kafka.end_offsets(self._bootstrap, self._topic, self._partitions) == (
-            [0] * self._partitions
-        )
-
-    def heal(self) -> None:
-        """It is there."""
 
 
 def create_again(bootstrap: str, topic: str, partitions: int, config: dict[str, str]) -> None:

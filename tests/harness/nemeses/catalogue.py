@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -52,8 +53,12 @@ def _busiest(system: System) -> tuple[WorkerProcess, Path]:
         if not worker.frozen
         for current in system.state_folder(worker).glob("*/CURRENT")
     ]
-    _, worker, lane = max(found, key=lambda each: each[0])
+    _, worker, lane = max(found, key=lambda item: item[0])
     return worker, lane
+
+
+def _killed_at(point: str, system: System, rng: random.Random) -> Nemesis:
+    return KilledAtPoint(system, rng, point)
 
 
 _OF_LANES: Final[dict[str, Maker]] = {
@@ -79,9 +84,10 @@ _OF_LANES: Final[dict[str, Maker]] = {
     "disk-full": FilledDisk,
     "output-small": SmallOutput,
     "right-denied": DeniedRight,
-} | {
-    f"kill-at-{point}": lambda system, rng, point=point: KilledAtPoint(system, rng, point)  # type: ignore[misc]
-    for point in (*OPENING_POINTS, *BATCH_POINTS, "re-slotting")
+    **{
+        f"kill-at-{point}": partial(_killed_at, point)
+        for point in (*OPENING_POINTS, *BATCH_POINTS, "re-slotting")
+    },
 }
 NEMESES: Final[dict[str, Maker]] = {**_OF_LANES, **bridges.NEMESES, **several.NEMESES}
 """By the names that ``--nemeses`` takes."""

@@ -14,11 +14,26 @@ HOLD_S: Final = (2.0, 14.0)
 DELAY_S: Final = (0.05, 0.6)
 
 
+def break_link(link: TcpProxy, how: How, rng: random.Random) -> None:
+    """Disturb a link until somebody opens it."""
+    match how:
+        case "cut":
+            link.cut()
+        case "delay":
+            link.delay(rng.uniform(*DELAY_S))
+        case "blackhole":
+            link.blackhole()
+        case "lose answers":
+            link.lose_answers()
+        case "hold":
+            link.hold()
+
+
 class BrokenLink(OfSystem):
     """One worker's link breaks for a while."""
 
     def __init__(self, system: System, rng: random.Random, how: How) -> None:
-        super().__init__(f"link: {how}", system, rng)
+        super().__init__(system, rng, f"link: {how}")
         self._proxy: TcpProxy | None = None
         self._how = how
 
@@ -26,17 +41,7 @@ class BrokenLink(OfSystem):
         worker = self._system.some_worker(self._rng)
         self._proxy = self._system.broker.links[self._system.workers.index(worker)]
         before = self._proxy.struck
-        match self._how:
-            case "cut":
-                self._proxy.cut()
-            case "delay":
-                self._proxy.delay(self._rng.uniform(*DELAY_S))
-            case "blackhole":
-                self._proxy.blackhole()
-            case "lose answers":
-                self._proxy.lose_answers()
-            case "hold":
-                self._proxy.hold()
+        break_link(self._proxy, self._how, self._rng)
         time.sleep(self._rng.uniform(*HOLD_S))
         self.struck += self._proxy.struck > before
 

@@ -25,13 +25,18 @@ class Nemesis(Protocol):
 
 
 class OfSystem:
-    """What nemeses that act on a whole system begin with."""
+    """A nemesis that acts on a whole system. ``name``: where the class alone does not say it."""
 
-    def __init__(self, name: str, system: System, rng: random.Random) -> None:
-        self.name = name
+    name = ""
+
+    def __init__(self, system: System, rng: random.Random, name: str = "") -> None:
+        self.name = name or self.name
         self.struck = 0
         self._system = system
         self._rng = rng
+
+    def heal(self) -> None:
+        """Undo nothing: the strike itself does."""
 
 
 AnyNemesis = TypeVar("AnyNemesis", bound=Nemesis)

@@ -33,8 +33,10 @@ BATCH_POINTS: Final = (
 class KilledWorkers(OfSystem):
     """Some workers are killed at whatever they are doing; healed, they run again, with their old state."""
 
+    name = "kill"
+
     def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("kill", system, rng)
+        super().__init__(system, rng)
         self._killed: list[WorkerProcess] = []
 
     def strike(self) -> None:
@@ -51,8 +53,7 @@ class KilledWorkers(OfSystem):
 class KillLoop(OfSystem):
     """Workers are killed again and again, also while they start, join and open."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("kill loop", system, rng)
+    name = "kill loop"
 
     def strike(self) -> None:
         for _ in range(self._rng.randint(4, 7)):
@@ -70,7 +71,7 @@ class KilledAtPoint(OfSystem):
     """A worker is killed exactly at a named point of a lane, and starts again."""
 
     def __init__(self, system: System, rng: random.Random, point: str) -> None:
-        super().__init__(f"kill at {point}", system, rng)
+        super().__init__(system, rng, f"kill at {point}")
         self._point = point
         self._worker: WorkerProcess | None = None
 
@@ -108,7 +109,7 @@ class FrozenWorker(OfSystem):
 
     def __init__(self, system: System, rng: random.Random, point: str = "") -> None:
         """With a point it is frozen exactly there."""
-        super().__init__(f"freeze at {point}" if point else "freeze", system, rng)
+        super().__init__(system, rng, f"freeze at {point}" if point else "freeze")
         self._point = point
         self._worker: WorkerProcess | None = None
 
@@ -132,8 +133,7 @@ class FrozenWorker(OfSystem):
 class Storm(OfSystem):
     """Workers leave and join every few seconds, some in order and some not, faster than the group settles."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("rebalance storm", system, rng)
+    name = "rebalance storm"
 
     def strike(self) -> None:
         for _ in range(self._rng.randint(3, 5)):
@@ -152,8 +152,7 @@ class Storm(OfSystem):
 class KilledProducers(OfSystem):
     """Producers are killed and come back with what is in doubt."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("kill producers", system, rng)
+    name = "kill producers"
 
     def strike(self) -> None:
         producers = self._system.producers
@@ -161,9 +160,6 @@ class KilledProducers(OfSystem):
             producer.kill()
             producer.start()
             self.struck += 1
-
-    def heal(self) -> None:
-        """They run already."""
 
 
 def _start_all(workers: Sequence[WorkerProcess]) -> None:

@@ -30,8 +30,10 @@ LIMIT_BYTES: Final = (400, 1_500)
 class SmallOutput(OfSystem):
     """An accepted topic takes small batches only; a message that is larger by itself goes to quarantine."""
 
+    name = "output small"
+
     def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("output small", system, rng)
+        super().__init__(system, rng)
         topic = f"{_accepting(system, rng)}.accepted"
         self._fault = AlteredTopic.small(system.bootstrap, topic, rng.randint(*LIMIT_BYTES))
 
@@ -46,8 +48,10 @@ class SmallOutput(OfSystem):
 class DeniedRight(OfSystem):
     """Kafka's own authorizer denies the writing of outputs, of the changelog, or of one lane's transactions."""
 
+    name = "right denied"
+
     def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("right denied", system, rng)
+        super().__init__(system, rng)
         name = _accepting(system, rng)
         inner = f"{APP_ID}-{name}"
         self._kind, self._resource = rng.choice(

@@ -16,8 +16,8 @@ TOO_FEW_S: Final = (3.0, 12.0)
 
 
 class _OfSeveral(OfSystem):
-    def __init__(self, name: str, system: System, rng: random.Random) -> None:
-        super().__init__(name, system, rng)
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__(system, rng)
         self._cluster = system.several
 
     def _one(self) -> Node:
@@ -37,8 +37,7 @@ class _OfSeveral(OfSystem):
 class KilledLeader(_OfSeveral):
     """A broker is killed as by a power cut; the others take over what it led."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("kill leader", system, rng)
+    name = "kill leader"
 
     def strike(self) -> None:
         node = self._one()
@@ -51,8 +50,10 @@ class KilledLeader(_OfSeveral):
 class FrozenLeader(_OfSeveral):
     """A broker freezes until others lead, and then goes on as if it were still the leader."""
 
+    name = "freeze leader"
+
     def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("freeze leader", system, rng)
+        super().__init__(system, rng)
         self._node: Node | None = None
 
     def strike(self) -> None:
@@ -71,8 +72,7 @@ class FrozenLeader(_OfSeveral):
 class RollingRestart(_OfSeveral):
     """Each broker in turn is stopped in order and started, as operators upgrade a cluster."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("rolling restart", system, rng)
+    name = "rolling restart"
 
     def strike(self) -> None:
         """One after the other, when all copies are in step again."""
@@ -85,8 +85,7 @@ class RollingRestart(_OfSeveral):
 class TooFewCopies(_OfSeveral):
     """Two brokers of three are killed: what the third leads cannot be written, the rest has no leader."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("too few copies", system, rng)
+    name = "too few copies"
 
     def strike(self) -> None:
         for node in self._rng.sample(self._cluster.nodes, 2):
@@ -98,8 +97,7 @@ class TooFewCopies(_OfSeveral):
 class PowerCut(_OfSeveral):
     """All brokers are killed at once, and start again."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("kill all brokers", system, rng)
+    name = "kill all brokers"
 
     def strike(self) -> None:
         for node in self._cluster.nodes:
@@ -111,8 +109,7 @@ class PowerCut(_OfSeveral):
 class MovedLeaders(_OfSeveral):
     """Leaders go home while all brokers run, as they do after a restart where nobody has switched that off."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
-        super().__init__("move leaders", system, rng)
+    name = "move leaders"
 
     def strike(self) -> None:
         """Move them away by a restart, and then home at once."""

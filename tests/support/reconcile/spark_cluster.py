@@ -71,10 +71,6 @@ class Standalone:
     def master(self) -> str:
         return f"spark://{_HOST}:{self._master.port('sparkMaster')}"
 
-    @property
-    def page_port(self) -> int:
-        return self._master.port("MasterUI")
-
     def add_worker(self, memory: str, cores: int = 2) -> Daemon:
         """One that the master knows when this returns."""
         number = len(self._workers)
