@@ -1,7 +1,8 @@
-"""A broker that goes away in the moment in which a worker or a consumer starts, behind the questions that it asks first."""
+"""Starts of workers and consumers: a broker that goes away, and a state folder that is lost."""
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +14,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaConnectionError
 
+from agents.lane.lane import LaneState
 from ringfence_client.consumer.consumer import GroupConsumer
 from ringfence_kafka.errors import BrokerUnavailableError
 from tests.support import kafka
 from tests.support.checkout import ROOT
 from tests.support.consumers.in_process import Recorder, consuming
+from tests.support.kafka import Sent
+from tests.support.lanes import Group, bench, until
 from tests.support.worker import configure, wait_for
 
 PROGRAM: Final = """
@@ -109,3 +113,32 @@ async def test_a_consumer(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(BrokerUnavailableError, match="no broker answers at"):
             await consumer.run()
         monkeypatch.undo()
+
+
+BATCH = 5_000
+BATCHES = 10
+"""More than RocksDB keeps before it opens another file."""
+
+
+async def test_folder_deleted_under_an_open_lane(bootstrap: str, tmp_path: Path) -> None:
+    """RocksDB is a cache: where it can no longer be written it is built anew, and the lane goes on, exact."""
+    long = b"x" * 240
+    async with bench(bootstrap, tmp_path, id_cache_size=BATCH * BATCHES) as lanes:
+        lane = await lanes.opened()
+        shutil.rmtree(tmp_path / "one")
+        for begin in range(0, BATCH * BATCHES, BATCH):
+            lanes.send(*(Sent(long + b"%d" % index, b"g", b"") for index in range(begin, begin + BATCH)))
+            await lanes.feed(lane, begin, begin + BATCH)
+        retries = lane.counts["retries"]
+        lanes.send(Sent(long + b"0", b"g"))
+        await lanes.feed(lane, BATCH * BATCHES, BATCH * BATCHES + 1)
+        await lane.close()
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+
+        assert retries
+        assert lane.counts["duplicates"] == 1
+        assert [item.id for item in lanes.output()] == [
+            long + b"%d" % index for index in range(BATCH * BATCHES)
+        ]
+        assert len(lane.opening.table.ring) == BATCH * BATCHES

@@ -171,6 +171,6 @@ MUTANTS: Final = (
                 "        if why is not None:\n            return committed",
             ),
         ),
-        "tests/integration/test_foreign_members.py::test_a_foreign_consumer_while_no_bridge_ran",
+        "tests/integration/test_foreign_groups.py::test_a_foreign_consumer_while_no_bridge_ran",
     ),
 )

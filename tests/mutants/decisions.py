@@ -41,7 +41,7 @@ MUTANTS: Final = (
             ),
         ),
         f"{_EMITTER_TESTS}::test_forwarded",
-        ("tests/integration/test_forward_retention.py::test_backlog_from_long_ago",),
+        ("tests/integration/test_retention.py::test_backlog_from_long_ago",),
     ),
     Mutant(
         "forged-source-believed",

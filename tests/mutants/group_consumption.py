@@ -8,8 +8,8 @@ _ATTEMPTS: Final = "ringfence_client/dispatch/attempt.py"
 _LEDGER: Final = "ringfence_client/window/ledger.py"
 _RETRIES: Final = "ringfence_client/handlers/retries.py"
 _WATERMARK: Final = "ringfence_client/progress/watermark.py"
-_GROUP_HANGS_TESTS: Final = "tests/integration/test_group_hangs.py"
-_GROUP_SICK_TESTS: Final = "tests/integration/test_group_sick.py"
+_GROUP_HANGS_TESTS: Final = "tests/integration/test_hanging_handlers.py"
+_GROUP_SICK_TESTS: Final = "tests/integration/test_failing_groups.py"
 _LEDGER_TESTS: Final = "tests/unit/ringfence_client/window/test_ledger.py"
 _RETRIES_TESTS: Final = "tests/unit/ringfence_client/handlers/test_retries.py"
 _WATERMARK_TESTS: Final = "tests/unit/ringfence_client/progress/test_watermark.py"
@@ -74,7 +74,7 @@ MUTANTS: Final = (
         "suspects-tried-together",
         "Innocent messages become dead letters with the one that kills its process.",
         (Patch("ringfence_client/dispatch/poison_messages.py", "due and not self._alone and", "due and"),),
-        "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
+        "tests/integration/test_lease_takeover.py::test_last_attempts_of_suspects",
     ),
     Mutant(
         "dead-letter-lost-in-the-making",
@@ -122,7 +122,7 @@ MUTANTS: Final = (
                 "options.concurrency",
             ),
         ),
-        "tests/integration/test_group_sick_messages.py::test_retries_have_half_of_the_slots",
+        "tests/integration/test_failing_groups.py::test_retries_have_half_of_the_slots",
     ),
     Mutant(
         "count-alone",

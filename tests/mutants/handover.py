@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant, Patch
 
 _CLAIM: Final = "ringfence_client/consumer/partition_task.py"
 _WRITER: Final = "ringfence_client/partition/progress_writer.py"
-_GROUP_STORM_TESTS: Final = "tests/integration/test_group_storm.py"
+_GROUP_STORM_TESTS: Final = "tests/integration/test_lease_rebalances.py"
 _CLAIM_TESTS: Final = "tests/property/test_claims.py::test_histories"
 
 MUTANTS: Final = (
@@ -14,7 +14,7 @@ MUTANTS: Final = (
         "begun-whether-covered-or-not",
         "After a rest a message is begun under a lease that somebody takes at that moment.",
         (Patch(_WRITER, "return clock.now() < self._covered_until", "return True"),),
-        "tests/integration/test_group_holder.py::test_holder_that_cannot_write",
+        "tests/integration/test_lease_takeover.py::test_holder_that_cannot_write",
     ),
     Mutant(
         "clock-that-sleeps",
@@ -44,7 +44,7 @@ MUTANTS: Final = (
                 '"enable_auto_commit": True',
             ),
         ),
-        "tests/integration/test_group_progress.py::test_transactions_alone_commit",
+        "tests/integration/test_no_loss_progress.py::test_transactions_alone_commit",
     ),
     Mutant(
         "acknowledged-in-vain-while-draining",
@@ -74,7 +74,7 @@ MUTANTS: Final = (
         "released-while-a-handler-runs",
         "What outlives the drain time-out is run beside itself by whoever takes the released partition.",
         (Patch(_CLAIM, "CLOSE_LIMIT_S, released=ended)", "CLOSE_LIMIT_S, released=True)"),),
-        "tests/integration/test_group_end.py::test_left_behind_at_the_end",
+        "tests/integration/test_consumer_membership.py::test_left_behind_at_the_end",
     ),
     Mutant(
         "fenced-back-whoever-has-it",

@@ -8,10 +8,10 @@ _LANES: Final = "agents/worker/lanes.py"
 _OPENING: Final = "agents/lane/open.py"
 _TABLE: Final = "tables/table.py"
 _FOREIGN_CHANGELOG_TESTS: Final = "tests/integration/test_foreign_changelog.py"
-_LANE_OPENING_TESTS: Final = "tests/integration/test_lane_opening.py"
-_LANE_PATH_TESTS: Final = "tests/integration/test_lane_path.py"
+_LANE_OPENING_TESTS: Final = "tests/integration/test_lease_opening.py"
+_LANE_PATH_TESTS: Final = "tests/integration/test_no_loss_lanes.py"
 _LANE_RULES_TESTS: Final = "tests/integration/test_lane_rules.py"
-_LANE_STAYS_TESTS: Final = "tests/integration/test_lane_stays.py"
+_LANE_STAYS_TESTS: Final = "tests/integration/test_lease_lanes.py"
 _AFTER_THE_FENCE: Final = f"{_LANE_OPENING_TESTS}::test_next_and_state_are_read_after_the_fence"
 _RESTORED: Final = "            epoch, restored = await self._restored_table(producer, facts)\n"
 _BEGUN: Final = "            await self._begin(cursors, ownership)\n"
@@ -89,7 +89,7 @@ MUTANTS: Final = (
         "changelog-offset-ignored",
         "Where the group's offsets expired the changelog's own no longer counts, and the input is repeated.",
         (Patch(_OPENING, _KNOWN, _KNOWN.replace("(committed, recorded)", "(committed,)")),),
-        "tests/integration/test_sizes.py::test_expired_group_offsets",
+        "tests/integration/test_ring_sizes.py::test_expired_group_offsets",
     ),
     Mutant(
         "membership-unchecked-before-fence",
@@ -249,6 +249,6 @@ MUTANTS: Final = (
                 "if noted is None or self._group_watch:",
             ),
         ),
-        "tests/integration/test_foreign_members.py::test_a_foreign_consumer_while_no_worker_ran",
+        "tests/integration/test_foreign_groups.py::test_a_foreign_consumer_while_no_worker_ran",
     ),
 )

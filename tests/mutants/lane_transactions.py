@@ -9,7 +9,7 @@ _LANE: Final = "agents/lane/lane.py"
 _TRANSACTIONS: Final = "agents/lane/transactions.py"
 _EXPLICIT: Final = "ringfence_kafka/producer/transaction_v1.py"
 _IMPLICIT: Final = "ringfence_kafka/producer/transaction_v2.py"
-_LANE_PATH_TESTS: Final = "tests/integration/test_lane_path.py"
+_LANE_PATH_TESTS: Final = "tests/integration/test_no_loss_lanes.py"
 _ROCKSDB_FIRST: Final = (
     Patch(
         _TRANSACTIONS,

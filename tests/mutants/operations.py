@@ -13,7 +13,7 @@ MUTANTS: Final = (
         "batches-decompressed-at-once",
         "A batch of a few kilobytes takes any amount of memory.",
         (Patch(_BATCH_PARTS, "PART_BYTES: Final = 2**19", "PART_BYTES: Final = 2**30"),),
-        "tests/integration/test_large_batches.py::test_memory_stays_bounded",
+        "tests/integration/test_lane_batches.py::test_memory_stays_bounded",
     ),
     Mutant(
         "oversized-records-read-whole",
@@ -103,7 +103,7 @@ MUTANTS: Final = (
                 "return lag",
             ),
         ),
-        "tests/integration/test_status_waiting.py::test_finished_messages_do_not_wait",
+        "tests/integration/test_status.py::test_finished_messages_do_not_wait",
     ),
     Mutant(
         "status-disk-told-by-lane",

@@ -7,9 +7,9 @@ from tests.mutants.mutant import Mutant, Patch
 _LEASE: Final = "ringfence_client/progress/lease.py"
 _LEASE_ACQUISITION: Final = "ringfence_client/partition/lease_acquisition.py"
 _LATEST: Final = "ringfence_kafka/readers/compacted_topic.py"
-_FOREIGN_MEMBERS_TESTS: Final = "tests/integration/test_foreign_members.py"
-_GROUP_LEASE_TESTS: Final = "tests/integration/test_group_lease.py"
-_GROUP_RECREATED_TESTS: Final = "tests/integration/test_group_recreated.py"
+_FOREIGN_MEMBERS_TESTS: Final = "tests/integration/test_foreign_groups.py"
+_GROUP_LEASE_TESTS: Final = "tests/integration/test_lease_takeover.py"
+_GROUP_RECREATED_TESTS: Final = "tests/integration/test_no_loss_recreated_topics.py"
 _LEASE_TESTS: Final = "tests/unit/ringfence_client/progress/test_lease.py"
 
 MUTANTS: Final = (
@@ -83,7 +83,7 @@ MUTANTS: Final = (
             ),
             Patch(_LATEST, "time.monotonic(), min(reached, end)", "time.monotonic(), reached"),
         ),
-        "tests/integration/test_latest.py::test_open_transaction_is_waited_for",
+        "tests/integration/test_log_readers.py::test_open_transaction_is_waited_for",
     ),
     Mutant(
         "fence-after-a-queue",

@@ -6,8 +6,8 @@ from tests.mutants.mutant import Mutant, Patch
 
 _ORDER: Final = "reconcile/anomalies/finders/order.py"
 _ORIGINALS: Final = "reconcile/anomalies/finders/originals.py"
-_PLACES_TESTS: Final = "tests/reconcile/test_places.py"
-_UNITS_TESTS: Final = "tests/reconcile/test_units.py"
+_PLACES_TESTS: Final = "tests/reconcile/test_id_positions.py"
+_UNITS_TESTS: Final = "tests/reconcile/test_envelope_parts.py"
 _RESENDS: Final = "tests/reconcile/test_resends.py::test_only_what_repeats_is_compared"
 
 MUTANTS: Final = (

@@ -10,7 +10,7 @@ _DLQ_TESTS: Final = "tests/integration/test_dlq.py"
 _QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
 _REDRIVEN_TESTS: Final = "tests/unit/ringfence_client/window/test_redriven.py"
 _REPAIR_TESTS: Final = "tests/unit/app/commands/repair"
-_GROWN: Final = "tests/integration/test_grow.py::test_grow"
+_GROWN: Final = "tests/integration/test_topics_grow.py::test_grow"
 
 MUTANTS: Final = (
     Mutant(

@@ -1,13 +1,15 @@
-"""The functions of the nightly job on small frames, without Kafka."""
+"""Functions of a reconciliation run on small frames, without Kafka."""
 
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import fates, order
 from reconcile.anomalies.names import Anomaly, Doubt, doubted
 from reconcile.run.measures import candidates
+from reconcile.run.measures.counts import Judgement, count_anomalies
+from reconcile.run.verdict.summary import address_counts, verdict
 from reconcile.spark.schemas import ACCEPTED_SPANS, DIVERTED, FORWARDED
 from reconcile.spark.small_frames import small
 from reconcile.spark.topic_reader import concatenated
@@ -101,3 +103,31 @@ def test_doubts(frames: Frames) -> None:
         ("DOUBLED", None, "accepted again"),
         ("GAP", "CORRUPTED", "CORRUPTED or not, rules changed: value not as in the input"),
     ]
+
+
+def _judged(found: DataFrame) -> Judgement:
+    judgement = Judgement(counts={name: {"unmatched": 3} for name in ("a", "b")})
+    count_anomalies(found, judgement)
+    return judgement
+
+
+def test_what_may_be_lost_is_a_gap(frames: Frames) -> None:
+    """It is neither a duplicate nor an anomaly: nobody knows."""
+    gap = {"anomaly": Anomaly.GAP.value, "address": "a"}
+    found = _judged(frames.anomalies(gap, gap | {"suspected": Anomaly.LOST.value}))
+
+    assert (found.anomalies, found.unknown) == ({"a": {"GAP": 2}, "b": {}}, {"a": 1, "b": 0})
+    assert verdict(found.anomalies) == "gap"
+    counts = address_counts(
+        found.counts["a"], found.anomalies["a"], {}, divert=False, unknown=found.unknown["a"]
+    )
+    assert counts["duplicates"] == 2
+
+
+def test_what_is_wrong_beside_a_gap(frames: Frames) -> None:
+    rows = [
+        {"anomaly": Anomaly.GAP.value, "address": "a", "suspected": Anomaly.LOST.value},
+        {"anomaly": Anomaly.LOST.value, "address": "b"},
+    ]
+
+    assert verdict(_judged(frames.anomalies(*rows)).anomalies) == "anomalies"

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
-from tests.reconcile.test_nights import Scheduler
+from tests.reconcile.test_runs import Scheduler
 from tests.support.reconcile.judged import judged_night
 from tests.support.reconcile.planted import SOURCE, Part, World, anomalies
 

@@ -1,0 +1,174 @@
+"""Brokers that are away under running processes, or come back at other addresses."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+
+from app.embedded import ports
+from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import HOST
+from app.embedded.several import several
+from ringfence_kafka.aiokafka_patches import internals
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import BridgeProcess, Two, prepare
+from tests.support.consumers.processes import ConsumerProcess, noted
+from tests.support.kafka import Sent
+from tests.support.worker import WorkerProcess, configure, wait_for, worker
+
+AWAY_S: Final = 10.0
+CPU_SHARE: Final = 0.5
+"""Of a core: each takes a twentieth. A client that connects again without a pause took 0.6 to 0.8."""
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_worker_outlives_its_broker(tmp_path: Path, how: str) -> None:
+    """While the broker is away the worker is not ready and says so once; then it goes on, exact."""
+    count = 5_000
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        bootstrap = broker.bootstrap_servers
+        config = configure(tmp_path, bootstrap, "away", [{"name": "away", "partitions": 1}])
+        records = [Sent(None, b"g", b"%d" % index) for index in range(3 * count)]
+        with worker(config, "w") as process:
+            kafka.send(bootstrap, "away", records[:count])
+            _reach(process, count)
+            # In the middle of a transaction, or between two; either must do.
+            kafka.send(bootstrap, "away", records[count : 2 * count])
+            getattr(broker, how)()
+            wait_for(lambda: process.health()[0] == 503, process.log)
+            away = process.health()[1]["broker"]
+            if how == "kill":
+                broker.start()
+            else:
+                broker.resume()
+            kafka.send(bootstrap, "away", records[2 * count :])
+            _reach(process, 3 * count)
+            process.wait_ready()
+            log = process.log()
+
+        assert away == "away"
+        assert log.count("the broker does not answer") == 1
+        assert log.count("the broker answers again") == 1
+        assert len(log.splitlines()) < 60
+        got = kafka.read_all(bootstrap, "away.accepted", 1)
+        assert [item.value for item in got] == [record.value for record in records]
+
+
+def test_nobody_is_busy_meanwhile(tmp_path: Path) -> None:
+    """A worker, a consumer and a bridge leave their machine to others, who may be the brokers, while two of three are away."""
+    with several(tmp_path / "brokers") as cluster, contextlib.ExitStack() as stack:
+        bootstrap = cluster.bootstrap_servers
+        config = configure(tmp_path, bootstrap, "idle", [{"name": "idle", "partitions": 2}])
+        bridge = prepare(Two(bootstrap, bootstrap), tmp_path)
+        processes = (
+            WorkerProcess(config, "w"),
+            ConsumerProcess(config, "c", "idle", "idle-group"),
+            BridgeProcess(bridge.config, "b"),
+        )
+        for process in processes:
+            stack.callback(process.destroy)
+            process.start()
+        for process in processes:
+            process.wait_ready()
+
+        for node in cluster.nodes[:2]:
+            node.kill()
+        begin, before = time.monotonic(), [process.cpu_seconds for process in processes]
+        time.sleep(AWAY_S)
+        bound = CPU_SHARE * (time.monotonic() - begin)
+        spent = [process.cpu_seconds - was for process, was in zip(processes, before, strict=True)]
+
+        assert max(spent) < bound, spent
+        cluster.start()
+        for process in processes:
+            process.wait_ready()
+            assert process.stop() == 0, process.log()
+
+
+def _reach(process: WorkerProcess, goal: int) -> None:
+    wait_for(
+        lambda: process.health()[1].get("lanes", {}).get("away-0", {}).get("next") == goal,
+        lambda: f"{process.health()}\n{process.log()}",
+        120,
+    )
+
+
+COUNT: Final = 100
+LINES: Final = 2
+"""The handler writes one when it begins a message and one when it ends."""
+
+
+@pytest.fixture
+def new_port() -> int:
+    """A free port, which differs from all that brokers are given later."""
+    return ports.choose(HOST)
+
+
+@contextlib.contextmanager
+def _moved(folder: Path, port: int) -> Iterator[None]:
+    with EmbeddedBroker(folder, port):
+        yield
+
+
+def test_worker_consumer_and_bridge_follow(tmp_path: Path, new_port: int) -> None:
+    """Each of them goes on by itself, with what was sent after the move; nothing is lost or repeated."""
+    folder = tmp_path / "broker"
+    first = [Sent(b"a%d" % index, b"g%d" % (index % 7), b"%d" % index) for index in range(COUNT)]
+    second = [Sent(b"b%d" % index, b"g%d" % (index % 7), b"%d" % (COUNT + index)) for index in range(COUNT)]
+    with contextlib.ExitStack() as stack:
+        with EmbeddedBroker(folder) as broker:
+            both = f"{broker.bootstrap_servers},{HOST}:{new_port}"
+            config = configure(tmp_path, both, "moved", [{"name": "moved", "partitions": 1}])
+            bridge = processes.prepare(Two(both, both), tmp_path)
+            worker = WorkerProcess(config, "w")
+            consumer = ConsumerProcess(config, "c", "moved", "handlers")
+            crossing = BridgeProcess(bridge.config, "b")
+            for process in (worker, consumer, crossing):
+                stack.callback(process.destroy)
+                process.start()
+            for process in (worker, consumer, crossing):
+                process.wait_ready()
+            kafka.send(broker.bootstrap_servers, "moved", first)
+            bridge.send(first)
+            wait_for(lambda: len(noted(consumer.handled)) == LINES * COUNT, consumer.log)
+            wait_for(lambda: sum(bridge.ends()) >= COUNT, crossing.log)
+        with _moved(folder, new_port):
+            bootstrap = f"{HOST}:{new_port}"
+            kafka.send(bootstrap, "moved", second)
+            kafka.send(bootstrap, bridge.topic, second)
+            wait_for(
+                lambda: len(noted(consumer.handled)) >= 2 * LINES * COUNT,
+                lambda: consumer.log() + worker.log(),
+            )
+            wait_for(lambda: len(bridge.got()) >= 2 * COUNT, crossing.log)
+            for process in (worker, consumer, crossing):
+                process.wait_ready()
+            assert worker.stop() == consumer.stop() == crossing.stop() == 0
+
+            accepted = kafka.read_all(bootstrap, "moved.accepted", 1)
+            assert [item.value for item in accepted] == [item.value for item in (*first, *second)]
+            assert len(noted(consumer.handled)) == 2 * LINES * COUNT
+            assert "names these" in worker.log()
+
+
+async def test_another_cluster_is_refused(
+    tmp_path: Path, new_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bootstrap server that belongs to another cluster by now does not become this process's cluster."""
+    with EmbeddedBroker(tmp_path / "ours") as ours:
+        client = AIOKafkaClient(bootstrap_servers=f"{ours.bootstrap_servers},{HOST}:{new_port}")
+        await client.bootstrap()
+        before = client.cluster.brokers()
+    try:
+        with EmbeddedBroker(tmp_path / "theirs", new_port), caplog.at_level(logging.ERROR):
+            assert not await internals.ASK_METADATA(client, client.cluster, ())
+        assert "belongs to cluster" in caplog.text
+        assert client.cluster.brokers() == before
+    finally:
+        await client.close()

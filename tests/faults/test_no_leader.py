@@ -1,0 +1,225 @@
+"""Partitions whose leader is away: all others continue, and runs wait."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import uuid
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from agents.bridge import source
+from agents.bridge.bridge import Bridge
+from app.embedded.broker import EmbeddedBroker
+from reconcile.cluster.admin import Admin
+from ringfence_client.consumer import consumer
+from ringfence_kafka.config.settings import KafkaSettings
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import Two
+from tests.support.consumers.in_process import Recorder, consuming
+from tests.support.kafka import Sent
+from tests.support.worker import WorkerProcess, configure, wait_for
+
+THERE = range(2)
+GONE = range(2, 4)
+COUNT = 60
+DOUBTS_MAX = 20
+"""A few when the disk fails. One for each time that aiokafka asks for metadata would be hundreds."""
+SECOND = {
+    "log.dirs": "data,data2",
+    "metadata.log.dir": "data",
+    # By this it finds soon that it cannot write there.
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+}
+
+
+class Disks:
+    """A broker whose second disk can fail. What was made before it got that lies on the first."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._broker = stack.enter_context(EmbeddedBroker(folder))
+        self.bootstrap = self._broker.bootstrap_servers
+
+    def second(self) -> None:
+        """Partitions that are made from now on lie on the second."""
+        self._broker.stop()
+        lines = (self._folder / "data" / "meta.properties").read_text().splitlines()
+        name = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, "data2").bytes).decode().rstrip("=")
+        own = [f"directory.id={name}" if line.startswith("directory.id=") else line for line in lines]
+        (self._folder / "data2").mkdir()
+        (self._folder / "data2" / "meta.properties").write_text("\n".join(own))
+        again = EmbeddedBroker(self._folder, self._broker.port, properties=SECOND)
+        self._broker = self._stack.enter_context(again)
+
+    def fail(self, topic: str, gone: Collection[int] = GONE) -> None:
+        disk = self._folder / "data2"
+        assert {path.name for path in disk.glob(f"{topic}-*")} == {f"{topic}-{number}" for number in gone}
+        # In one step: the broker goes on writing there until it sees that nothing is left.
+        disk.rename(self._folder / "broken")
+        disk.write_text("")
+        wait_for(lambda: self._leaderless(topic) == set(gone), lambda: str(self._leaderless(topic)))
+
+    def _leaderless(self, topic: str) -> set[int]:
+        partitions = (
+            AdminClient({"bootstrap.servers": self.bootstrap})
+            .list_topics(topic, timeout=10)
+            .topics[topic]
+            .partitions
+        )
+        return {number for number, partition in partitions.items() if partition.leader == -1}
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[Disks]:
+    """A broker of this test's own."""
+    with contextlib.ExitStack() as stack:
+        yield Disks(tmp_path / "broker", stack)
+
+
+class Doubts:
+    """Counts them, of who is of this kind."""
+
+    def __init__(self, kind: Any, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """``kind`` is of this module; it learns soon where leaders are."""
+        monkeypatch.setattr(module, "METADATA_AGE_MS", 300)
+        self.count = 0
+        doubt = kind._doubt
+
+        def counted(doubting: Any) -> None:
+            self.count += 1
+            doubt(doubting)
+
+        monkeypatch.setattr(kind, "_doubt", counted)
+
+
+async def test_consumer_goes_on_with_the_others(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that comes to partitions whose leader is there is handled."""
+    handler, doubts = Recorder(), Doubts(consumer.GroupConsumer, consumer, monkeypatch)
+    async with consuming(disks.bootstrap, len(THERE)) as bench:
+        first = await bench.start(handler)
+        await first.stop()
+        await asyncio.to_thread(disks.second)
+        kafka.grow_topic(disks.bootstrap, bench.accepted, len(THERE) + len(GONE))
+        running = bench.launch(handler)
+        await running.ready(len(THERE) + len(GONE))
+        for partition in GONE:
+            bench.send(Sent(None, b"g", b"before"), partition=partition)
+            await bench.until_next(running, 1, partition)
+
+        before = doubts.count
+        await asyncio.to_thread(disks.fail, bench.accepted)
+        for partition in THERE:
+            for number in range(COUNT // 10):
+                records = [Sent(None, b"g%d" % partition, b"%d" % index) for index in range(10)]
+                await asyncio.to_thread(bench.send, *records, partition=partition)
+                await bench.until_next(running, 10 * (number + 1), partition)
+
+        assert doubts.count - before < DOUBTS_MAX
+        assert handler.wrong == []
+        for partition in THERE:
+            assert [offset for where, offset in handler.done if where == partition] == list(range(COUNT))
+
+
+def test_bridge_goes_on_with_the_others(
+    disks: Disks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the others is forwarded; what is told of them is what is so, and of those without a leader that nobody knows."""
+    doubts = Doubts(Bridge, source, monkeypatch)
+    given = processes.prepare(Two(disks.bootstrap, disks.bootstrap), tmp_path, source_partitions=len(THERE))
+    with processes.quick(given.config):
+        pass
+    disks.second()
+    kafka.grow_topic(disks.bootstrap, given.topic, len(THERE) + len(GONE))
+    with processes.quick(given.config) as running:
+        (found,) = running
+        wait_for(lambda: len(found.window.places) == len(THERE) + len(GONE), lambda: str(found.window.places))
+        before = doubts.count
+        disks.fail(given.topic)
+        for number in range(3):
+            for partition in THERE:
+                given.send(processes.messages(10, first=(2 * number + partition) * 10), partition)
+            processes.confirmed_at(
+                disks.bootstrap, given.group, given.topic, [10 * (number + 1)] * len(THERE)
+            )
+        wait_for(
+            lambda: {number for number, lag in found.state.lags.items() if lag == 0} == set(THERE),
+            lambda: str(found.state.lags),
+        )
+        assert doubts.count - before < DOUBTS_MAX
+        shown = processes.status(given.config, 1)
+
+    rows = shown["bridges"][given.name]["partitions"]
+    assert sorted(processes.numbers(given.got())) == list(range(60))
+    assert [row["lag"] for row in rows] == [0, 0, None, None]
+    assert ["is its leader away?" in (row["error"] or "") for row in rows] == [False, False, True, True], (
+        json.dumps(rows)
+    )
+
+
+@pytest.mark.long
+def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
+    """The lane of another input flows, also after the worker was started again."""
+    name = kafka.unique("leaderless")
+    there, gone = f"{name}-there", f"{name}-gone"
+    config = configure(
+        tmp_path, disks.bootstrap, name, [{"name": name, "partitions": 1} for name in (there, gone)]
+    )
+    kafka.settle(disks.bootstrap)
+    disks.second()
+    kafka.delete_topics(disks.bootstrap, [gone])
+    kafka.create_topics(disks.bootstrap, {gone: (1, {})})
+    running = WorkerProcess(config, "w")
+    try:
+        running.start()
+        running.wait_ready()
+        _accepted(disks, there, 0)
+        _accepted(disks, gone, 0)
+        disks.fail(gone, {0})
+        _accepted(disks, there, 1)
+        assert running.stop() == 0
+        running.start()
+        _accepted(disks, there, 2)
+        _, health = running.health()
+
+        assert (health["ready"], health["lanes"][f"{there}-0"]["state"]) == (False, "open")
+        assert health["lanes"][f"{gone}-0"]["state"] != "open"
+    finally:
+        running.destroy()
+
+
+def _accepted(disks: Disks, address: str, number: int) -> None:
+    """The message of this number goes through the address."""
+    kafka.send(disks.bootstrap, address, [Sent(b"id-%d" % number, b"g", b"%d" % number)])
+    wait_for(
+        lambda: len(kafka.read_all(disks.bootstrap, f"{address}.accepted", 1)) == number + 1,
+        lambda: f"{number} of {address} is not accepted",
+        60,
+    )
+
+
+TOPIC = "survey"
+PLACES = [(TOPIC, index) for index in range(4)]
+RESTARTS = 4
+
+
+@pytest.mark.long
+def test_leaders_that_are_not_there_yet(tmp_path: Path) -> None:
+    """Are waited for: the night needs not be run again."""
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        kafka.settle(broker.bootstrap_servers)
+        kafka.create_topics(broker.bootstrap_servers, {TOPIC: (len(PLACES), {})})
+        kafka.commit(broker.bootstrap_servers, "workers", TOPIC, 0)
+        admin = Admin(KafkaSettings(bootstrap_servers=broker.bootstrap_servers), "workers")
+        for number in range(RESTARTS):
+            assert admin.high_watermarks(PLACES) == dict.fromkeys(PLACES, 0)
+            assert admin.committed(PLACES[:1]) == {PLACES[0]: 0}
+            (broker.kill if number % 2 else broker.stop)()
+            broker.start()
+        assert admin.high_watermarks(PLACES) == dict.fromkeys(PLACES, 0)

@@ -1,0 +1,322 @@
+"""Hops of bridges at a real worker: each passes once, whatever happens to its state."""
+
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from app.commands.rings import clear, pending_input
+from ringfence_kafka.config.load import load
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.hop import Hop, Source, encode
+from tests.support import kafka
+from tests.support.kafka import Got, Sent, at_home
+from tests.support.running import Running
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
+
+APP = "hops"
+TOPIC_ID = "AbC_-67890123456789012"
+SOURCE = Source("to-paris", TOPIC_ID, 3)
+IGNORE = ("_RF_BRIDGE_IDS", b"ignore")
+ADDRESSES: list[dict[str, Any]] = [
+    {"name": "hops-no-ids", "partitions": 1},
+    {"name": "hops-off", "partitions": 1, "id_cache_size": 0},
+    {"name": "hops-ids", "partitions": 1, "duplicates": "divert"},
+    {"name": "hops-malformed", "partitions": 1},
+    {"name": "hops-misplaced", "partitions": 4},
+    {"name": "hops-homes", "partitions": 2},
+]
+
+
+def hop(step: int, confirmed: int = 0, source: Source = SOURCE) -> tuple[tuple[str, bytes], ...]:
+    return (
+        ("_RF_BRIDGE_DUPL_ID", encode(Hop(source, step))),
+        ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),
+    )
+
+
+def crossed(
+    step: int, confirmed: int = 0, *more: tuple[str, bytes], user_id: bytes | None = None, key: bytes = b"g"
+) -> Sent:
+    """A record as a bridge writes it."""
+    return Sent(user_id, key, b"%d" % step, (*hop(step, confirmed), *more))
+
+
+def values(got: list[Got]) -> list[bytes | None]:
+    return [item.value for item in got]
+
+
+@pytest.fixture(scope="module")
+def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One worker over all addresses of this module."""
+    config = configure(tmp_path_factory.mktemp(APP), broker.bootstrap_servers, APP, ADDRESSES)
+    with worker(config, APP) as process:
+        yield Running(broker.bootstrap_servers, process, ADDRESSES, APP)
+
+
+def _metric(running: Running, name: str, address: str) -> float:
+    text = running.worker.page("/metrics")
+    return float(
+        next(
+            line.split()[-1]
+            for line in text.splitlines()
+            if line.startswith(f'{name}{{address="{address}"}}')
+        )
+    )
+
+
+def test_messages_without_ids(running: Running) -> None:
+    """A resend without a duplicate ID of its own is dropped, and counted; what is accepted names the members that it passed."""
+    first = [crossed(index, 0, ("_RF_HOPS", b"berlin"), ("h", b"1")) for index in range(10)]
+    running.outcome("hops-no-ids", first)
+    got = running.outcome("hops-no-ids", [*first[5:], crossed(10, 10), crossed(3), crossed(10, 10)])
+    counts = running.worker.health()[1]["lanes"]["hops-no-ids-0"]
+
+    assert values(got) == [b"%d" % index for index in range(11)]
+    assert got[0].headers == [("h", b"1"), ("_RF_HOPS", b"berlin"), ("_RF_SOURCE", b"hops-no-ids/0/0")]
+    assert {name: counts[name] for name in ("unchecked", "duplicates", "bridge_duplicates")} == {
+        "unchecked": 11, "duplicates": 7, "bridge_duplicates": 7,
+    }  # fmt: skip
+    assert _metric(running, "ringfence_bridge_duplicates_total", "hops-no-ids") == 7
+
+
+def test_ids_of_users(running: Running) -> None:
+    """They count where the bridge does not say otherwise, once its hop is new. Duplicates by a hop are diverted without an original."""
+    got = running.outcome(
+        "hops-ids",
+        [
+            Sent(b"a", b"g", b"plain"),
+            crossed(1, user_id=b"a"),
+            crossed(2, user_id=b"b"),
+            crossed(3, 0, IGNORE, user_id=b"a"),
+            crossed(4, 0, IGNORE, user_id=b"c"),
+            crossed(2, user_id=b"new"),
+            Sent(b"b", b"g", b"of b"),
+            Sent(b"c", b"g", b"of c"),
+            Sent(b"new", b"g", b"of new"),
+        ],
+    )
+    diverted = running.read("hops-ids.duplicates", 1)
+
+    assert values(got) == [b"plain", b"2", b"3", b"4", b"of c", b"of new"]
+    assert [(item.value, dict(item.headers)["_RF_ORIGINAL"]) for item in diverted] == [
+        (b"1", b"hops-ids/0/0"), (b"2", None), (b"of b", b"hops-ids/0/2"),
+    ]  # fmt: skip
+
+
+def test_malformed(running: Running) -> None:
+    """What no bridge writes goes to quarantine with the reason; it confirms nothing, and everything else flows."""
+    got = running.outcome(
+        "hops-malformed",
+        [
+            Sent(None, b"g", b"no hop", (("_RF_BRIDGE_DUPL_ID", b"to-paris/9"),)),
+            Sent(None, b"g", b"above", hop(7, 8)),
+            crossed(6),
+            Sent(None, b"g", b"forged", (("_RF_HOPS", b"berlin"),)),
+        ],
+    )
+    reasons = [
+        dict(item.headers)["_RF_REASON"] or b"" for item in running.read("hops-malformed.quarantine", 1)
+    ]
+
+    assert values(got) == [b"6", b"forged"]
+    assert got[1].headers == [("_RF_SOURCE", b"hops-malformed/0/3")]
+    assert reasons[0].startswith(b"_RF_BRIDGE_DUPL_ID is 'to-paris/9': a bridge writes <bridge>/")
+    assert reasons[1].startswith(
+        b"_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID says that this is offset 7"
+    )
+
+
+@pytest.mark.long
+def test_misplaced_and_killed(running: Running) -> None:
+    """A bridge with another partitioner: three quarters are forwarded while later records, placed rightly, confirm them. None is lost."""
+    dice = random.Random(5)
+    count, groups = 3_000, [b"group-%d" % index for index in range(20)]
+    place = {group: dice.randrange(4) for group in groups}
+    key = [dice.choice(groups) for _ in range(count)]
+    sent: list[tuple[int, int]] = []
+    begin = 0
+    while (
+        begin < count
+    ):  # cycles of up to 200; what is confirmed when one is sent is what stood there; some are sent again
+        sent += [(index, max(0, begin - 200)) for index in range(begin, min(count, begin + 200))]
+        begin += 200 if dice.random() < 0.8 else -dice.randint(0, min(begin, 200))
+    for part in (sent[: len(sent) // 2], sent[len(sent) // 2 :]):
+        for partition in range(4):
+            records = [
+                crossed(step, known, key=key[step]) for step, known in part if place[key[step]] == partition
+            ]
+            kafka.send(running.bootstrap, "hops-misplaced", records, partition)
+        if part[0] == sent[0]:
+            wait_for(lambda: len(running.read("hops-misplaced.accepted", 4)) > 200, running.worker.log)
+            running.worker.kill()
+            running.worker.start()
+            running.worker.wait_ready()
+    got = running.settled("hops-misplaced")
+
+    assert Counter(values(got)) == Counter(b"%d" % index for index in range(count))
+    for group in groups:
+        steps = [int(item.value or b"") for item in got if item.key == group]
+        assert steps == sorted(steps)
+
+
+# -- the worker's state ---------------------------------------------------------------------------------------------
+
+
+def test_restart_state_lost_and_cleared(bootstrap: str, tmp_path: Path) -> None:
+    """A lost disk forgets nothing; ``rings clear`` does, from one point on, a restart included, and leaves IDs alone; the verbs tell."""
+    name = kafka.unique("hops-state")
+    lost, cleared = f"{name}-lost", f"{name}-cleared"
+    addresses = [{"name": name, "partitions": 1} for name in (lost, cleared)]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    other = Source("to-paris", "x" * 22, 3)
+    elsewhere = Sent(None, b"g", b"other", hop(2, 0, other))
+    with worker(config, "w") as process:
+        running = Running(bootstrap, process, addresses, name)
+        for item in (lost, cleared):
+            first = [crossed(step, 4, user_id=b"%d" % step) for step in range(4, 8)]
+            running.outcome(item, [*first, elsewhere])
+            after = running.outcome(item, [crossed(6), crossed(3), crossed(8, 4)])
+            assert values(after) == [b"4", b"5", b"6", b"7", b"other", b"8"]
+        said = _verb(config, "clear", f"BRIDGE.{cleared}")
+        after_clear = running.outcome(
+            cleared, [crossed(8, 8), crossed(8, 8), crossed(7), Sent(b"4", b"g", b"known ID")]
+        )
+        process.stop()
+        shutil.rmtree(tmp_path / "data" / "w" / f"{lost}-0")
+        process.start()
+        process.wait_ready()
+        after_loss = running.outcome(lost, [crossed(8), crossed(2), elsewhere, crossed(9, 9)])
+        at_last = running.outcome(cleared, [crossed(8), crossed(7), crossed(9, 9)])
+        _require_told(config, lost, other)
+    (told,) = [json.loads(item.value or b"") for item in kafka.read_all(bootstrap, f"{name}-journal", 1)]
+
+    assert said == f"cleared  {cleared}-0  2 sources of bridges forgotten\n"
+    assert (told["event"], told["address"], told["next"][cleared]) == ("cleared", f"BRIDGE.{cleared}", 8)
+    assert values(after_clear)[6:] == [b"8"]  # 7 is below what 8 has confirmed
+    assert values(after_loss)[6:] == [b"9"]
+    assert values(at_last)[7:] == [b"9"]
+
+
+def _require_told(config: Path, name: str, other: Source) -> None:
+    """What the verbs tell: 9 is above the floor, which is 9; of another source there is one."""
+    bridged = f"BRIDGE.{name}"
+    shown = json.loads(_verb(config, "show", bridged, "--json"))["addresses"][bridged]
+    found = [
+        _verb(config, "find", bridged, encode(Hop(SOURCE, number)).decode(), code=code)
+        for number, code in ((8, 0), (9, 0), (10, 1))
+    ]
+
+    assert {item["source"]: (item["lane"], item["arrived"], item["floor"], item["above"], item["highest"]) for item in shown} == {
+        f"to-paris/{TOPIC_ID}/3": (f"{name}-0", f"{name}/0", 9, 1, 9),
+        f"{other.bridge}/{other.topic_id}/3": (f"{name}-0", f"{name}/0", 0, 1, 2),
+    }  # fmt: skip
+    assert f"ringfence rings show {bridged}" in _verb(config, "show")
+    assert "below 9, which its bridge has confirmed" in found[0]
+    assert "it came" in found[1]
+    assert "not known" in found[2]
+
+
+def _verb(config: Path, verb: str, *arguments: str, code: int = 0) -> str:
+    done = run_verb("rings", verb, *arguments, "--config", str(config), check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+@pytest.mark.long
+def test_in_memory_only(bootstrap: str, tmp_path: Path) -> None:
+    """Without ``persist_id_cache`` it is forgotten with the process, and nothing of it is in the changelog."""
+    name = kafka.unique("hops-memory")
+    addresses = [{"name": name, "partitions": 1, "persist_id_cache": False}]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    process = WorkerProcess(config, "w")
+    try:
+        process.start()
+        process.wait_ready()
+        running = Running(bootstrap, process, addresses, name)
+        before = running.outcome(name, [crossed(5), crossed(5), crossed(6, 6)])
+        process.stop()
+        process.start()
+        process.wait_ready()
+        after = running.outcome(name, [crossed(5), crossed(5)])
+    finally:
+        process.destroy()
+    changelog = kafka.read_all(bootstrap, f"{name}-{name}-changelog", 1)
+
+    assert values(before) == [b"5", b"6"]
+    assert values(after) == [b"5", b"6", b"5"]
+    assert {item.key for item in changelog} == {b"\x00"}
+
+
+def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:
+    name = kafka.unique("hops-errors")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+
+    def refused(*arguments: str) -> str:
+        done = run_verb("rings", *arguments, "--config", str(config), check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        return done.stderr
+
+    for verb in (["show"], ["find"], ["clear"]):
+        more = ["x"] if verb == ["find"] else []
+        assert f"BRIDGE.nobody: unknown address 'nobody': the configuration has {name}" in refused(
+            *verb, "BRIDGE.nobody", *more
+        )
+    for text in (f"to-paris/{TOPIC_ID}/3", "to-paris/short/3/1"):
+        assert f"'{text}' is no hop: write <bridge>/<ID of its source topic>/" in refused(
+            "find", f"BRIDGE.{name}", text
+        )
+    assert "leave it out" in refused("find", f"BRIDGE.{name}", f"to-paris/{TOPIC_ID}/3/1", "--of", name)
+    assert "nothing has come over a bridge" in _verb(config, "show", f"BRIDGE.{name}")
+    assert "rings show BRIDGE" not in _verb(config, "show")
+    assert _verb(config, "clear", f"BRIDGE.{name}") == f"cleared  {name}-0  0 sources of bridges forgotten\n"
+
+
+def test_clear_waits_for_what_is_unread(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands in the input or the forward topic would tell lanes again what was confirmed: nothing is cleared, unless one insists."""
+    name = kafka.unique("hops-unread")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    settings, bridged, forward = load(config), f"BRIDGE.{name}", wire_names.forward_topic(name, name)
+    monkeypatch.setattr(pending_input, "WAIT_LIMIT_S", 0.5)
+
+    def unjudged(topic: str) -> None:
+        with pytest.raises(
+            pending_input.UnreadError, match=rf"{bridged} is not cleared: .* {topic}/1 up to 0 of 1, "
+        ):
+            clear.clear(settings, bridged)
+
+    for topic in (name, forward):
+        kafka.send(bootstrap, topic, [crossed(9, 9)], 1)
+        unjudged(topic)
+        kafka.commit(bootstrap, name, topic, 1, 1)
+        # Nobody has to judge what was aborted, nor a marker.
+        kafka.send_in_transaction(bootstrap, topic, [crossed(9, 9)], commit=False, partition=1)
+        if topic == forward:
+            assert clear.clear(settings, bridged) == 0
+    kafka.send(bootstrap, name, [crossed(10, 9)], 0)
+    with pytest.raises(pending_input.UnreadError):
+        clear.clear(settings, bridged)
+    assert clear.clear(settings, bridged, despite_lag=True) == 0
+    assert capsys.readouterr().out == 2 * "".join(
+        f"cleared  {name}-{index}  0 sources of bridges forgotten\n" for index in range(2)
+    )
+    with pytest.raises(click.UsageError, match=r"--despite-lag is for BRIDGE\.ADDRESS: leave it out"):
+        clear.clear(settings, name, despite_lag=True)
+
+
+def test_home_of_what_has_no_group(running: Running) -> None:
+    """A hop without a group and an ID that counts meets its resend in one lane, into whatever partition each was put."""
+    records = [Sent(None, None, b"%d" % index, hop(index)) for index in range(20)]
+    records += [Sent(at_home(0, 2), None, b"%d" % index, (*hop(index), IGNORE)) for index in range(20, 40)]
+    running.outcome("hops-homes", records, 0)
+    got = running.outcome("hops-homes", records, 1)
+
+    assert Counter(values(got)) == Counter(record.value for record in records)

@@ -1,0 +1,183 @@
+"""Members of a consumer group: how they leave, and which partitions the others get."""
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+from ringfence_client import Message
+from ringfence_client.consumer import app_id_check
+from ringfence_kafka.errors import ConfigurationError
+from tests.support.consumers.held_handler import Held
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, interleaved, numbered
+from tests.support.lanes import until
+
+
+async def test_drained(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A stop waits for what runs, begins nothing more, not even what is held already, and says that all has ended."""
+    caplog.set_level(logging.INFO)
+    free = asyncio.Event()
+
+    async def wait(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(wait)
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(2, 6))
+        running = await bench.start(handler, concurrency=2, prefetch=3, drain_timeout=20)
+        await until(lambda: len(handler.begun) == 2, lambda: str(handler.begun))
+        stopped = asyncio.create_task(running.stop())
+        await until(lambda: running.consumer.partitions[0].draining, lambda: "it is not drained")
+        free.set()
+        await stopped
+        progress = await bench.agreed()
+
+        assert sorted(handler.offsets) == [0, 1]
+        assert (progress.next, progress.released, progress.attempts) == (2, True, {})
+        assert f"{bench.accepted}/0 is released" in caplog.text
+
+
+async def test_leaver_keeps_only_what_it_runs(bootstrap: str) -> None:
+    """Who stops leaves the group at once: a slow handler holds up its own partition, and no other; what it does counts."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.partition == 0 and message.fence == 1:
+            await free.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            bench.send(*numbered(b"group", 2), partition=partition)
+        leaver = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 3, lambda: str(handler.begun))
+        stopped = asyncio.create_task(leaver.stop())
+        await until(lambda: leaver.consumer.partitions[0].draining, lambda: "nothing is drained")
+        other = bench.launch(handler, lease_timeout=300.0, lease_idle=300.0)
+        bench.send(*numbered(b"more", 1), partition=1)
+        await bench.until_next(other, 3, 1)
+
+        assert not stopped.done()
+        assert other.consumer.held_partitions.assigned == {0, 1}
+        assert "draining" in other.consumer.reasons[0]
+
+        free.set()
+        await bench.until_next(other, 2)
+        await stopped
+
+        assert handler.wrong == []
+        assert {attempt for _, _, attempt in handler.begun} == {1}
+        assert len(handler.begun) == len(handler.done) == 5
+
+
+async def test_drain_ends(bootstrap: str) -> None:
+    """What does not end within the drain time-out is cancelled; when that has ended it, nothing is held any more."""
+    cancelled = asyncio.Event()
+
+    async def wait(message: Message) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    handler = Recorder(wait)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 2))
+        running = await bench.start(handler, drain_timeout=0.5)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        begun = time.monotonic()
+        await running.stop()
+        progress = await bench.agreed()
+
+        assert time.monotonic() - begun >= 0.5
+        assert cancelled.is_set()
+        assert (progress.next, progress.released, progress.attempts) == (0, True, {})
+
+
+async def test_left_behind_at_the_end(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A handler that ignores its cancellation does not hold up a stop; when it ends, nothing is left of it."""
+    held = Held("stubborn")
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 2))
+        running = await bench.start(held.handler, drain_timeout=0.2)
+        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
+        await running.stop()
+
+        assert not (await bench.agreed()).released
+        assert "is let go and not released: a handler still runs" in caplog.text
+
+        held.free.set()
+        await until(
+            lambda: not any(task.get_name().startswith("handler ") for task in asyncio.all_tasks()),
+            lambda: str(asyncio.all_tasks()),
+            5,
+        )
+
+
+PARTITIONS = 12
+
+
+def _held(running: Running) -> dict[int, int]:
+    return {
+        number: partition.fence.token
+        for number, partition in running.consumer.partitions.items()
+        if not partition.draining
+    }
+
+
+async def _until_each(members: list[Running], count: int) -> None:
+    await until(
+        lambda: all(member.consumer.ready and len(_held(member)) == count for member in members),
+        lambda: str([_held(member) for member in members]),
+    )
+
+
+async def _start(bench: Bench, count: int) -> list[Running]:
+    return [bench.launch(Recorder()) for _ in range(count)]
+
+
+async def test_who_comes_and_goes_moves_no_more_than_must(bootstrap: str) -> None:
+    """A fourth member gets one partition of each; when it goes they get its own; all else keeps holder and token."""
+    async with consuming(bootstrap, PARTITIONS) as bench:
+        three = await _start(bench, 3)
+        await _until_each(three, 4)
+        before = [_held(running) for running in three]
+        fourth = await bench.start(Recorder())
+        await _until_each([*three, fourth], 3)
+        between = [_held(running) for running in three]
+        moved = _held(fourth)
+        await fourth.stop()
+        await _until_each(three, 4)
+        after = [_held(running) for running in three]
+
+        assert all(now.items() <= then.items() for now, then in zip(between, before, strict=True))
+        assert all(now.items() <= then.items() for now, then in zip(between, after, strict=True))
+        tokens = {number: token for item in before for number, token in item.items()}
+        assert {number: token - tokens[number] for number, token in moved.items()} == dict.fromkeys(moved, 1)
+
+
+async def _nobody(_self: object, *_arguments: object) -> None:
+    """As if no member were there yet."""
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_members_of_another_app(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
+) -> None:
+    """Who keeps leases elsewhere would run the same messages at once: it ends, whenever it looks, and who is in goes on."""
+    async with consuming(bootstrap, 2) as bench:
+        [running] = await _start(bench, 1)
+        await _until_each([running], 2)
+        if at_once:
+            monkeypatch.setattr(app_id_check, "require", _nobody)
+        other = bench.launch(Recorder(), app_id="elsewhere")
+        with pytest.raises(ConfigurationError, match=r"app\.id = elsewhere.*the same app\.id"):
+            await asyncio.wait_for(other.finished(), 60)
+        await _until_each([running], 2)
+        second = await bench.start(Recorder())
+        await _until_each([running, second], 1)
+
+        assert other.handler.begun == []
+        assert not other.consumer.partitions

@@ -1,0 +1,274 @@
+"""Messages and partitions that always fail: their own groups wait, and no others."""
+
+import asyncio
+import logging
+import struct
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.record.util import calc_crc32c
+
+from ringfence_client import Message, Reject, Retry
+from ringfence_client.partition.dead_letters import DeadLetters
+from ringfence_kafka.process import failpoints
+from tests.support import kafka
+from tests.support.consumers.browser import pages_of
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import LIMIT_S, until
+
+UNGROUPED = [Sent(None, None, b"%d" % index) for index in range(30)]
+
+
+@asynccontextmanager
+async def failing(bench: Bench, partition: int) -> AsyncIterator[None]:
+    """While the progress of a partition cannot be written."""
+
+    async def fail(point: str, lane: str) -> None:
+        raise OSError("planted")
+
+    remove = failpoints.install("before-send", bench.lease_name(partition), fail)
+    try:
+        yield
+    finally:
+        remove()
+
+
+def covers(running: Running, partition: int) -> bool:
+    """Whether messages of it may be begun."""
+    return running.consumer.partitions[partition].writer.covers()
+
+
+def done_of(handler: Recorder, partition: int) -> list[int]:
+    return [offset for number, offset in handler.done if number == partition]
+
+
+async def test_one_sick_partition(bootstrap: str) -> None:
+    """While one partition cannot be written, all of another is handled, although the sick one has more to do than there are handlers."""
+    handler = Recorder()
+    async with consuming(bootstrap, 2) as bench:
+        running = await bench.start(handler, concurrency=2)
+        async with failing(bench, 0):
+            bench.send(*UNGROUPED, partition=0)
+            await until(lambda: not covers(running, 0), lambda: "it still covers")
+            begun = len(done_of(handler, 0))
+            bench.send(*UNGROUPED, partition=1)
+            await until(lambda: len(done_of(handler, 1)) == 30, lambda: str(handler.done))
+            async with pages_of(running) as pages:
+                await until(lambda: bool(running.consumer.faults), lambda: "it says nothing")
+                status, report = await pages.get("/health")
+
+            assert (status, report["ready"]) == (503, False)
+            assert f"{bench.accepted}/0: progress is not written: OSError: planted" in report["faults"][0]
+
+        await bench.until_next(running, 30)
+        await bench.until_next(running, 30, 1)
+
+        # What its last lease covered may have been begun; beyond that it waits.
+        assert len(done_of(handler, 0)) == 30
+        assert begun <= 30
+        assert sorted(done_of(handler, 1)) == list(range(30))
+        # The last write may still be on its way.
+        await until(lambda: running.consumer.faults == [], lambda: str(running.consumer.faults))
+        assert handler.wrong == []
+
+
+# -- dead letters ---------------------------------------------------------------------------------------------------
+
+
+async def _rejects_bad(message: Message) -> None:
+    if message.group == b"bad":
+        raise Reject("planted")
+
+
+async def test_dead_letter_topic_deleted(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is made again while the consumer runs; until then all other groups go on, of the same partition too."""
+    caplog.set_level(logging.INFO)
+    handler = Recorder(_rejects_bad)
+    async with consuming(bootstrap, 2) as bench:
+        running = await bench.start(handler, concurrency=2)
+        await asyncio.to_thread(kafka.delete_topics, bootstrap, [bench.dead_letters])
+        for partition in range(2):
+            bench.send(
+                *numbered(b"bad", 3),
+                *(Sent(None, b"good-%d" % index, b"") for index in range(20)),
+                partition=partition,
+            )
+        await until(lambda: len(handler.done) == 40, lambda: str(handler.done))
+        await bench.until_next(running, 23)
+        await bench.until_next(running, 23, 1)
+        await running.stop()
+
+        assert sorted((letter.partition, letter.value) for letter in await bench.letters()) == [
+            (partition, b"%d" % number)
+            for partition in (await _partition_of(bench, b"bad"),)
+            for number in (0, 0, 1, 1, 2, 2)
+        ]
+        assert f"{bench.dead_letters} is missing: creating it" in caplog.text
+        assert running.consumer.faults == []
+
+
+async def _partition_of(bench: Bench, key: bytes) -> int:
+    letters = await bench.letters()
+    (partition,) = {letter.partition for letter in letters if letter.key == key}
+    return partition
+
+
+async def test_dead_letters_refused(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as it lasts: their groups wait, others go on, health says it; a restart brings them again and loses none."""
+    handler = Recorder(_rejects_bad)
+    original = DeadLetters.outgoing
+
+    def refuse(self: DeadLetters, *args: Any) -> Any:
+        raise OSError("no right to write")
+
+    monkeypatch.setattr(DeadLetters, "outgoing", refuse)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, concurrency=2)
+        bench.send(*numbered(b"bad", 2), *(Sent(None, b"good-%d" % index, b"") for index in range(20)))
+        await until(lambda: len(handler.done) == 20, lambda: str(handler.done))
+        await until(lambda: bool(running.consumer.faults), lambda: "it says nothing")
+
+        assert running.consumer.faults == [
+            f"{bench.accepted}/0: 1 dead letters are not written: OSError: no right to write"
+        ]
+        assert not running.consumer.ready
+
+        begun = time.monotonic()
+        await running.stop()
+        progress = await bench.agreed()
+
+        assert time.monotonic() - begun < LIMIT_S / 2
+        assert (progress.next, list(progress.finished), progress.released) == (0, [(2, 22)], True)
+
+        monkeypatch.setattr(DeadLetters, "outgoing", original)
+        running = await bench.start(handler)
+        await bench.until_next(running, 22)
+
+        assert [letter.value for letter in await bench.letters()] == [b"0", b"1"]
+        assert len(handler.done) == 20
+
+
+async def _send_unreadable(bench: Bench, partition: int) -> None:
+    """A message with a header name that is not UTF-8, as other clients write it."""
+    async with AIOKafkaProducer(bootstrap_servers=bench.bootstrap) as producer:
+        batch = producer.create_batch()
+        batch.append(timestamp=None, key=b"g", value=b"v", headers=[("ZZ", b"")])
+        batch.close()
+        batch._build()
+        data = bytearray(bytes(batch._buffer).replace(b"ZZ", b"\xff\xfe"))
+        struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+        batch._buffer = data
+        await (await producer.send_batch(batch, bench.accepted, partition=partition))
+
+
+async def test_record_that_cannot_be_read(bootstrap: str) -> None:
+    """Its partition waits and says why; of the others, fetched together with it, nothing is passed over."""
+    handler = Recorder()
+    async with consuming(bootstrap, 2) as bench:
+        bench.send(*numbered(b"a", 40), partition=0)
+        await _send_unreadable(bench, 1)
+        running = await bench.start(handler)
+        await until(lambda: bool(running.consumer.faults), lambda: str(running.consumer.faults))
+        await bench.until_next(running, 40)
+
+        assert sorted(done_of(handler, 0)) == list(range(40))
+        assert f"{bench.accepted}/1 cannot be read: UnicodeDecodeError" in running.consumer.faults[0]
+        assert running.consumer.partitions[1].window.next == 0
+
+
+SLOTS = 4
+
+
+def _sick(count: int, first: int = 0) -> list[Sent]:
+    return [Sent(None, b"sick %d" % index, b"sick") for index in range(first, first + count)]
+
+
+def _well(count: int) -> list[Sent]:
+    return [Sent(None, b"well %d" % index, b"well") for index in range(count)]
+
+
+async def _until_finished(running: Running, handler: Recorder, count: int) -> None:
+    await until(lambda: running.consumer.dispatcher.counts["finished"] == count, lambda: str(handler.done))
+
+
+class _Fails:
+    """A handler that fails at sick messages, and counts how many retries ran at once."""
+
+    def __init__(self, pause: float = 0.0) -> None:
+        self.pause = pause
+        self.retrying = 0
+        self.most = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message.value != b"sick":
+            return
+        retry = message.attempt > 1
+        self.retrying += retry
+        self.most = max(self.most, self.retrying)
+        try:
+            await asyncio.sleep(self.pause)
+        finally:
+            self.retrying -= retry
+        raise Retry("sick", delay=0)
+
+
+async def test_retries_have_half_of_the_slots(bootstrap: str) -> None:
+    """Forty groups that are retried without a pause; healthy ones find a slot whenever they come."""
+    fails = _Fails(pause=0.05)
+    handler = Recorder(fails)
+    async with consuming(bootstrap) as bench:
+        bench.send(*_sick(40))
+        running = await bench.start(handler, concurrency=SLOTS, max_attempts=10_000, breaker=False)
+        await until(lambda: fails.most == SLOTS // 2, lambda: f"{fails.most} retries at once")
+        bench.send(*_well(40))
+        await _until_finished(running, handler, 40)
+
+        assert fails.most == SLOTS // 2
+
+
+@pytest.mark.parametrize("sick", [1, 20, 180])
+async def test_share_of_sick_groups(bootstrap: str, sick: int) -> None:
+    """Some of 200 groups fail for ever. All others are handled, and each sick message becomes a dead letter after its attempts."""
+    handler = Recorder(_Fails())
+    async with consuming(bootstrap) as bench:
+        messages = [*_sick(sick), *_well(200 - sick)]
+        messages.sort(key=lambda each: (each.key or b"")[::-1])  # mixed
+        bench.send(*messages)
+        running = await bench.start(handler, concurrency=SLOTS, max_attempts=3, breaker=False)
+        await bench.until_next(running, 200)
+        await running.stop()
+
+        assert len(handler.done) == 200 - sick
+        assert len(await bench.letters()) == sick
+        assert {attempt for _, _, attempt in handler.begun} == {1, 2, 3}
+        assert len(handler.begun) == 200 + 2 * sick
+
+
+async def test_parked_groups_make_room(bootstrap: str) -> None:
+    """Many more groups wait behind their dead letters than records are kept; healthy ones pass, and a redrive finds its message."""
+    parked = 150
+
+    async def work(message: Message) -> Any:
+        if message.value == b"sick" and not message.redriven:
+            raise Reject("sick")
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*_sick(parked))
+        running = await bench.start(handler, concurrency=SLOTS, on_dead_letter="park", records_max=20)
+        held = running.consumer.partitions[0]
+        await until(lambda: len(held.window.blocked) == parked, lambda: str(len(held.window.blocked)))
+        bench.send(*_well(100))
+        await _until_finished(running, handler, 100)
+
+        assert len(held.window.resident) <= 20
+        for number in (0, parked - 1):
+            assert held.redrive(number, 1)
+            held.writer.note()
+        await until(lambda: {0, parked - 1} <= set(handler.offsets), lambda: str(handler.done))
+        assert handler.wrong == []

@@ -1,0 +1,276 @@
+"""Members of a group that are not Ringfence's: they are named, and their offsets skip nothing."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+from app.embedded.broker import EmbeddedBroker
+from ringfence_client.consumer.assignor import KeepingAssignor
+from ringfence_kafka.errors import ConfigurationError
+from tests.support import kafka
+from tests.support.bridges import processes
+from tests.support.bridges.processes import PARTITIONS, Two, messages, numbers, prepare
+from tests.support.consumers.foreign_member import CLIENT_ID, foreigner, wait_until
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+from tests.support.worker import WorkerProcess, configure, run_verb, worker
+
+NAMED_WITHIN_S = 10.0
+
+
+def _named(text: str) -> bool:
+    """Whether a text names the foreign member."""
+    return f"client.id {CLIENT_ID} on host 127.0.0.1" in text
+
+
+def _ids(partition: int, begin: int, end: int) -> list[bytes]:
+    return [b"%d-%d" % (partition, index) for index in range(begin, end)]
+
+
+def _with_ids(partition: int, begin: int, end: int) -> list[Sent]:
+    return [Sent(id_, kafka.at_home(partition, 2)) for id_ in _ids(partition, begin, end)]
+
+
+async def _handled(running: Running, bench: Bench, count: int) -> list[tuple[int, int]]:
+    """What the handler finished, once it is so much in every partition."""
+    for partition in range(bench.partitions):
+        await bench.until_next(running, count, partition)
+    return sorted(running.handler.done)
+
+
+def _everything(bench: Bench, count: int) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition in range(bench.partitions) for offset in range(count)]
+
+
+@pytest.mark.parametrize("epochs", [True, False], ids=["position", "named-offsets"])
+async def test_a_member_of_the_new_protocol_skips_nothing(bootstrap: str, *, epochs: bool) -> None:
+    """The broker gives it half of the partitions. It commits what it reads there; handlers get that all the same, once."""
+    async with consuming(bootstrap, 4) as bench:
+        for partition in range(4):
+            bench.send(*numbered(b"g", 10), partition=partition)
+        running = await bench.start(Recorder())
+        await _handled(running, bench, 10)
+        with foreigner(bootstrap, bench.group, bench.accepted, epochs=epochs) as other:
+            async with asyncio.timeout(NAMED_WITHIN_S):
+                await until(
+                    lambda: bool(running.consumer.group_watch.foreign), lambda: str(running.consumer.faults)
+                )
+            named = running.consumer.faults
+            for partition in range(4):
+                await asyncio.to_thread(bench.send, *numbered(b"g", 10), partition=partition)
+            await until(lambda: len(other.read) == 20, lambda: str(other.read))
+        handled = await _handled(running, bench, 20)
+        await until(lambda: running.consumer.ready, lambda: str(running.consumer.faults))
+
+        assert handled == _everything(bench, 20)
+        assert [_named(name) for name in named] == [True]
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "range"])
+async def test_a_foreign_consumer_that_came_and_went(bootstrap: str, protocol: str) -> None:
+    """While none of ours ran it read and committed all: handlers go on where their progress is."""
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            bench.send(*numbered(b"g", 5), partition=partition)
+        first = await bench.start(Recorder())
+        await _handled(first, bench, 5)
+        await first.stop()
+        for partition in range(2):
+            bench.send(*numbered(b"g", 5), partition=partition)
+        with foreigner(bootstrap, bench.group, bench.accepted, protocol) as other:
+            await until(lambda: len(other.read) == 10, lambda: str(other.read))
+        second = await bench.start(Recorder())
+        handled = await _handled(second, bench, 10)
+
+        assert handled == [(partition, offset) for partition in range(2) for offset in range(5, 10)]
+
+
+async def test_a_group_that_is_another_programs(bootstrap: str) -> None:
+    """A classic consumer with another assignor is there first: ours says whose group it is, and ends."""
+    async with consuming(bootstrap) as bench:
+        with foreigner(bootstrap, bench.group, bench.accepted, "range") as other:
+            await until(lambda: other.assigned == {0}, lambda: str(other.assigned))
+            running = bench.launch(Recorder())
+            with pytest.raises(ConfigurationError, match=f"{CLIENT_ID} on host 127.0.0.1"):
+                await running.finished()
+
+
+async def test_a_member_of_the_new_protocol_that_was_there_first(bootstrap: str) -> None:
+    """Ours gets in beside it, and names it alone. What it reads from then on is handled all the same."""
+    async with consuming(bootstrap, 2) as bench:
+        with foreigner(bootstrap, bench.group, bench.accepted) as other:
+            await until(lambda: other.assigned == {0, 1}, lambda: str(other.assigned))
+            running = bench.launch(Recorder())
+            await until(lambda: len(other.assigned) == 1, lambda: str(other.assigned))
+            await until(
+                lambda: running.consumer.group_watch.joined, lambda: "its first offsets are not known"
+            )
+            for partition in range(2):
+                await asyncio.to_thread(bench.send, *numbered(b"g", 10), partition=partition)
+            await until(lambda: len(other.read) == 10, lambda: str(other.read))
+            await until(lambda: bool(running.consumer.faults), lambda: "nobody is named")
+            named = running.consumer.faults
+        handled = await _handled(running, bench, 10)
+
+        assert [_named(name) for name in named] == [True]
+        assert handled == _everything(bench, 10)
+
+
+class _Impostor(RoundRobinPartitionAssignor):  # type: ignore[misc]
+    """Goes by the name of ours."""
+
+    name = KeepingAssignor.name
+
+
+async def test_a_member_with_the_name_of_our_assignor(bootstrap: str) -> None:
+    """It gets into the group, and is given nothing there."""
+    async with consuming(bootstrap, 2) as bench:
+        running = await bench.start(Recorder())
+        other = AIOKafkaConsumer(
+            bench.accepted,
+            bootstrap_servers=bootstrap,
+            group_id=bench.group,
+            client_id=CLIENT_ID,
+            partition_assignment_strategy=[_Impostor],
+        )
+        await other.start()
+        try:
+            await until(
+                lambda: bool(running.consumer.group_watch.foreign), lambda: str(running.consumer.faults)
+            )
+            assert other.assignment() == set()
+            assert set(running.consumer.partitions) == {0, 1}
+        finally:
+            await other.stop()
+
+
+def test_a_foreign_consumer_while_no_worker_ran(bootstrap: str, tmp_path: Path) -> None:
+    """It read and committed all of an input. A worker that starts beside it names it, and then accepts every message once."""
+    name = kafka.unique("foreign")
+    config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 2}])
+    with worker(config, f"{name}-one") as first:
+        for partition in range(2):
+            kafka.send(bootstrap, name, _with_ids(partition, 0, 10), partition)
+        kafka.wait_count(bootstrap, f"{name}.accepted", 20, 2)
+        assert first.stop() == 0
+    for partition in range(2):
+        kafka.send(bootstrap, name, _with_ids(partition, 10, 20), partition)
+    process = WorkerProcess(config, f"{name}-two")
+    try:
+        with foreigner(bootstrap, f"{name}-app", name) as other:
+            wait_until(lambda: len(other.read) == 20, lambda: other.read)
+            process.start()
+            wait_until(lambda: bool(process.health()[1].get("foreign_members")), process.health)
+            code, told = process.health()
+            wait_until(lambda: "refuses this worker" in process.log(), process.log)
+            shown = run_verb("status", "--config", str(config), check=False)
+        process.wait_ready()
+        got = kafka.wait_count(bootstrap, f"{name}.accepted", 40, 2)
+        log = process.log()
+    finally:
+        process.destroy()
+
+    assert code == 503
+    assert _named(told["foreign_members"][0])
+    assert _named(" ".join(shown.stdout.split()))
+    assert shown.returncode == 1
+    assert log.count("refuses this worker") < 5
+    assert sorted(item.id or b"" for item in got) == sorted([*_ids(0, 0, 20), *_ids(1, 0, 20)])
+
+
+def test_an_operator_moves_a_worker_forward(bootstrap: str, tmp_path: Path) -> None:
+    """While no worker runs: what lies below is left out, as ever."""
+    name = kafka.unique("moved")
+    config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 1}])
+    kafka.send(bootstrap, name, _with_ids(0, 0, 10))
+    with worker(config, f"{name}-one") as process:
+        kafka.wait_count(bootstrap, f"{name}.accepted", 10)
+        assert process.stop() == 0  # the group is empty
+    kafka.send(bootstrap, name, _with_ids(0, 10, 20))
+    kafka.commit(bootstrap, f"{name}-app", name, kafka.end_offsets(bootstrap, name)[0] - 5)
+    with worker(config, f"{name}-two"):
+        got = kafka.wait_count(bootstrap, f"{name}.accepted", 15)
+
+    assert [item.id for item in got] == _ids(0, 0, 10) + _ids(0, 15, 20)
+
+
+@pytest.fixture(scope="module")
+def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    """The run's broker is the source."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
+        yield Two(broker.bootstrap_servers, target.bootstrap_servers)
+
+
+@pytest.mark.parametrize("epochs", [True, False], ids=["position", "named-offsets"])
+def test_a_member_in_the_group_of_a_bridge(two: Two, tmp_path: Path, *, epochs: bool) -> None:
+    """It gets half of the source's partitions, reads and commits: the target gets everything, and nothing passes twice."""
+    given = prepare(two, tmp_path, source_partitions=2)
+    with processes.bridge(given.config, given.name) as process:
+        for partition in range(2):
+            given.send(messages(20, first=100 * partition), partition)
+        given.settled([20, 20])
+        with foreigner(two.source, given.group, given.topic, epochs=epochs) as other:
+            wait_until(lambda: len(other.assigned) == 1 and process.health()[0] == 503, process.health)
+            for partition in range(2):
+                given.send(messages(20, first=100 * partition + 20), partition)
+            wait_until(lambda: len(other.read) >= 20, lambda: other.read)
+            wait_until(lambda: _named(str(process.health()[1])), process.health)
+            shown = processes.status(given.config, 1)
+        got = processes.wait_values(
+            two.target, given.address, 80, PARTITIONS
+        )  # the group's offsets were the other's
+        process.wait_ready()
+
+    assert _named(shown["bridges"][given.name]["foreign"][0])
+    passed = processes.passed(got)
+    assert sorted(numbers(passed)) == [*range(40), *range(100, 140)]
+
+
+def test_a_foreign_consumer_while_no_bridge_ran(two: Two, tmp_path: Path) -> None:
+    """Nobody remembers how far the bridge was: it begins at the start of the log, and the target drops what it has."""
+    given = prepare(two, tmp_path)
+    given.send(messages(20))
+    with processes.quick(given.config):
+        given.settled([20])
+    given.send(messages(20, first=20))
+    with foreigner(two.source, given.group, given.topic, "range") as other:
+        wait_until(lambda: len(other.read) >= 20, lambda: other.read)
+    shown = processes.status(given.config, 1)
+    with processes.bridge(given.config, given.name):
+        got = processes.wait_values(two.target, given.address, 40, PARTITIONS)
+        processes.confirmed_at(two.source, given.group, given.topic, [40])
+
+    (row,) = shown["bridges"][given.name]["partitions"]
+    assert (row["lag"], row["confirmed"]) == (40, None)
+    assert "a foreign consumer committed the offset 40" in row["error"]
+    assert sorted(numbers(processes.passed(got))) == list(range(40))
+
+
+def test_a_bridge_that_cannot_know_where_it_was(two: Two, tmp_path: Path) -> None:
+    """Without duplicate detection a second copy would arrive: it waits, names the command, and goes on when that was given."""
+    given = prepare(two, tmp_path, use_duplicate_detection=False)
+    given.send(messages(20))
+    with processes.quick(given.config):
+        given.settled([20])
+    given.send(messages(20, first=20))
+    with foreigner(two.source, given.group, given.topic, "range") as other:
+        wait_until(lambda: len(other.read) >= 20, lambda: other.read)
+    process = processes.BridgeProcess(given.config, given.name)
+    try:
+        process.start()
+        wait_until(lambda: "--reset-offsets" in str(process.health()[1]), process.health)
+        before = given.got()
+        assert process.stop() == 0
+    finally:
+        process.destroy()
+    kafka.commit(two.source, given.group, given.topic, 20)
+    with processes.quick(given.config):
+        got = given.settled([40])
+
+    assert sorted(numbers(before)) == list(range(20))
+    assert sorted(numbers(got)) == list(range(40))

@@ -1,0 +1,232 @@
+"""Handlers that hang or fail all at once because something that they need is away."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from ringfence_client import ConsumerOptions, GroupConsumer, Message
+from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
+from ringfence_client.handlers.handler import HandlerError
+from tests.support.consumers.browser import pages_of
+from tests.support.consumers.in_process import Recorder, consuming, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import LIMIT_S, until
+
+RUN = CircuitBreaker(1).run_needed
+"""First attempts that open a breaker which has seen nothing yet."""
+
+
+class Hangs:
+    """Hangs at what is worth ``hang``, as its kind does, until the test ends."""
+
+    def __init__(self, kind: str) -> None:
+        """``kind``: "async" ends when it is cancelled, "stubborn" does not, "thread" cannot."""
+        self.kind = kind
+        self.free = threading.Event()
+        self.recorder = Recorder(self._async)
+        self._lock = threading.Lock()
+
+    @property
+    def handler(self) -> Any:
+        return self._thread if self.kind == "thread" else self.recorder
+
+    async def _async(self, message: Message) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while message.value == b"hang" and not self.free.is_set() and time.monotonic() < deadline:
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                if self.kind == "async":
+                    raise
+
+    def _thread(self, message: Message) -> None:
+        observed = self.recorder.observed(message)
+        with self._lock:
+            observed.__enter__()
+        if message.value == b"hang":
+            self.free.wait(LIMIT_S)
+        with self._lock:
+            observed.__exit__(None, None, None)
+
+
+def hanging(group: bytes) -> Sent:
+    return Sent(None, group, b"hang")
+
+
+@pytest.mark.parametrize("kind", ["async", "stubborn"])
+async def test_time_limit(bootstrap: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A run that takes too long is a failed attempt, and its place is another's; after the last one it is a dead letter."""
+    caplog.set_level(logging.ERROR)
+    hangs = Hangs(kind)
+    async with consuming(bootstrap) as bench:
+        bench.send(hanging(b"a"), *numbered(b"a", 1), *numbered(b"b", 3))
+        running = await bench.start(hangs.handler, concurrency=1, handler_timeout=0.3, max_attempts=1)
+        await until(lambda: {2, 3, 4} <= set(hangs.recorder.offsets), lambda: str(hangs.recorder.begun))
+        if kind == "stubborn":  # nobody knows what it does yet: its group waits
+            assert 1 not in hangs.recorder.offsets
+            assert "does not end when it is cancelled" in caplog.text
+
+            hangs.free.set()
+        await bench.until_next(running, 5)
+        await running.stop()
+
+        assert hangs.recorder.wrong == []
+        if kind == "async":
+            [letter] = await bench.letters()
+
+            assert (
+                dict(letter.headers)["_RF_REASON"]
+                == b"the handler did not end within 0.3 s (--handler-timeout)"
+            )
+
+
+async def test_cancelled_and_returned(bootstrap: str) -> None:
+    """A handler that takes its cancellation for an end like any other has not done its work."""
+
+    async def work(message: Message) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(LIMIT_S if message.attempt == 1 else 0)
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 1))
+        running = await bench.start(handler, handler_timeout=0.2, max_attempts=1)
+        await bench.until_next(running, 1)
+        await running.stop()
+
+        assert len(await bench.letters()) == 1
+
+
+async def test_time_limit_of_threads(bootstrap: str) -> None:
+    """A thread cannot be ended: its group waits for it, and all others have as many threads as before."""
+    hangs = Hangs("thread")
+    async with consuming(bootstrap) as bench:
+        bench.send(hanging(b"a"), *numbered(b"a", 1), *numbered(b"b", 3))
+        running = await bench.start(hangs.handler, concurrency=1, handler_timeout=0.3)
+        await until(lambda: {2, 3, 4} <= set(hangs.recorder.offsets), lambda: str(hangs.recorder.begun))
+
+        assert running.consumer.dispatcher.runs.left_behind == 1
+        assert 1 not in hangs.recorder.offsets
+
+        hangs.free.set()
+        await bench.until_next(running, 5)
+        await running.stop()
+
+        # What it did in the end counts: it was not done again.
+        assert hangs.recorder.attempts(0) == [1]
+        assert sorted(hangs.recorder.offsets) == list(range(5))
+        assert await bench.letters() == []
+
+
+@pytest.mark.parametrize("kind", ["async", "stubborn", "thread"])
+async def test_released_and_skipped(bootstrap: str, kind: str) -> None:
+    """An operator ends a run that hangs, and then drops its message: the group goes on, whatever became of the run."""
+    hangs = Hangs(kind)
+    async with consuming(bootstrap) as bench:
+        bench.send(hanging(b"a"), *numbered(b"a", 2))
+        running = await bench.start(hangs.handler, concurrency=1)
+        async with pages_of(running) as pages:
+            await until(lambda: bool(hangs.recorder.begun), lambda: "nothing is begun")
+            request = {"partition": 0, "group": b"a".hex()}
+            refused = await pages.post("/groups/skip", request)
+            released = await pages.post("/groups/release", request)
+            other = await pages.post("/groups/release", {"partition": 0, "group": b"b".hex()})
+
+            assert (refused[1]["dropped"], released, other[1]) == (0, (200, {"released": 1}), {"released": 0})
+
+            dispatcher = running.consumer.dispatcher
+            await until(lambda: dispatcher.counts["failed"] == 1, lambda: str(dispatcher.counts))
+            skipped = await pages.post("/groups/skip", request)
+
+            assert skipped[1]["dropped"] == 1
+        await bench.until_next(running, 3)
+        hangs.free.set()
+        await running.stop()
+
+        assert hangs.recorder.attempts(0) == [1]
+        assert {1, 2} <= set(hangs.recorder.offsets)
+        assert await bench.letters() == []
+
+
+# -- everything fails -----------------------------------------------------------------------------------------------
+
+
+async def test_outage(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """While nothing succeeds, little is tried and nothing given up, however few attempts a message has; then all is done."""
+    caplog.set_level(logging.INFO)
+    up = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if not up.is_set():
+            raise ConnectionRefusedError("the database is away")
+
+    handler = Recorder(work)
+    messages = 8 * RUN
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, concurrency=4, max_attempts=RUN)
+        bench.send(*(Sent(None, b"%d" % index, b"") for index in range(messages)))
+        breaker = running.consumer.dispatcher.breaker
+        await until(lambda: breaker.open, lambda: str(handler.begun))
+        tried = len(handler.begun)
+        async with pages_of(running) as pages:
+            status, report = await pages.get("/health")
+        await until(lambda: len(handler.begun) >= tried + 2, lambda: "nothing is tried")
+
+        assert (status, report["faults"]) == (
+            503,
+            ["nearly every attempt fails, the last with: ConnectionRefusedError: the database is away"],
+        )
+        assert len({offset for _, offset, _ in handler.begun}) <= RUN + 8
+
+        up.set()
+        await bench.until_next(running, messages)
+        await until(lambda: running.consumer.ready, lambda: str(running.consumer.faults))
+        await running.stop()
+
+        assert sorted(handler.offsets) == list(range(messages))
+        assert await bench.letters() == []
+        assert caplog.text.count("nearly every attempt fails") == 1
+        assert caplog.text.count("attempts succeed again") == 1
+
+
+async def test_nothing_is_given_up_in_an_outage(bootstrap: str) -> None:
+    """Not even what has had its last attempt."""
+    up = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if not up.is_set():
+            raise ConnectionRefusedError
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, concurrency=1, max_attempts=1)
+        # Enough to open it, each in its only attempt.
+        bench.send(*(Sent(None, b"%d" % index, b"") for index in range(3 * RUN)))
+        await until(lambda: running.consumer.dispatcher.breaker.open, lambda: str(handler.begun))
+        given_up = len(handler.begun)
+        await until(lambda: len(handler.begun) > given_up + 1, lambda: "nothing is tried")
+        up.set()
+        await bench.until_next(running, 3 * RUN)
+        await running.stop()
+
+        assert len(await bench.letters()) == RUN - 1
+        assert len(handler.done) == 2 * RUN + 1
+
+
+# -- handlers that are none -----------------------------------------------------------------------------------------
+
+
+async def test_checked_before_anything_runs(bootstrap: str) -> None:
+    """A program that makes a consumer learns of it there and then."""
+
+    def handle(message: Message) -> Any:
+        yield message
+
+    async with consuming(bootstrap) as bench:
+        with pytest.raises(HandlerError, match="generator function"):
+            GroupConsumer(bench.settings, bench.settings.addresses[0], bench.group, handle, ConsumerOptions())

@@ -1,0 +1,351 @@
+"""Opening of a lane: each step has a test that fails when the step is left out or swapped."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from agents.lane.lane import LaneState
+from agents.worker.lanes import Lanes
+from ringfence_kafka.process import failpoints
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
+
+
+async def test_no_member_no_fence(bootstrap: str, tmp_path: Path) -> None:
+    """Who is no member of the group any more does not fence the lane's owner."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        owner = await lanes.opened("owner")
+        zombie, group = lanes.lane("zombie"), Group()
+        group.member = False
+        zombie.start(group)
+        await until(lambda: group.asked >= 3, lambda: f"asked {group.asked} times")
+        await lanes.feed(owner, 0, 10)
+
+        assert zombie.state is LaneState.RETRYING
+        assert owner.counts["fenced"] == 0
+        assert len(lanes.output()) == 10
+
+
+async def test_waiting_for_the_group_is_said_once(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is part of every rebalance: one quiet line an assignment, and a warning only when it lasts."""
+    caplog.set_level("INFO", "ringfence")
+
+    def said() -> list[str]:
+        return [record.levelname for record in caplog.records if " waits: " in record.getMessage()]
+
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane, group = lanes.lane(), Group()
+        group.member = False
+        lane.start(group)
+        await until(lambda: group.asked >= 5, lambda: f"asked {group.asked} times")
+
+        assert said() == ["INFO"]
+        await lane.close()
+        lane.start(group)
+        await until(lambda: group.asked >= 8, lambda: f"asked {group.asked} times")
+
+        assert said() == ["INFO", "INFO"]
+        await lane.close()
+        monkeypatch.setattr("agents.lane.failure_log.WAIT_UNUSUAL_S", 0.5)
+        lane.start(group)
+        await until(lambda: "WARNING" in said(), lambda: f"asked {group.asked} times: {said()}")
+
+        assert said() == ["INFO", "INFO", "INFO", "WARNING"]
+
+
+async def test_membership_lost_during_the_fence(bootstrap: str, tmp_path: Path) -> None:
+    """Membership is asked for again after the fence: lost meanwhile, the lane is not opened."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        group, gate = Group(), Gate()
+        remove = failpoints.install("after-fence", f"{lanes.name}-0", gate)
+        try:
+            lane = lanes.lane()
+            lane.start(group)
+            await gate.wait()
+            group.member = False
+        finally:
+            gate.open()
+            remove()
+        await lane.offer(await lanes.fetch(0, 10))
+        await until(
+            lambda: group.asked >= 4 or lane.state is LaneState.OPEN, lambda: f"asked {group.asked} times"
+        )
+
+        assert lane.state is LaneState.RETRYING
+        assert lanes.output() == []
+
+
+async def test_fence_ends_the_former_owner(bootstrap: str, tmp_path: Path) -> None:
+    """The former owner, in the middle of a transaction, can commit nothing once the lane was opened elsewhere."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        former_group = Group()
+        former = await lanes.opened("former", former_group)
+        gate = await lanes.held(former, "before-commit", 0, 10)
+        owner = await lanes.opened("owner")
+        former_group.member = False
+        await lanes.feed(owner, 0, 10)
+        gate.open()
+        await until(lambda: former.counts["fenced"] == 1, lambda: f"{former.state}: {former.reason}")
+
+        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
+        assert lanes.committed() == 10
+
+
+async def test_fence_ends_an_idle_owner(bootstrap: str, tmp_path: Path) -> None:
+    """A former owner that had nothing to do meanwhile finds itself fenced at its next transaction."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        former_group = Group()
+        former = await lanes.opened("former", former_group)
+        await lanes.opened("owner")
+        former_group.member = False
+        await former.offer(await lanes.fetch(0, 10))
+        await until(
+            lambda: former.state is LaneState.RETRYING or former.next == 10,
+            lambda: f"{former.state}: {former.reason}",
+        )
+
+        assert former.counts["fenced"] == 1
+        assert lanes.output() == []
+
+
+async def test_next_and_state_are_read_after_the_fence(bootstrap: str, tmp_path: Path) -> None:
+    """What the former owner commits just before the fence is neither repeated nor forgotten.
+
+    Records without an ID would be accepted twice if ``next`` were older than the fence; records with one would
+    be if the ring were.
+    """
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5), *(Sent(None, b"group") for _ in range(5)), *ids(0, 5))
+        former = await lanes.opened("former")
+        gate = Gate()
+        remove = failpoints.install("before-fence", f"{lanes.name}-0", gate)
+        owner = lanes.lane("owner")
+        owner.start(Group())
+        await gate.wait()
+        remove()
+        await lanes.feed(former, 0, 10)
+        await former.close()
+        gate.open()
+        await until(lambda: owner.state is LaneState.OPEN, lambda: f"{owner.state}: {owner.reason}")
+
+        assert owner.next == 10
+        await lanes.feed(owner, 0, 15)
+        assert len(lanes.output()) == 10
+        assert owner.counts["duplicates"] == 5
+
+
+async def test_restore_reaches_the_high_watermark(bootstrap: str, tmp_path: Path) -> None:
+    """An open transaction on the changelog hides committed records behind it; the lane waits and misses none.
+
+    A restore up to the last stable offset would find nothing and accept all resends.
+    """
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10), *ids(0, 10))
+        former = await lanes.opened("former")
+        foreign = Producer({"bootstrap.servers": bootstrap, "transactional.id": kafka.unique("foreign")})
+        foreign.init_transactions(LIMIT_S)
+        foreign.begin_transaction()
+        foreign.produce(lanes.changelog, key=b"\x00", value=b"never committed", partition=0)
+        assert foreign.flush(LIMIT_S) == 0
+        await lanes.feed(former, 0, 10)
+        await former.close()
+        gate = Gate()
+        remove = failpoints.install("restoring", f"{lanes.name}-0", gate)
+        lane = lanes.lane("owner")
+        lane.start(Group())
+        await gate.wait()
+        remove()
+        gate.open()
+        opened_early = await _within(2.0, lambda: lane.state is LaneState.OPEN)
+        foreign.abort_transaction(LIMIT_S)
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        await lanes.feed(lane, 0, 20)
+
+        assert not opened_early
+        assert lane.counts["duplicates"] == 10
+        assert len(lanes.output()) == 10
+
+
+async def _within(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Whether the condition comes true in that time."""
+    try:
+        await until(condition, str, seconds)
+    except AssertionError:
+        return False
+    return True
+
+
+async def test_assignment_closes_what_ran(bootstrap: str, tmp_path: Path) -> None:
+    """An assignment that follows another without a revocation waits for the transaction under way, then opens anew."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        mine = {(lanes.name, 0), (lanes.forward, 0)}
+        worker = Lanes(lanes.settings, lanes.cluster)
+        try:
+            await worker.assigned(mine, Group())
+            await until(lambda: worker.ready, lambda: str(worker.report()))
+            gate = await lanes.held(worker, "before-commit", 0, 10)
+            again = asyncio.create_task(worker.assigned(mine, Group()))
+            await asyncio.sleep(0)
+            gate.open()
+            await again
+            committed = lanes.committed()
+            await until(lambda: worker.ready, lambda: str(worker.report()))
+
+            assert committed == 10
+            assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
+            assert [lane.next for lane in worker.lanes] == [10]
+        finally:
+            await worker.stop()
+
+
+async def _grow(bootstrap: str, topic: str, partitions: int) -> None:
+    """Add partitions; metadata of the new ones spreads after the answer."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        future.result(LIMIT_S)
+    await until(lambda: len(admin.list_topics(timeout=LIMIT_S).topics[topic].partitions) == partitions, str)
+
+
+async def test_changed_partition_count_refuses(bootstrap: str, tmp_path: Path) -> None:
+    """A topic whose partition count changed stops the lane with the way out."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 5)
+        await lane.close()
+        await _grow(bootstrap, lanes.accepted, 3)
+        lane.start(Group())
+        await until(
+            lambda: lane.state in (LaneState.REFUSED, LaneState.OPEN), lambda: f"{lane.state}: {lane.reason}"
+        )
+
+        assert lane.state is LaneState.REFUSED
+        assert f"{lanes.accepted} has 3 partitions, it had 1" in lane.reason
+
+
+async def test_grown_input_refuses(bootstrap: str, tmp_path: Path) -> None:
+    """Partitions added to the input move groups: the lane names that, and does not advise to delete its memory."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 5)
+        await lane.close()
+        await _grow(bootstrap, lanes.name, 3)
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+
+        assert f"{lanes.name} has 3 partitions, it had 1 when its lanes began" in lane.reason
+        assert "begin anew under another app.id" in lane.reason
+
+
+@pytest.mark.parametrize("role", ["input topic", "accepted topic"])
+async def test_compacted_topic_refuses(bootstrap: str, tmp_path: Path, role: str) -> None:
+    """Compaction deletes messages of a group: the lane stops with the way out, and opens once that was done."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        topic = lanes.settings.addresses[0].topics(lanes.app_id)[role]
+        kafka.alter_topic(bootstrap, topic, "cleanup.policy", "compact,delete")
+        lane = lanes.lane()
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+        reason = lane.reason
+        await lane.close()
+        kafka.alter_topic(bootstrap, topic, "cleanup.policy", "delete")
+        lanes.send(*ids(0, 3))
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        await lanes.feed(lane, 0, 3)
+
+        assert f"{topic} ({role} of {lanes.name}) has cleanup.policy=compact,delete" in reason
+        assert f"--topic {topic} --add-config cleanup.policy=delete" in reason
+        assert lanes.accepted_ids() == [b"0", b"1", b"2"]
+
+
+async def test_recreated_input_begins_anew(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An input that was deleted and created again is read from its start; known IDs stay known."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 5)
+        await lane.close()
+        kafka.delete_topics(bootstrap, [lanes.name])
+        await _create_again(bootstrap, lanes.name)
+        lanes.send(*ids(3, 8), Sent(None, b"group"))
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        await lanes.feed(lane, 0, 6)
+
+        assert "was deleted and created again" in caplog.text
+        assert lanes.accepted_ids() == [*(b"%d" % index for index in range(8)), None]
+        assert lane.counts["duplicates"] == 2
+
+
+@pytest.mark.parametrize("disk", ["disk", "another"])
+async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path, disk: str) -> None:
+    """A lane without its changelog continues at the group's offset, with its RocksDB or on another disk."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*(Sent(None, b"group", b"%d" % index) for index in range(10)))
+        lane = await lanes.opened("disk")
+        await lanes.feed(lane, 0, 7)
+        await lane.dispose()
+        kafka.delete_topics(bootstrap, [lanes.changelog])
+        await _create_again(bootstrap, lanes.changelog, "compact")
+        lane = await lanes.opened(disk)
+
+        assert lane.next == 7
+        await lanes.feed(lane, 0, 10)
+        assert [item.value for item in lanes.output()] == [b"%d" % index for index in range(10)]
+
+
+async def _create_again(bootstrap: str, topic: str, policy: str = "delete") -> None:
+    """A topic's deletion takes a moment."""
+
+    def created() -> bool:
+        try:
+            kafka.create_topics(bootstrap, {topic: (1, {"cleanup.policy": policy})})
+        except Exception:
+            return False
+        return True
+
+    await until(created, lambda: f"{topic} cannot be created again")
+
+
+async def test_changelog_of_a_later_version_refuses(bootstrap: str, tmp_path: Path) -> None:
+    """What a later version wrote is not guessed at; the lane stops and says which version to run."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        producer = Producer({"bootstrap.servers": bootstrap})
+        producer.produce(lanes.changelog, key=b"\x00", value=b'{"format":3}', partition=0)
+        assert producer.flush(LIMIT_S) == 0
+        lane = lanes.lane()
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+
+        assert "format 3; this version reads formats 1 and 2" in lane.reason
+
+
+async def test_fence_that_does_not_come(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transactional ID whose last transaction hangs: the lane says which, and what to look at."""
+    monkeypatch.setattr("agents.lane.open.FENCE_LIMIT_S", 0.0)
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = lanes.lane()
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.RETRYING, lambda: f"{lane.state}: {lane.reason}")
+        reason = lane.reason
+
+    assert f"transactional ID {lanes.app_id}-{lanes.name}-0 cannot be initialised within 0 s" in reason
+    assert "kafka-transactions.sh find-hanging" in reason

@@ -1,0 +1,369 @@
+"""Leases in rebalances: no message runs beside itself, tokens rise, and an interrupted opening is repeated."""
+
+import asyncio
+import itertools
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import NotCoordinatorForGroupError
+from aiokafka.protocol.group import HeartbeatRequest
+
+from ringfence_client import Message, Retry
+from ringfence_client.progress import progress_record
+from ringfence_client.progress.progress_record import DRAINING, HELD, Progress
+from ringfence_client.progress.progress_topic import PARTITIONS
+from ringfence_kafka.process import failpoints
+from tests.harness.checker.groups import judge
+from tests.support import kafka
+from tests.support.consumers.held_handler import Held
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, interleaved, numbered
+from tests.support.consumers.leases import Journal, Outsider, take, values
+from tests.support.lanes import LIMIT_S, Gate, until
+
+SEED = 3_571
+
+
+async def _written(bench: Bench, partition: int = 0) -> list[tuple[int, Progress]]:
+    """All records of a partition, with their time in ms; what compaction took is missing."""
+    key = progress_record.encode_key(bench.group, bench.accepted, partition)
+    got = await asyncio.to_thread(kafka.read_all, bench.bootstrap, f"{bench.name}-app-progress", PARTITIONS)
+    return [
+        (item.timestamp, progress_record.decode(item.value)) for item in got if item.key == key and item.value
+    ]
+
+
+async def _until_ended(journal: Journal, count: int, *running: Running, limit_s: float = LIMIT_S) -> None:
+    def ended() -> bool:
+        for item in running:
+            item.check()
+        return len(journal.ended) >= count
+
+    await until(ended, lambda: f"{len(journal.ended)} of {count} ended", limit_s)
+
+
+async def test_lost_and_regained_while_a_message_runs(bootstrap: str) -> None:
+    """Who loses a partition and gets it back before its message has ended goes on with it, under the same token."""
+    free = asyncio.Event()
+    journal = Journal()
+
+    async def work(message: Message) -> None:
+        if message.value and b" 0 " in message.value:
+            await free.wait()
+
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            bench.send(*values(f"g{partition}", 5), partition=partition)
+        first = await bench.start(journal.handler(0, work), drain_timeout=30.0)
+        await until(lambda: len(journal.runs) == 2, lambda: str(journal.runs))
+        guest = bench.launch(journal.handler(1, work))
+        await until(lambda: bool(guest.consumer.reasons), lambda: str(guest.consumer.reasons))
+        [away] = guest.consumer.reasons
+        held = first.consumer.partitions[away]
+        assert held.draining
+        await guest.stop()
+        await first.ready(2)
+
+        assert first.consumer.partitions[away] is held
+        assert len(journal.runs) == 2
+
+        free.set()
+        await _until_ended(journal, 10, first)
+        await first.stop()
+
+        assert judge(journal.runs, {"g0": 5, "g1": 5}) == []
+        assert {(run.pid, run.fence, run.attempt) for run in journal.runs} == {(0, 1, 1)}
+        states = [progress.state for _, progress in await _written(bench, away)]
+        assert DRAINING in states
+        assert HELD in states[states.index(DRAINING) :]
+
+
+async def test_taken_while_suspended(bootstrap: str) -> None:
+    """Whose partition somebody took in a rebalance begins nothing more under the old token, though it is assigned again."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 5), *numbered(b"other", 5))
+        running = await bench.start(handler, concurrency=1, lease_timeout=300.0, lease_idle=300.0)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        held_partitions, partitions = running.consumer.held_partitions, [TopicPartition(bench.accepted, 0)]
+        # What aiokafka says when the group is rebalanced.
+        await held_partitions.revoked(partitions)
+        free.set()
+        await until(lambda: len(handler.done) == 1, lambda: str(handler.done))
+        await running.consumer.partitions[0].writer.persisted()
+        await take(bench)
+        held_partitions.given(partitions)
+        await bench.until_next(running, 10)
+
+        assert [message.fence for message in handler.messages] == [1] + [3] * 9
+        assert sorted(offset for _, offset, _ in handler.begun) == list(range(10))
+
+
+@pytest.mark.parametrize("fenced", [False, True], ids=["undisturbed", "fenced-in-vain"])
+async def test_acknowledged_while_draining(bootstrap: str, fenced: bool) -> None:
+    """What a holder that lost its partition acknowledges counts; who gets it begins after that, and waits for it alone.
+
+    Also where somebody who was late fences it, and writes nothing.
+    """
+    free = asyncio.Event()
+    journal = Journal()
+
+    async def work(message: Message) -> None:
+        if message.fence == 1:
+            await free.wait()
+
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            for group in range(3):
+                bench.send(*values(f"g{partition}-{group}", 4), partition=partition)
+        first = await bench.start(journal.handler(0, work), concurrency=6, drain_timeout=30.0)
+        await until(lambda: len(journal.runs) == 6, lambda: str(journal.runs))
+        second = bench.launch(journal.handler(1, work), lease_timeout=300.0, lease_idle=300.0)
+        await until(lambda: bool(second.consumer.reasons), lambda: str(second.consumer.reasons))
+        [away] = second.consumer.reasons
+        await asyncio.sleep(0.5)  # that nothing happens is seen after a while only
+
+        assert len(journal.runs) == 6
+
+        if fenced:
+            async with Outsider(bench, away):
+                free.set()
+                await until(lambda: len(journal.ended) >= 6, lambda: str(journal.ended))
+        free.set()
+        await second.ready(1)
+        taken = time.monotonic()
+        await _until_ended(journal, 24, first, second)
+
+        assert judge(journal.runs, {f"g{index}-{group}": 4 for index in range(2) for group in range(3)}) == []
+        assert {run.attempt for run in journal.runs} == {1}
+        drained = [run for run in journal.runs if run.partition == away and run.pid == 0]
+        assert len(drained) == 3
+        assert max(run.end or taken for run in drained) < taken
+
+
+async def test_thread_is_told(bootstrap: str) -> None:
+    """A thread cannot be cancelled: its message says that the partition was lost. What it then does counts for nothing."""
+    seen: list[tuple[int, bool]] = []
+    begun = threading.Event()
+
+    def work(message: Message) -> None:
+        if message.attempt == 1 and message.fence == 1:
+            begun.set()
+            deadline = time.monotonic() + LIMIT_S
+            while not message.fenced and time.monotonic() < deadline:
+                time.sleep(0.01)
+            seen.append((message.fence, message.fenced))
+            raise ValueError("too late to take effect")
+        seen.append((message.fence, message.fenced))
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 1))
+        running = await bench.start(work)
+        await until(begun.is_set, lambda: "nothing is begun")
+        await take(bench)
+        await bench.until_next(running, 1)
+
+        assert seen == [(1, True), (3, False)]
+        assert await bench.letters() == []
+
+
+# -- how much is written ------------------------------------------------------------------------------------------------
+
+
+def _refreshes(written: list[tuple[int, Progress]]) -> list[int]:
+    """Of records that say nothing new: how many ms after the last one they came."""
+    found = []
+    for (before, earlier), (now, later) in itertools.pairwise(written):
+        if replace(later, beat=earlier.beat, reserved=earlier.reserved) == earlier:
+            found.append(now - before)
+    return found
+
+
+async def test_one_refresh_a_second(bootstrap: str) -> None:
+    """While something runs its holder says once a second that it lives; where nothing runs it says nothing."""
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(3.5)
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 1))
+        running = await bench.start(Recorder(work))
+        await bench.until_next(running, 1)
+        running.consumer.partitions[0].writer.hold(
+            True
+        )  # written at once, which ends what the message brought about
+        await running.consumer.partitions[0].writer.persisted()
+        ended = len(await _written(bench))
+        await asyncio.sleep(2.5)
+        written = await _written(bench)
+
+    refreshes = _refreshes(written[:ended])
+    assert sum(refresh >= 900 for refresh in refreshes) == 3
+    # The one that hold() above asked for, and the first record of all where nothing had happened yet.
+    assert sum(refresh < 900 for refresh in refreshes) <= 1
+    assert len(written) == ended
+    beats = [progress.beat for _, progress in written]
+    assert beats == sorted(set(beats))
+
+
+TIMEOUT_S = 3.0
+
+
+@pytest.mark.parametrize("kind", ["async", "thread", "stubborn"])
+async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
+    """A second member comes and leaves while messages run: nothing is lost, and no one runs a message beside itself.
+
+    What cannot be ended keeps its partition from the second member for the whole of the lease's time-out.
+    """
+    first, second = Held(kind), Held("async")
+    second.free.set()
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            bench.send(*interleaved(3, 4), partition=partition)
+        one = await bench.start(first.handler, concurrency=6, drain_timeout=0.3)
+        await until(lambda: len(first.recorder.done) == 16, lambda: str(first.recorder.done))
+        two = bench.launch(second.handler, lease_timeout=TIMEOUT_S)
+        await until(
+            lambda: bool(two.consumer.held_partitions.assigned), lambda: "the second is assigned nothing"
+        )
+        other = next(iter(two.consumer.held_partitions.assigned or ()))
+        await until(lambda: other not in one.consumer.partitions, lambda: "it is not let go")
+        begun = time.monotonic()
+        await two.ready(1)
+        await one.ready(1)
+
+        assert kind == "async" or time.monotonic() - begun > TIMEOUT_S / 2
+
+        # Nobody else waits for what is left of a former holder: the fence keeps its end from counting.
+        await bench.until_next(two, 12, other)
+        await two.stop()
+        await one.ready(2)
+        again = one.consumer.partitions[1 - other].window
+        # Until its turn has come again: a run that ends before is not known to be the same.
+        if kind != "async":
+            await until(lambda: any(group.acquired for group in again.groups()), lambda: str(again.counts))
+        first.free.set()
+        for partition in range(2):
+            await bench.until_next(one, 12, partition)
+        await one.stop()
+
+        assert first.recorder.wrong == second.recorder.wrong == []
+        kept = [
+            attempt
+            for partition, offset, attempt in first.recorder.begun
+            if (partition, offset) == (1 - other, 0)
+        ]
+        assert kept == [1]
+        assert [(await bench.agreed(index)).next for index in range(2)] == [12, 12]
+        assert await bench.letters() == []
+
+
+async def test_coordinator_away_while_opening(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that cannot say whether we are a member has not said that we are none: it is asked again."""
+    original = GroupCoordinator._send_req
+    planted = 0
+
+    async def away_once(self: Any, request: Any) -> Any:
+        nonlocal planted
+        response = await original(self, request)
+        if isinstance(request, HeartbeatRequest) and not planted:
+            planted += 1
+            return SimpleNamespace(error_code=NotCoordinatorForGroupError.errno)
+        return response
+
+    monkeypatch.setattr(GroupCoordinator, "_send_req", away_once)
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        # Heartbeats of its own come later than those of the opening.
+        running = await bench.start(handler, session_timeout=30.0)
+        await bench.until_next(running, 3)
+
+        assert planted == 1
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "at its end"])
+async def test_failed_and_regained(bootstrap: str, when: str) -> None:
+    """A lease that failed before or in a rebalance does not go on after it: what runs ends and counts, the rest is opened anew."""
+    free = asyncio.Event()
+
+    async def wait(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(wait)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        running = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        held_partitions, partitions = running.consumer.held_partitions, [TopicPartition(bench.accepted, 0)]
+        held = running.consumer.partitions[0]
+        if when == "before":
+            held.fail()
+        # What aiokafka says when the group is rebalanced.
+        await held_partitions.revoked(partitions)
+        if when == "meanwhile":
+            held.fail()
+        await held.writer.persisted()
+        gate = Gate()
+        remove = failpoints.install("before-send", bench.lease_name(), gate)
+        held_partitions.given(partitions)
+        if when == "at its end":
+            await gate.wait()  # in the write before it goes on
+            held.fail()
+        gate.open()
+        remove()
+        free.set()
+        await running.ready(1)
+        await bench.until_next(running, 3)
+
+        assert handler.wrong == []
+        assert [message.fence for message in handler.messages] == [1, 2, 2]
+
+
+async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
+    """What waits to be tried again waits on where its partition comes back: neither does it come early, nor while nothing may."""
+    delays = {0: 1.0, 1: 1.0, 2: 0.05}
+    """Of a message that fails before, of one that fails meanwhile, of one whose delay ends meanwhile."""
+    failed: dict[int, float] = {}
+    again: dict[int, float] = {}
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.attempt > 1:
+            again[message.offset] = time.monotonic()
+            return
+        if message.offset:
+            await free.wait()
+        failed[message.offset] = time.monotonic()
+        raise Retry("later", delays[message.offset])
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(3, 1))
+        running = await bench.start(handler)
+        held, held_partitions = running.consumer.partitions[0], running.consumer.held_partitions
+        await until(lambda: len(handler.begun) == 3 and 0 in failed, lambda: str(handler.begun))
+        # What aiokafka says when the group is rebalanced.
+        await held_partitions.revoked([TopicPartition(bench.accepted, 0)])
+        free.set()
+        await until(lambda: len(failed) == 3, lambda: str(failed))
+        await asyncio.sleep(2 * delays[2])
+
+        assert again == {}
+        assert held.window.running == set()
+
+        held_partitions.given([TopicPartition(bench.accepted, 0)])
+        await bench.until_next(running, 3)
+
+        assert all(again[offset] >= failed[offset] + delay for offset, delay in delays.items())
+        assert {message.fence for message in handler.messages} == {1}

@@ -1,0 +1,304 @@
+"""Readers of logs: connections that are kept, and the last value of each key."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.coalesce import StoppedError
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.compacted_topic import BYTES_MAX, CompactedTopic
+from ringfence_kafka.readers.log_reader import Readers
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+
+PARTITIONS = 3
+RECORDS = 300
+"""Of each partition."""
+
+
+class Bench:
+    """Two topics, each partition with its own records, and a count of consumers that were made."""
+
+    def __init__(self, bootstrap: str, readers: Readers) -> None:
+        self.topics = [kafka.unique("read"), kafka.unique("read")]
+        self.readers = readers
+        self.made: list[AIOKafkaConsumer] = []
+        kafka.create_topics(bootstrap, dict.fromkeys(self.topics, (PARTITIONS, {})))
+        for topic in self.topics:
+            for number in range(PARTITIONS):
+                records = [
+                    kafka.Sent(None, b"k", b"%s %d %d" % (topic.encode(), number, index))
+                    for index in range(RECORDS)
+                ]
+                kafka.send(bootstrap, topic, records, number)
+
+    async def read(self, topic: int, partition: int, start: int, end: int) -> list[bytes]:
+        found: list[bytes] = []
+
+        async def consume(records: Sequence[Any]) -> None:
+            found.extend(record.value for record in records)
+
+        await log_reader.read(self.readers, self.topics[topic], partition, start, end, consume)
+        return found[: end - start]
+
+    def values(self, topic: int, partition: int, start: int, end: int) -> list[bytes]:
+        return [b"%s %d %d" % (self.topics[topic].encode(), partition, index) for index in range(start, end)]
+
+
+@pytest.fixture
+async def made(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    bench = Bench(bootstrap, Readers(KafkaSettings(bootstrap_servers=bootstrap), 2, 60.0))
+
+    class Counted(AIOKafkaConsumer):  # type: ignore[misc]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            bench.made.append(self)
+
+    monkeypatch.setattr(log_reader, "AIOKafkaConsumer", Counted)
+    try:
+        yield bench
+    finally:
+        await bench.readers.stop()
+
+
+async def test_one_consumer_reads_all(made: Bench) -> None:
+    """Stretch after stretch, of other partitions, of the same once more, of another topic: each exactly as it stands there."""
+    stretches = [
+        (0, 0, 0, 300),
+        (0, 1, 10, 200),
+        (0, 1, 5, 20),
+        (1, 2, 0, 300),
+        (0, 0, 299, 300),
+        (0, 0, 0, 1),
+    ]
+    found = [await made.read(*stretch) for stretch in stretches]
+
+    assert found == [made.values(*stretch) for stretch in stretches]
+    assert len(made.made) == 1
+
+
+async def test_many_at_once(made: Bench) -> None:
+    """Nobody is given another's records; those for which there is no room are disconnected."""
+    stretches = [(topic, number, 0, 300) for topic in range(2) for number in range(PARTITIONS)]
+    found = await asyncio.gather(*(made.read(*stretch) for stretch in stretches))
+    again = await asyncio.gather(*(made.read(*stretch) for stretch in stretches[:2]))
+
+    assert found == [made.values(*stretch) for stretch in stretches]
+    assert again == found[:2]
+    assert len(made.made) == len(stretches)
+    assert sum(not item._closed for item in made.made) == 2
+
+
+async def test_one_that_failed_is_not_used_again(made: Bench) -> None:
+    async def refuse(_records: Sequence[Any]) -> None:
+        raise OSError("planted")
+
+    with pytest.raises(OSError, match="planted"):
+        await log_reader.read(made.readers, made.topics[0], 0, 0, RECORDS, refuse)
+    found = await made.read(0, 0, 0, RECORDS)
+
+    assert found == made.values(0, 0, 0, RECORDS)
+    assert [item._closed for item in made.made] == [True, False]
+
+
+async def test_a_rest_has_an_end(made: Bench) -> None:
+    """Who has nothing to read for a while has no connection; and none is left after the end."""
+    made.readers._rests_s = 0.05
+    await made.read(0, 0, 0, RECORDS)
+    await until(lambda: made.made[0]._closed, lambda: "it is connected")
+    made.readers._rests_s = 60.0
+    await made.read(0, 1, 0, RECORDS)
+    await made.readers.stop()
+    late = await made.read(0, 2, 0, RECORDS)
+
+    assert late == made.values(0, 2, 0, RECORDS)
+    assert [item._closed for item in made.made] == [True, True, True]
+
+
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+@contextlib.asynccontextmanager
+async def _reading(
+    bootstrap: str,
+    topic: str,
+    partitions: int = 1,
+    bytes_max: int = BYTES_MAX,
+    beside: Callable[[bytes, bytes], Iterable[bytes]] = lambda *_: (),
+) -> AsyncIterator[CompactedTopic]:
+    settings = KafkaSettings(bootstrap_servers=bootstrap)
+    async with Cluster(settings, "latest") as cluster:
+        latest = CompactedTopic(settings, cluster, topic, partitions, bytes_max, beside)
+        try:
+            yield latest
+        finally:
+            await latest.stop()
+
+
+async def _value(latest: CompactedTopic, partition: int, key: bytes) -> bytes | None:
+    value, _ = await latest.look(partition, key)
+    return value
+
+
+def _topic(bootstrap: str, partitions: int = 1) -> str:
+    name = kafka.unique("latest")
+    kafka.create_topics(bootstrap, {name: (partitions, COMPACTED)})
+    return name
+
+
+def _write(bootstrap: str, topic: str, *pairs: tuple[bytes, bytes | None], partition: int = 0) -> None:
+    records = [Sent(None, key, value) for key, value in pairs]
+    kafka.send_in_transaction(bootstrap, topic, records, commit=True, partition=partition)
+
+
+def _counted(latest: CompactedTopic) -> list[int]:
+    """Collects how many records each fetch brings."""
+    found: list[int] = []
+    connected = latest._connected
+
+    async def counting() -> object:
+        reader = await connected()
+        if not hasattr(reader, "counted"):
+            fetch = reader.fetch
+
+            async def counted(tp: TopicPartition) -> tuple[list[object], int]:
+                records, reached = await fetch(tp)
+                found.append(len(records))
+                return records, reached
+
+            reader.fetch = counted  # type: ignore[method-assign]
+            reader.counted = True  # type: ignore[attr-defined]
+        return reader
+
+    latest._connected = counting  # type: ignore[method-assign, assignment]
+    return found
+
+
+async def test_reads_only_what_is_new(bootstrap: str) -> None:
+    """The second question reads the last record again and what came since; tombstones and aborted records count as such."""
+    topic = _topic(bootstrap)
+    _write(bootstrap, topic, *((b"%d" % index, b"old") for index in range(500)))
+    async with _reading(bootstrap, topic) as latest:
+        fetched = _counted(latest)
+
+        assert await _value(latest, 0, b"7") == b"old"
+        assert sum(fetched) == 500
+
+        fetched.clear()
+        _write(bootstrap, topic, (b"7", b"new"), (b"8", None))
+        kafka.send_in_transaction(bootstrap, topic, [Sent(None, b"7", b"aborted")], commit=False)
+
+        assert await _value(latest, 0, b"7") == b"new"
+        assert await _value(latest, 0, b"8") is None
+        assert await _value(latest, 0, b"9") == b"old"
+        assert await _value(latest, 0, b"nobody") is None
+        assert sum(fetched) <= 8
+
+
+@pytest.mark.parametrize("more", [0, 40])
+async def test_recreated_topic(bootstrap: str, more: int) -> None:
+    """A topic that was created again is read anew, whether its end lies below what was read, at it, or far beyond."""
+    topic = _topic(bootstrap)
+    _write(bootstrap, topic, *((b"%d" % index, b"old") for index in range(10)))
+    async with _reading(bootstrap, topic) as latest:
+        assert await _value(latest, 0, b"3") == b"old"
+
+        kafka.delete_topics(bootstrap, [topic])
+        kafka.create_topics(bootstrap, {topic: (1, COMPACTED)})
+        _write(bootstrap, topic, *((b"n%d" % index, b"new") for index in range(10 + more)))
+
+        assert await _value(latest, 0, b"n3") == b"new"
+        assert await _value(latest, 0, b"3") is None
+
+
+async def test_deleted_beginning(bootstrap: str) -> None:
+    """What was deleted from the log is not remembered."""
+    topic = _topic(bootstrap)
+    kafka.alter_topic(bootstrap, topic, "cleanup.policy", "compact,delete")
+    _write(bootstrap, topic, (b"a", b"1"), (b"b", b"1"))
+    _write(bootstrap, topic, (b"b", b"2"))
+    async with _reading(bootstrap, topic) as latest:
+        assert await _value(latest, 0, b"a") == b"1"
+
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for future in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
+            future.result(kafka.WAIT_S)
+
+        assert await _value(latest, 0, b"a") is None
+        assert await _value(latest, 0, b"b") == b"2"
+
+
+async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
+    """Whoever asks while a transaction is open below the end gets what it commits; other partitions are told meanwhile.
+
+    How long that took does not count: up to where to read was known before, and what came later is not in the answer.
+    """
+    topic = _topic(bootstrap, 2)
+    _write(bootstrap, topic, (b"a", b"1"))
+    _write(bootstrap, topic, (b"b", b"1"), partition=1)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": kafka.unique("latest-open")})
+    producer.init_transactions(kafka.WAIT_S)
+    producer.begin_transaction()
+    kafka.produce(producer, topic, Sent(None, b"a", b"2"), 0)
+    assert producer.flush(kafka.WAIT_S) == 0
+    async with _reading(bootstrap, topic, 2) as latest:
+        called = time.monotonic()
+        asked, given_up = (asyncio.create_task(latest.look(0, b"a")) for _ in range(2))
+
+        assert await _value(latest, 1, b"b") == b"1"
+        assert not asked.done()
+
+        await until(
+            lambda: latest._reader is not None and latest._reader.users == 1, lambda: "nothing is read"
+        )
+        _write(bootstrap, topic, (b"a", b"3"))
+        given_up.cancel()
+        committing = time.monotonic()
+        await asyncio.to_thread(producer.commit_transaction, kafka.WAIT_S)
+        value, asked_at = await asked
+
+        assert value == b"2"
+        assert given_up.cancelled()
+        assert called < asked_at < committing
+        assert await _value(latest, 0, b"a") == b"3"
+
+
+async def test_memory_is_bounded(bootstrap: str) -> None:
+    """Beyond the bound partitions are forgotten, the one that was asked for longest ago first, and read anew."""
+    topic = _topic(bootstrap, 3)
+    for number in range(3):
+        _write(bootstrap, topic, (b"k", b"x" * 1_000), partition=number)
+    async with _reading(bootstrap, topic, 3, bytes_max=3_000) as latest:
+        for number in (0, 1, 0, 2):
+            assert await _value(latest, number, b"k") == b"x" * 1_000
+
+        assert list(latest._known) == [0, 2]
+        assert await _value(latest, 1, b"k") == b"x" * 1_000
+
+
+async def test_stopped_while_asked(bootstrap: str) -> None:
+    """Whoever waits when it is stopped is told, and nothing is left connected."""
+    topic = _topic(bootstrap)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": kafka.unique("latest-stop")})
+    producer.init_transactions(kafka.WAIT_S)
+    producer.begin_transaction()
+    kafka.produce(producer, topic, Sent(None, b"a", b"1"), 0)
+    assert producer.flush(kafka.WAIT_S) == 0
+    async with _reading(bootstrap, topic) as latest:
+        asked = asyncio.create_task(_value(latest, 0, b"a"))
+        await until(lambda: latest._reader is not None, lambda: "nothing is read")
+        await latest.stop()
+
+        with pytest.raises(StoppedError):
+            await asked
+    producer.abort_transaction(kafka.WAIT_S)

@@ -1,0 +1,328 @@
+"""Progress of a consumer: what a restart repeats, and whose offset counts."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ringfence_client import Message, Reject
+from ringfence_client.partition.dead_letters import DeadLetters
+from ringfence_kafka.process import failpoints
+from tests.support import kafka
+from tests.support.consumers.in_process import Bench, Recorder, consuming, interleaved, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import LIMIT_S, until
+
+MOVED = "was moved from"
+
+
+def _delete_below(bench: Bench, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
+    for future in admin.delete_records([TopicPartition(bench.accepted, 0, offset)]).values():
+        future.result(LIMIT_S)
+
+
+class Fails:
+    """Raises where it is installed, the first times it is reached."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    async def __call__(self, point: str, lane: str) -> None:
+        if self.left:
+            self.left -= 1
+            raise OSError(f"planted at {point}")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_stopped_and_started_again(bootstrap: str, caplog: pytest.LogCaptureFixture, seed: int) -> None:
+    """Whatever is finished in whatever order when a consumer stops is not done again, and all else is done."""
+    chance = random.Random(seed)
+    handler = Recorder()
+    stop_after = 0
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(chance.random() * 0.02)
+        if stop_after and len(handler.done) >= stop_after and chance.random() < 0.5:
+            await asyncio.Event().wait()  # in the middle of it when it is stopped
+
+    handler.behaviour = work
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(12, 20), *numbered(None, 20))
+        for _ in range(3):
+            stop_after = len(handler.done) + chance.randrange(10, 60)
+            running = await bench.start(handler, concurrency=8, drain_timeout=0.2, max_attempts=10)
+            await until(
+                lambda aim=stop_after: len(handler.done) >= aim,  # type: ignore[misc]
+                lambda aim=stop_after: f"{len(handler.done)} of {aim}",  # type: ignore[misc]
+            )
+            await running.stop()
+            progress = await bench.agreed()
+            finished = {index for run in progress.finished for index in range(*run)}
+
+            assert set(handler.offsets) == set(range(progress.next)) | finished
+            assert progress.attempts.keys().isdisjoint(handler.offsets)
+        stop_after = 0
+        running = await bench.start(handler, concurrency=8)
+        await bench.until_next(running, 260)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert sorted(handler.offsets) == list(range(260))
+        assert await bench.letters() == []
+        assert MOVED not in caplog.text
+
+
+async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An offset that somebody set while the group was stopped counts, back and forth, and is said."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 10))
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+        await running.stop()
+        kafka.commit(bench.bootstrap, bench.group, bench.accepted, 4)
+        handler.done.clear()
+        handler._last.clear()
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+        await running.stop()
+
+        assert handler.offsets == [4, 5, 6, 7, 8, 9]
+        assert f"{MOVED} 10 to 4" in caplog.text
+        assert (await bench.agreed()).next == 10
+
+        bench.send(*numbered(b"group", 5))
+        kafka.commit(bench.bootstrap, bench.group, bench.accepted, 13)
+        running = await bench.start(handler)
+        await bench.until_next(running, 15)
+
+        assert handler.offsets == [4, 5, 6, 7, 8, 9, 13, 14]
+
+
+async def test_offset_of_a_plain_consumer(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A group that consumed without us goes on where it was."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 10))
+        kafka.commit(bench.bootstrap, bench.group, bench.accepted, 7)
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+
+        assert handler.offsets == [7, 8, 9]
+        assert MOVED not in caplog.text
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])
+async def test_retention(bootstrap: str, caplog: pytest.LogCaptureFixture, runs: bool) -> None:
+    """What retention deleted unprocessed is a GAP in the log; what is left is processed, and the rest known as done."""
+    gate = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.offset < 5:
+            await gate.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*(Sent(None, b"%d" % index) for index in range(40)))
+        # A small window: most is not fetched when it is deleted.
+        options: dict[str, Any] = {
+            "concurrency": 5,
+            "records_max": 5,
+            "drain_timeout": 0.2 if not runs else 10,
+        }
+        running = await bench.start(handler, **options)
+        await until(lambda: len(handler.begun) == 5, lambda: str(handler.begun))
+        if runs:
+            _delete_below(bench, 25)
+            gate.set()
+        else:
+            await running.stop()
+            _delete_below(bench, 25)
+            gate.set()
+            running = await bench.start(handler, **options)
+        await bench.until_next(running, 40)
+        await running.stop()
+
+        begun = {offset for _, offset, _ in handler.begun}
+        # One fetch may have been on its way, whole, when it was deleted.
+        assert begun >= {0, 1, 2, 3, 4, *range(25, 40)}
+        assert len(handler.done) == len(set(handler.done))
+        assert "GAP" in caplog.text
+        assert running.consumer.dispatcher.counts["gap_records"] > 0
+        assert MOVED not in caplog.text
+        assert (await bench.agreed()).next == 40
+
+
+@pytest.mark.parametrize("deleted", [0, 7])
+async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureFixture, deleted: int) -> None:
+    """A group that knows nothing begins where the log does; what was deleted below is a GAP, with how many at most."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 10))
+        if deleted:
+            _delete_below(bench, deleted)
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+        await running.stop()
+        gaps = [message for message in caplog.messages if message.startswith("GAP: ")]
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+
+        assert handler.offsets == list(range(deleted, 10))
+        assert len(gaps) == (1 if deleted else 0)
+        assert all(f"begins at {deleted}" in gap and f"up to {deleted} messages" in gap for gap in gaps)
+        assert caplog.text.count("GAP: ") == len(gaps)
+        assert running.consumer.dispatcher.counts["gap_records"] == 0
+
+
+async def test_aborted_and_markers(bootstrap: str) -> None:
+    """What a producer aborted is never handled; its offsets and the markers hold up nothing."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        for number in range(6):
+            records = numbered(b"%s-%d" % (b"kept" if number % 2 else b"aborted", number), 4)
+            kafka.send_in_transaction(bootstrap, bench.accepted, records, commit=number % 2 == 1)
+        running = await bench.start(handler)
+        end = kafka.end_offsets(bootstrap, bench.accepted)[0]
+        await bench.until_next(running, end)
+        await running.stop()
+
+        assert {(message.group or b"").split(b"-")[0] for message in handler.messages} == {b"kept"}
+        assert len(handler.done) == 12
+        assert (await bench.agreed()).next == end == 30
+
+
+async def test_transactions_alone_commit(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No commit of aiokafka's own, which knows no fence, is ever made: not at work, not when members come and go."""
+    committed: list[Any] = []
+
+    def watched(kind: Any, name: str) -> None:
+        original: Callable[..., Any] = getattr(kind, name)
+
+        async def watch(self: Any, *args: Any) -> Any:
+            committed.append((name, args))
+            return await original(self, *args)
+
+        monkeypatch.setattr(kind, name, watch)
+
+    watched(AIOKafkaConsumer, "commit")
+    watched(GroupCoordinator, "commit_offsets")
+    watched(GroupCoordinator, "_do_commit_offsets")
+    handler = Recorder()
+    async with consuming(bootstrap, 2) as bench:
+        bench.send(*numbered(b"a", 50))
+        bench.send(*numbered(b"b", 50), partition=1)
+        first = await bench.start(handler)
+        await bench.until_next(first, 50)
+        second = bench.launch(handler)
+        await second.ready(1)
+        await first.ready(1)
+        await first.stop()
+        await second.ready(2)
+        await second.stop()
+
+        assert committed == []
+        assert [(await bench.agreed(index)).next for index in range(2)] == [50, 50]
+        assert len(handler.done) == 100
+
+
+@pytest.mark.parametrize("point", ["before-send", "before-commit"])
+async def test_progress_that_cannot_be_written(bootstrap: str, point: str) -> None:
+    """While progress cannot be written handlers go on, until somebody might take the lease; then all that they did is written."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, lease_timeout=60.0, lease_idle=60.0)
+        fails = Fails(4)
+        remove = failpoints.install(point, bench.lease_name(), fails)
+        try:
+            bench.send(*interleaved(10, 20))
+            await until(lambda: len(handler.done) == 200, lambda: str(len(handler.done)))
+
+            assert fails.left > 0
+
+            await until(lambda: fails.left == 0, lambda: str(fails.left))
+        finally:
+            remove()
+        assert await bench.committed() < 200
+        await running.stop()
+
+        assert sorted(handler.offsets) == list(range(200))
+        assert (await bench.agreed()).next == 200
+
+
+async def test_written_on_many(bootstrap: str) -> None:
+    """Progress is written after so many acknowledgements, also where the interval is far away."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, ack_interval=3600.0, ack_count=50)
+        for round_number in (1, 2):
+            bench.send(*numbered(b"group", 100))
+            await bench.until_next(running, 100 * round_number)
+            deadline = asyncio.get_running_loop().time() + LIMIT_S
+            # The last few of the round may have to wait for more.
+            while await bench.committed() < 100 * round_number - 50:
+                assert asyncio.get_running_loop().time() < deadline
+
+
+async def _rejecting(message: Message) -> None:
+    if message.offset == 0:
+        raise Reject("planted")
+
+
+async def test_dead_letter_and_progress_are_one(bootstrap: str) -> None:
+    """Whoever sees the dead letter sees its message finished: no death between them makes a second one."""
+    passed = 0
+    hold = asyncio.Event()
+
+    async def one(point: str, lane: str) -> None:
+        nonlocal passed
+        passed += 1
+        if passed > 1:
+            await hold.wait()
+
+    async def reject(message: Message) -> None:
+        if message.offset == 0:
+            failpoints.install("before-send", bench.lease_name(), one)
+            raise Reject("planted")
+        await asyncio.Event().wait()
+
+    handler = Recorder(reject)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, ack_interval=3600.0, drain_timeout=0.2)
+        bench.send(*numbered(b"group", 2))
+        try:
+            await asyncio.to_thread(kafka.wait_count, bootstrap, bench.dead_letters, 1)
+
+            assert (await bench.agreed()).next == 1
+        finally:
+            failpoints.install("before-send", bench.lease_name(), one)()
+            hold.set()
+        await running.stop()
+
+        assert len(await bench.letters()) == 1
+
+
+async def test_dead_letter_that_cannot_be_built(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong in making a dead letter, its message does not count as finished without it."""
+    original = DeadLetters.outgoing
+
+    def fail_once(self: DeadLetters, *args: Any) -> Any:
+        monkeypatch.setattr(DeadLetters, "outgoing", original)
+        raise ValueError("planted")
+
+    monkeypatch.setattr(DeadLetters, "outgoing", fail_once)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(Recorder(_rejecting))
+        bench.send(*numbered(b"group", 2))
+        await bench.until_next(running, 2)
+        await running.stop()
+
+        assert [letter.value for letter in await bench.letters()] == [b"0"]
+        assert (await bench.agreed()).next == 2

@@ -1,0 +1,310 @@
+"""Topics that are deleted and created again under consumers: no message is skipped or mixed up."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from aiokafka.partitioner import murmur2
+from confluent_kafka import KafkaException
+
+from app.embedded.broker import EmbeddedBroker
+from ringfence_client import Message
+from ringfence_client.progress.progress_record import encode_key
+from ringfence_client.progress.progress_topic import PARTITIONS
+from tests.support import kafka
+from tests.support.consumers.in_process import Bench, Recorder, consuming, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+from tests.support.worker import run_verb
+
+RECREATED = "was deleted and created again"
+
+
+def _recreate(bench: Bench, partitions: int = 1) -> None:
+    kafka.recreate_topic(bench.bootstrap, bench.accepted, partitions)
+
+
+def _new(count: int, groups: int = 5) -> list[Sent]:
+    return [Sent(None, b"group-%d" % (index % groups), b"new %d" % index) for index in range(count)]
+
+
+def _handled(handler: Recorder) -> set[bytes]:
+    """Values of the new topic's messages that returned."""
+    done = set(handler.done)
+    return {
+        message.value or b""
+        for message in handler.messages
+        if (message.partition, message.offset) in done and b"new" in (message.value or b"")
+    }
+
+
+def _beside(handler: Recorder) -> list[str]:
+    """Messages of one group that ran at once. Not what came out of order: what was handled before it was noticed comes again."""
+    return [item for item in handler.wrong if "at once" in item]
+
+
+async def test_between_two_runs(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It has grown beyond the old position by then: it is read from its start, with nothing of the old one.
+
+    The old one left attempts, what was finished out of order and what a group had been purged of, at offsets that the new one has too.
+    """
+    stuck = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.group == b"stuck":
+            await stuck.wait()
+
+    old, new = Recorder(work), Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(Sent(None, b"stuck"), *numbered(b"a", 40))
+        running = await bench.start(old, drain_timeout=0.2)
+        await until(lambda: len(old.done) == 40, lambda: str(old.done))
+        running.consumer.partitions[0].window.purge(b"group-1", 100)
+        await running.stop()
+        before = await bench.agreed()
+        _recreate(bench)
+        bench.send(*_new(120))
+        running = await bench.start(new)
+        await bench.until_next(running, 120)
+        await running.stop()
+        after = await bench.agreed()
+
+    assert (before.next, list(before.finished), dict(before.purged)) == (
+        0,
+        [(1, 41)],
+        {b"group-1": (41, 100)},
+    )
+    assert new.offsets.count(0) == 1
+    assert sorted(new.offsets) == list(range(120))
+    assert {message.attempt for message in new.messages} == {1}
+    assert {message.fence for message in new.messages} == {before.token + 1}
+    assert after.next == 120
+    assert after.topic_id != before.topic_id
+    assert caplog.text.count(f"{bench.accepted} {RECREATED}: beginning at its start, 0") == 1
+
+
+async def test_what_verbs_tell(bootstrap: str, tmp_path: Path) -> None:
+    """While nobody has opened it: all of the new one lags and waits, of a purge only what is in it is dropped."""
+    config = tmp_path / "ringfence.toml"
+    async with consuming(bootstrap) as bench:
+        config.write_text(
+            f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[app]\nid = "{bench.settings.app.id}"\n'
+            f'[[addresses]]\nname = "{bench.name}"\n'
+        )
+        bench.send(*numbered(b"a", 100))
+        running = await bench.start(Recorder())
+        await bench.until_next(running, 100)
+        await running.stop()
+        _recreate(bench)
+        bench.send(*_new(60, groups=2))
+        of_group = ("--consumer-group", bench.group, "--config", str(config))
+
+        async def told(*arguments: str) -> str:
+            return (await asyncio.to_thread(run_verb, *arguments, *of_group)).stdout
+
+        [lease] = json.loads(await told("consumers", "show", bench.name, "--json"))["partitions"]
+        shown = json.loads(await told("groups", "show", bench.name, "--json"))
+        purged = await told("groups", "purge", bench.name, "group-1")
+        handler = Recorder()
+        running = await bench.start(handler)
+        await bench.until_next(running, 60)
+        await running.stop()
+
+    assert (lease["recreated"], lease["acknowledged"], lease["delivered"], lease["lag"]) == (True, 0, 0, 60)
+    assert [item["depth"] for item in shown["groups"]] == [30, 30]
+    assert [(item["next"], item["unfinished"]) for item in shown["partitions"]] == [(0, 60)]
+    assert "30 messages of group-1" in purged
+    assert sorted(handler.offsets) == list(range(0, 60, 2))
+
+
+@pytest.mark.parametrize("count", [300, 60])
+async def test_beneath_a_consumer(bootstrap: str, count: int) -> None:
+    """It is noticed within seconds, whether the new one has outgrown the old position by then or not."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 100))
+        running = await bench.start(handler)
+        await bench.until_next(running, 100)
+        token = running.consumer.partitions[0].fence.token
+        _recreate(bench)
+        bench.send(*_new(count))
+        wanted = {item.value for item in _new(count)}
+        await until(lambda: _handled(handler) == wanted, lambda: f"{len(_handled(handler))} of {count}", 8.0)
+        await bench.until_next(running, count)
+        await running.stop()
+        progress = await bench.agreed()
+
+    assert _beside(handler) == []
+    assert progress.next == count
+    assert progress.token == token + 1
+
+
+async def test_with_other_partitions(bootstrap: str) -> None:
+    """More of them, then fewer: all are read, and the consumer goes on."""
+    handler = Recorder()
+    async with consuming(bootstrap, partitions=2) as bench:
+        bench.send(*numbered(b"a", 20))
+        running = await bench.start(handler)
+        await bench.until_next(running, 20)
+        for partitions in (4, 1):
+            handler.messages.clear()
+            handler.done.clear()
+            _recreate(bench, partitions)
+            for index in range(partitions):
+                bench.send(
+                    *(Sent(None, b"g", b"new %d %d" % (index, number)) for number in range(50)),
+                    partition=index,
+                )
+            wanted = {b"new %d %d" % (index, number) for index in range(partitions) for number in range(50)}
+            await until(lambda: _handled(handler) >= wanted, lambda: str(len(_handled(handler))), 25.0)  # noqa: B023
+            await running.ready(partitions)
+        await running.stop()
+
+
+async def test_cluster_that_creates_topics_by_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Kafka does unless it is told otherwise: a consumer does not make it, so whoever deleted its topics creates them as they like."""
+    handler = Recorder()
+    with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"}) as broker:
+        kafka.settle(broker.bootstrap_servers)
+        async with consuming(broker.bootstrap_servers) as bench:
+            bench.send(*numbered(b"a", 20))
+            running = await bench.start(handler)
+            await bench.until_next(running, 20)
+            kafka.delete_topics(bench.bootstrap, [bench.accepted])
+            await until(
+                lambda: f"{bench.accepted} does not exist any more" in caplog.text, lambda: caplog.text
+            )
+
+            assert running.consumer.faults == [f"{bench.accepted} does not exist any more"]
+            assert not running.consumer.ready
+
+            client = running.consumer._consumer._client
+            for item in (client, running.consumer.cluster.connection.consumer._client):
+                await item.force_metadata_update()
+            there = kafka.topics(bench.bootstrap)
+
+            assert bench.accepted not in there
+
+            try:
+                kafka.create_topics(bench.bootstrap, {bench.accepted: (2, {})})
+            except KafkaException as error:  # what is created by asking may come a moment later
+                pytest.fail(f"somebody created it: {error}")
+            bench.send(*_new(50), partition=1)
+            await until(lambda: len(_handled(handler)) == 50, lambda: str(len(_handled(handler))), 25.0)
+            await running.stop()
+
+
+async def test_dead_letters_with_fewer_partitions(bootstrap: str) -> None:
+    """Their topic is created again, smaller and for smaller records: what is to go there goes, and nothing is held up for good."""
+
+    async def work(message: Message) -> None:
+        message.reject("no")
+
+    async with consuming(bootstrap, partitions=1) as bench:
+        kafka.create_topics(bootstrap, {bench.dead_letters: (50, {})})
+        bench.send(*(Sent(None, b"g-%d" % index) for index in range(4)))
+        running = await bench.start(Recorder(work))
+        await asyncio.to_thread(kafka.wait_count, bootstrap, bench.dead_letters, 4, 50)
+        kafka.recreate_topic(bootstrap, bench.dead_letters, 1, **{"max.message.bytes": "2000"})
+        bench.send(*(Sent(None, b"g-%d" % index, b"x" * 5000) for index in range(4)))
+        await asyncio.to_thread(kafka.wait_count, bootstrap, bench.dead_letters, 4)
+        await running.stop()
+        letters = await bench.letters()
+
+    assert {letter.key for letter in letters} == {b"g-%d" % index for index in range(4)}
+    assert [(letter.value or b"")[:9] for letter in letters] == [b'{"bytes":'] * 4
+
+
+@pytest.mark.parametrize("partitions", [3, 8, 13])
+async def test_progress_topic(bootstrap: str, partitions: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Who runs writes its lease into the new one, with its token, also where nothing happens; its successor goes on from it."""
+    first, second = Recorder(), Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 10))
+        for _ in range(3):
+            running = await bench.start(first)
+            await bench.until_next(running, 10)
+            await running.stop()
+        running = await bench.start(first)
+        progress = f"{bench.name}-app-progress"
+        kafka.recreate_topic(bootstrap, progress, partitions, **{"cleanup.policy": "compact"})
+        await until(lambda: RECREATED in caplog.text, lambda: caplog.text)
+        await until(
+            lambda: sum(kafka.end_offsets(bootstrap, progress, partitions)) > 0, lambda: "no lease", 15.0
+        )
+        bench.send(*numbered(b"a", 5))
+        await bench.until_next(running, 15)
+        await running.stop()
+        running = await bench.start(second)
+        bench.send(*numbered(b"a", 5))
+        await bench.until_next(running, 20)
+        await running.stop()
+
+    assert sorted(first.offsets) == list(range(15))
+    assert sorted(second.offsets) == list(range(15, 20))
+    assert {message.fence for message in second.messages} == {5}
+
+
+async def test_progress_topic_with_retention(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Created again beneath a consumer as one that forgets: said, with the command, and not healthy until that has been run."""
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(Recorder())
+        progress = f"{bench.name}-app-progress"
+        kafka.recreate_topic(bootstrap, progress, 8, **{"cleanup.policy": "delete"})
+        await until(
+            lambda: any("cleanup.policy=delete" in fault for fault in running.consumer.faults),
+            lambda: caplog.text,
+        )
+        kafka.alter_topic(bootstrap, progress, "cleanup.policy", "compact")
+        await until(lambda: running.consumer.ready, lambda: str(running.consumer.faults), 20.0)
+        await running.stop()
+
+    assert f"--topic {progress} --add-config cleanup.policy=compact" in caplog.text
+
+
+async def test_progress_topic_that_grew(bootstrap: str) -> None:
+    """Its keys hash to other partitions then: leases stay where they are, tokens rise, and nothing that is finished is repeated.
+
+    Of who begins afterwards and of who has run all the time, one goes on from the other.
+    """
+    stuck = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.group == b"stuck":
+            await stuck.wait()
+
+    first, second, third = Recorder(work), Recorder(work), Recorder(work)
+    async with consuming(bootstrap, partitions=2) as bench:
+        bench.send(Sent(None, b"stuck"), *numbered(b"a", 40))
+        running = await bench.start(first, drain_timeout=0.2)
+        await until(lambda: len(first.done) == 40, lambda: str(first.done))
+        before = [_home(bench, index, PARTITIONS) for index in range(2)]
+        count = next(
+            index for index in range(9, 99) if all(_home(bench, n, index) != before[n] for n in range(2))
+        )
+        kafka.grow_topic(bootstrap, f"{bench.name}-app-progress", count)
+        other = await bench.start(second, drain_timeout=0.2)
+        await until(lambda: len(other.consumer.partitions) == 1, lambda: str(other.consumer.reasons))
+        await running.stop()
+        await other.ready(2)
+        bench.send(*numbered(b"a", 5))
+        await until(lambda: len(second.done) == 5, lambda: str(second.done))
+        await other.stop()
+        last = await bench.start(third)
+        stuck.set()
+        await bench.until_next(last, 46)
+        await last.stop()
+        written = await asyncio.to_thread(kafka.read_all, bootstrap, f"{bench.name}-app-progress", count)
+
+    assert sorted(second.offsets) == list(range(41, 46))
+    assert third.offsets == [0]
+    assert first.messages[0].fence < second.messages[-1].fence < third.messages[0].fence
+    assert {item.partition for item in written if item.key is not None} == set(before)
+
+
+def _home(bench: Bench, partition: int, partitions: int) -> int:
+    key = encode_key(bench.group, bench.accepted, partition)
+    return int(murmur2(key) & 0x7FFFFFFF) % partitions

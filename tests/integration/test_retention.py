@@ -1,0 +1,172 @@
+"""Retention on outputs and forward topics: it counts from the acceptance or the forwarding."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from agents.decision.partitioner import Partitioner
+from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka.process import failpoints
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.lanes import Bench, bench
+from tests.support.worker import configure, wait_for, worker
+
+DAY_MS = 24 * 3600 * 1000
+OFTEN = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100"}
+SMALL = {"segment.bytes": str(2**20)}
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A broker with Kafka's own retention of seven days, which it looks after ten times a second."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("hasty"), properties=OFTEN) as broker:
+        kafka.settle(broker.bootstrap_servers)
+        yield broker
+
+
+def _old(count: int, bytes_each: int = 10) -> list[Sent]:
+    then = int(time.time() * 1000) - 8 * DAY_MS
+    return [
+        Sent(b"%d" % index, b"group", b"x" * bytes_each, timestamp=then + index) for index in range(count)
+    ]
+
+
+def _log_start(bootstrap: str, topic: str, partition: int = 0) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), kafka.WAIT_S)[0])
+    finally:
+        consumer.close()
+
+
+def _let_retention_look(bootstrap: str) -> None:
+    """Whichever log is looked at first: the second record is deleted in a later round than the first."""
+    witness = kafka.unique("witness")
+    kafka.create_topics(bootstrap, {witness: (1, {})})
+    for deleted in (1, 2):
+        kafka.send(bootstrap, witness, _old(1))
+        wait_for(lambda deleted=deleted: _log_start(bootstrap, witness) == deleted, str)  # type: ignore[misc]
+
+
+def _keep_input(lanes: Bench) -> None:
+    kafka.alter_topic(lanes.bootstrap, lanes.name, "retention.ms", "-1")
+
+
+def _brief(records: Sequence[Sent | Got]) -> list[tuple[bytes | None, int]]:
+    return [(record.id, record.timestamp) for record in records]
+
+
+async def test_old_backlog_outlives_its_acceptance(hasty: EmbeddedBroker, tmp_path: Path) -> None:
+    """Accepted records older than retention stay, with their timestamps, until it has passed once more.
+
+    In a topic of Kafka's own settings, over segments, and over a restart of the broker.
+    """
+    bootstrap = hasty.bootstrap_servers
+    records = _old(1200, bytes_each=1000)
+    async with bench(bootstrap, tmp_path, SMALL) as lanes:
+        _keep_input(lanes)
+        lanes.send(*records)
+        lane = await lanes.opened()
+        for begin in range(0, 1200, 300):
+            await lanes.feed(lane, begin, begin + 300)
+        accepted = lanes.accepted
+    segments = list((hasty.directory / "data" / f"{accepted}-0").glob("*.log"))
+    _let_retention_look(bootstrap)
+    before = _brief(kafka.read_all(bootstrap, accepted, 1))
+    hasty.stop()
+    hasty.start()
+    _let_retention_look(bootstrap)
+
+    assert len(segments) > 1
+    assert before == _brief(records)
+    assert _brief(kafka.read_all(bootstrap, accepted, 1)) == _brief(records)
+    kafka.alter_topic(bootstrap, accepted, "retention.ms", "1000")
+    wait_for(lambda: _log_start(bootstrap, accepted) >= 1200, str)
+
+
+@pytest.mark.parametrize("output", ["accepted", "duplicates", "quarantine"])
+async def test_retention_within_a_transaction(hasty: EmbeddedBroker, tmp_path: Path, output: str) -> None:
+    """Also while its transaction is open, when no marker stands behind it yet, and nothing ever stood before it."""
+    bootstrap = hasty.bootstrap_servers
+    old = _old(1)[0]
+    sent = {
+        "accepted": [old],
+        "duplicates": [Sent(old.id, old.key), old],
+        "quarantine": [old._replace(value=b"x" * 900_000)],
+    }[output]
+
+    async def look(point: str, lane: str) -> None:
+        await asyncio.to_thread(_let_retention_look, bootstrap)
+
+    async with bench(bootstrap, tmp_path, {"max.message.bytes": "500000"}, duplicates="divert") as lanes:
+        _keep_input(lanes)
+        lanes.send(*sent)
+        remove = failpoints.install("before-commit", f"{lanes.name}-0", look)
+        try:
+            await lanes.feed(await lanes.opened(), 0, len(sent))
+        finally:
+            remove()
+        got = kafka.read_all(bootstrap, f"{lanes.name}.{output}", 1)
+
+    assert _brief(got) == _brief([old])
+
+
+async def test_fresh_traffic_is_not_primed(hasty: EmbeddedBroker, tmp_path: Path) -> None:
+    """What is about as old as it is when it is written needs nothing before it; of old records the first transaction does."""
+    bootstrap = hasty.bootstrap_servers
+    async with bench(bootstrap, tmp_path) as lanes:
+        _keep_input(lanes)
+        lanes.send(Sent(b"a", b"group"), *_old(3))
+        lane = await lanes.opened()
+        for offset in range(4):
+            await lanes.feed(lane, offset, offset + 1)
+        again = await lanes.opened("two")
+        lanes.send(_old(9)[8])
+        await lanes.feed(again, 4, 5)
+        offsets = [item.offset for item in lanes.output()]
+
+    # A record, and the marker of its transaction. Only the second opening knows of none of its own before: a record and a marker.
+    assert offsets == [0, 2, 4, 6, 10]
+
+
+LONG_AGO = 1_600_000_000_000
+
+
+async def test_backlog_from_long_ago(tmp_path: Path) -> None:
+    """A backlog far older than retention is forwarded while its home lane is away: nothing of it is lost."""
+    homes = Partitioner(2)
+    (key,) = [name for name in (b"a", b"b", b"c", b"d") if homes[name] == 1][:1]
+    records = [Sent(b"%d" % index, key, timestamp=LONG_AGO + index) for index in range(10)]
+    (tmp_path / "broker").mkdir()
+    with EmbeddedBroker(tmp_path / "broker", properties=OFTEN) as broker:
+        bootstrap = broker.bootstrap_servers
+        kafka.settle(bootstrap)
+        kafka.create_topics(bootstrap, {"witness": (1, {})})
+        async with bench(bootstrap, tmp_path, partitions=2) as lanes:
+            for topic in (lanes.name, lanes.accepted):
+                kafka.alter_topic(bootstrap, topic, "retention.ms", "-1")
+            lanes.send(*records)
+            await lanes.feed(await lanes.opened(), 0, 10)
+            # Whichever log is looked at first: the second is deleted in a later round than the first.
+            for index in range(2):
+                kafka.send(bootstrap, "witness", [Sent(timestamp=LONG_AGO)])
+                wait_for(lambda deleted=index + 1: _log_start(bootstrap, "witness", 0) == deleted, str)  # type: ignore[misc]
+            start = _log_start(bootstrap, lanes.forward, 1)
+            name, app_id, accepted = lanes.name, lanes.app_id, lanes.accepted
+        config = configure(tmp_path, bootstrap, app_id, [{"name": name, "partitions": 2}])
+        with worker(config, "w"):
+            got = kafka.wait_count(bootstrap, accepted, len(records), 2)
+
+    assert start == 0
+    assert [(item.id, item.timestamp) for item in got] == [
+        (record.id, record.timestamp) for record in records
+    ]
+    assert [item.headers for item in got] == [
+        [("_AMQ_DUPL_ID", record.id), ("_RF_SOURCE", f"{name}/0/{offset}".encode())]
+        for offset, record in enumerate(records)
+    ]

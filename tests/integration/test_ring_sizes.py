@@ -1,0 +1,154 @@
+"""Rings that change their size, and offsets of the group that expired."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.lane.lane import Lane, LaneState
+from tables.table import LaneTable
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.lanes import Bench, Group, bench, ids, until
+
+
+class Sizes:
+    """One lane after the other, each with a size of its own, over one input."""
+
+    def __init__(self, lanes: Bench, *, lose_disk: bool) -> None:
+        self.lanes = lanes
+        self._lose_disk = lose_disk
+        self._sent = 0
+        self._folders = 0
+
+    async def open(self, size: int, **more: Any) -> Lane:
+        """A lane of this size; on a new disk each time, if that is the case."""
+        self._folders += self._lose_disk
+        lane = self.lanes.lane(f"disk-{self._folders}", id_cache_size=size, **more)
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        return lane
+
+    async def reopen(self, lane: Lane, size: int, **more: Any) -> Lane:
+        """The next lane, once this one is closed."""
+        await lane.dispose()
+        return await self.open(size, **more)
+
+    async def feed(self, lane: Lane, *numbers: int) -> list[int]:
+        """Send these IDs and return those that were accepted."""
+        before = len(self.lanes.output())
+        self.lanes.send(*(Sent(b"%d" % number, b"group") for number in numbers))
+        begin, self._sent = self._sent, self._sent + len(numbers)
+        await self.lanes.feed(lane, begin, self._sent)
+        return [int(item.id or 0) for item in self.lanes.output()[before:]]
+
+
+def known(table: LaneTable, numbers: range) -> list[int]:
+    """Which of these IDs the ring knows."""
+    return [number for number in numbers if not table.check([b"\x00%d" % number], [0]).new_ids]
+
+
+@pytest.mark.parametrize("lose_disk", [False, True], ids=["same disk", "lost disk"])
+async def test_shrink_then_grow_brings_nothing_back(bootstrap: str, tmp_path: Path, lose_disk: bool) -> None:
+    """10 → 4 → 10: what the small ring evicted stays evicted, whatever is still in the changelog."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        sizes = Sizes(lanes, lose_disk=lose_disk)
+        lane = await sizes.open(10)
+        await sizes.feed(lane, *range(10))
+        lane = await sizes.reopen(lane, 4)
+        await sizes.feed(lane, 10, 11, 12)
+        lane = await sizes.reopen(lane, 10)
+
+        assert known(lane.opening.table, range(20)) == [9, 10, 11, 12]
+        assert await sizes.feed(lane, 0, 8, 9, 12) == [0, 8]
+
+
+async def test_memory_only_ring_forgets(bootstrap: str, tmp_path: Path) -> None:
+    """persist_id_cache = false: detected while the lane is open, forgotten at every opening, nothing in the changelog."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        sizes = Sizes(lanes, lose_disk=False)
+        lane = await sizes.open(10, persist_id_cache=False)
+        assert await sizes.feed(lane, 1, 2, 1) == [1, 2]
+        assert await sizes.feed(lane, 1, 2) == []
+        await lane.close()
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        assert await sizes.feed(lane, 1, 2, 1) == [1, 2]
+        lane = await sizes.reopen(lane, 10)
+
+        assert known(lane.opening.table, range(5)) == []
+        assert await sizes.feed(lane, 1, 1) == [1]
+
+
+async def test_expired_group_offsets(bootstrap: str, tmp_path: Path) -> None:
+    """The group's offsets are gone and the changelog remains: its ``next`` decides, and nothing is repeated."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*(Sent(None, b"g", b"%d" % index) for index in range(10)), *ids(0, 5))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 10)
+        await lane.dispose()
+        lanes.delete_group()
+        group = Group()
+        lane = await lanes.opened("again", group)
+
+        assert lane.next == 10
+        assert group.rewinds[lanes.name] == [10]
+        await lanes.feed(lane, 0, 15)
+        assert len(lanes.output()) == 15
+
+
+async def test_expired_group_offsets_of_both_inputs(bootstrap: str, tmp_path: Path) -> None:
+    """The changelog says how far the lane is in input and forward topic, whichever its last batch came from."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*(Sent(None, b"g", b"%d" % index) for index in range(10)))
+        forwarded = [
+            Sent(
+                None,
+                b"g",
+                b"f",
+                (("_RF_SOURCE", f"{lanes.name}/1/{index}".encode()), ("_RF_TIMESTAMP", bytes(8))),
+            )
+            for index in range(5)
+        ]
+        kafka.send(bootstrap, lanes.forward, forwarded)
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 10)
+        await lane.offer(await lanes.fetch(0, 5, topic=lanes.forward))
+        await until(lambda: lane.cursors[lanes.forward].next == 5, lambda: f"{lane.state}: {lane.reason}")
+        await lane.dispose()
+        lanes.delete_group()
+        lane = await lanes.opened("again")
+
+        assert {topic: cursor.next for topic, cursor in lane.cursors.items()} == {
+            lanes.name: 10,
+            lanes.forward: 5,
+        }
+
+
+async def test_the_journal_tells_before_the_first_decision(bootstrap: str, tmp_path: Path) -> None:
+    """A change of size, and each opening of a ring in memory only, is written down with the offsets that it lies between."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        sizes = Sizes(lanes, lose_disk=False)
+        lane = await sizes.open(10)
+        await sizes.feed(lane, 1, 2, 3)
+        lane = await sizes.reopen(lane, 10)
+        lane = await sizes.reopen(lane, 4)
+        before_any_decision = _told(lanes)
+        await sizes.feed(lane, 4)
+        lane = await sizes.reopen(lane, 4, persist_id_cache=False)
+        await sizes.feed(lane, 5)
+        lane = await sizes.reopen(lane, 0, persist_id_cache=False)
+
+        assert before_any_decision == [("resized", 10, 4, 3)]
+        assert _told(lanes)[1:] == [("forgotten", 4, 4, 4), ("forgotten", 4, 0, 5)]
+
+
+def _told(lanes: Bench) -> list[tuple[str, int, int, int]]:
+    """Event, capacity before and after, next input offset."""
+    told = [json.loads(item.value or b"") for item in kafka.read_all(lanes.bootstrap, lanes.journal, 1)]
+    assert all((item["address"], item["lane"], item["format"]) == (lanes.name, 0, 1) for item in told)
+    assert all(
+        item["next"].keys() == item["topic_ids"].keys() == {lanes.name, lanes.forward} for item in told
+    )
+    return [(item["event"], item["before"], item["after"], item["next"][lanes.name]) for item in told]

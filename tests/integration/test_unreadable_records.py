@@ -1,0 +1,132 @@
+"""Records that no client of ours writes, and record batches that cannot be read."""
+
+import asyncio
+from pathlib import Path
+
+from app.embedded.broker import EmbeddedBroker
+from app.embedded.server_files import DATA
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.records import malformed
+from tests.support.records.malformed import GZIP, MALFORMED, Raw
+from tests.support.records.old_formats import Old, old
+from tests.support.records.stored_batches import Stored, stored
+from tests.support.worker import WorkerProcess, configure, wait_for, worker
+
+
+def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
+    """It goes to quarantine, and the rest flows: no record whatever ends a worker."""
+    name = kafka.unique("malformed")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    beside = [Raw(b"beside-0", timestamp=1_600_000_000_000), MALFORMED._replace(timestamp=1_600_000_000_001)]
+    with worker(config, "w") as process:
+        kafka.send(bootstrap, name, [Sent(None, b"g", b"before")])
+        asyncio.run(malformed.send(bootstrap, name, [*beside, Raw(b"beside-1")], GZIP))
+        asyncio.run(malformed.send(bootstrap, name, [MALFORMED], abort=True))
+        kafka.send(bootstrap, name, [Sent(b"bad", b"g", b"after")])
+
+        def outputs(kind: str) -> list[Got]:
+            return kafka.read_all(bootstrap, f"{name}.{kind}", 2)
+
+        wait_for(lambda: not process.running or kafka.committed(bootstrap, name, name)[0] == 7, process.log)
+        assert process.running, process.log()[-2_000:]
+        got, quarantined = outputs("accepted"), outputs("quarantine")
+        log = process.log()
+
+    reason = "the header name gr\\xf6\\xdfe is not UTF-8"
+    assert [item.value for item in got] == [b"before", b"beside-0", b"beside-1", b"after"]
+    assert [(item.key, item.value, item.timestamp) for item in quarantined] == [
+        (b"g", b"bad", 1_600_000_000_001)
+    ]
+    assert quarantined[0].headers == [
+        ("a", b"0"),
+        ("gr\\xf6\\xdfe", b"1"),
+        ("_AMQ_DUPL_ID", b"bad"),
+        ("_RF_SOURCE", f"{name}/0/2".encode()),
+        ("_RF_REASON", reason.encode()),
+    ]
+    assert f"lane {name}-0: {name}/0/2 goes to quarantine: {reason}" in log
+
+
+def test_damaged_record_batch(tmp_path: Path) -> None:
+    """It is not stepped over: its lane waits and says where it is, what comes before and others flow; fixed it goes on."""
+    (tmp_path / "broker").mkdir()
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        bootstrap = broker.bootstrap_servers
+        config = configure(
+            tmp_path, bootstrap, "damage", [{"name": name, "partitions": 1} for name in ("struck", "other")]
+        )
+        for value in (b"first", b"second", b"third"):
+            kafka.send(bootstrap, "struck", [Sent(None, b"g", value)])
+        segment = broker.directory / DATA / "struck-0" / f"{0:020}.log"
+        _replace(segment, b"second", b"sXcond")
+        process = WorkerProcess(config, "w")
+        try:
+            process.start()
+            kafka.send(bootstrap, "other", [Sent(None, b"g", b"flows")])
+            wait_for(lambda: "unreadable" in process.health()[1], process.log)
+            kafka.wait_count(bootstrap, "other.accepted", 1)
+            before = kafka.wait_count(bootstrap, "struck.accepted", 1)
+            status, report = process.health()
+            _replace(segment, b"sXcond", b"second")
+            after = kafka.wait_count(bootstrap, "struck.accepted", 3)
+            process.wait_ready()
+            log = process.log()
+        finally:
+            process.destroy()
+
+    (unreadable,) = report["unreadable"]
+    assert status == 503
+    assert unreadable.startswith("struck/0 may not be read: the record batch at offset 1 cannot be read (")
+    assert "Invalid CRC" in unreadable
+    assert [item.value for item in before] == [b"first"]
+    assert [item.value for item in after] == [b"first", b"second", b"third"]
+    assert log.count("the record batch at offset 1 cannot be read") == 1
+    assert "Traceback" not in log
+
+
+def test_messages_of_before_kafka_0_11(tmp_path: Path) -> None:
+    """Their lane waits and names them, others flow; once they are deleted, the lane goes on with what follows."""
+    (tmp_path / "broker").mkdir()
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        bootstrap = broker.bootstrap_servers
+        addresses = [{"name": name, "partitions": 1} for name in ("upgraded", "other")]
+        config = configure(tmp_path, bootstrap, "formats", addresses)
+        broker.stop()
+        folder = broker.directory / DATA / "upgraded-0"
+        for index in folder.glob("*index"):
+            index.unlink()
+        (broker.directory / DATA / ".kafka_cleanshutdown").unlink()
+        (folder / f"{0:020}.log").write_bytes(
+            old([Old(0, value=b"old"), Old(1, value=b"old")], 1) + stored([Stored(2, value=b"today's")])
+        )
+        broker.start()
+        process = WorkerProcess(config, "w")
+        try:
+            process.start()
+            kafka.send(bootstrap, "other", [Sent(None, b"g", b"flows")])
+            wait_for(lambda: "unreadable" in process.health()[1], process.log)
+            kafka.wait_count(bootstrap, "other.accepted", 1)
+            before = kafka.read_all(bootstrap, "upgraded.accepted", 1)
+            status, report = process.health()
+            kafka.delete_before(bootstrap, "upgraded", 2)
+            after = kafka.wait_count(bootstrap, "upgraded.accepted", 1)
+            process.wait_ready()
+        finally:
+            process.destroy()
+
+    (unreadable,) = report["unreadable"]
+    assert status == 503
+    assert unreadable.startswith("upgraded/0 may not be read: the message at offset 0 has format 1, ")
+    assert "kafka-delete-records.sh" in unreadable
+    assert before == []
+    assert [item.value for item in after] == [b"today's"]
+
+
+def _replace(file: Path, old: bytes, new: bytes) -> None:
+    """Change bytes on the disk, as it does when it fails."""
+    content = file.read_bytes()
+    assert content.count(old) == 1
+    with file.open("r+b") as opened:
+        opened.seek(content.index(old))
+        opened.write(new)

@@ -1,0 +1,281 @@
+"""What a run takes over from earlier ones, where topics, addresses or rules are others now."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from app.embedded.broker import EmbeddedBroker
+from reconcile import job
+from reconcile.run.frames.frames import Frames
+from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
+from reconcile.run.history.history import Run, RunHistory, ids_folder, results_folder
+from reconcile.run.history.id_store import address_folder
+from reconcile.run.history.renames import called, with_former
+from reconcile.run.history.rules import kept
+from reconcile.spark.files import LocalFiles
+from reconcile.spark.schemas import (
+    ACCEPTED,
+    ADDRESSES,
+    DIVERTED,
+    FORWARDS,
+    HOPS,
+    IDS,
+    INPUTS,
+    OUTPUTS,
+)
+from reconcile.spark.small_frames import small
+from ringfence_kafka.config.load import validate
+from tests.support import kafka
+from tests.support.reconcile.planted import World
+
+NAMES = ("a", "007")
+
+
+class State:
+    """Two addresses with nothing to read, and a folder."""
+
+    def __init__(self, spark: SparkSession, folder: str, **keys: Any) -> None:
+        self.spark = spark
+        entries = [{"name": name, **keys} for name in NAMES]
+        self.addresses = validate({"addresses": entries}).addresses
+        self.files = LocalFiles(folder)
+        self.cuts = {name: self._cut(name) for name in NAMES}
+
+    @staticmethod
+    def _cut(name: str) -> AddressCut:
+        topics = [TopicCut(f"{name}-{n}", "id", [Span(0, 20, 20, 20, 20)]) for n in range(4)]
+        return AddressCut(topics[0], topics[1], topics[2], topics[3], None, (0,))
+
+    def frames(self, base: Run | None = None) -> Frames:
+        return Frames(self.spark, {}, self.addresses, self.cuts, self.files, base)
+
+    def rows(self, schema: StructType, *rows: dict[str, Any], named: bool = True) -> DataFrame:
+        """Rows of which only what matters is said; addresses by name, as they are kept."""
+        schema = StructType(
+            [
+                StructField(
+                    struct_field.name,
+                    StringType() if named and struct_field.name in ADDRESSES else struct_field.dataType,
+                )
+                for struct_field in schema
+            ]
+        )
+        return small(self.spark, [tuple(row.get(name) for name in schema.names) for row in rows], schema)
+
+
+@pytest.fixture
+def state(spark: SparkSession, tmp_path: Any) -> State:
+    return State(spark, str(tmp_path))
+
+
+def _night(number: int, **fields: Any) -> Run:
+    positions = {f"{name}-0": Position("id", (0,), (20,)) for name in NAMES}
+    fields = {"accepted": {}, "known": {}, "complete": {}, "summary": {}, **fields}
+    return Run(number, number - 1 or None, "2026-11-20", "clean", positions, **fields)
+
+
+def test_ids_by_address(state: State) -> None:
+    """Whatever addresses are called; none of an input that had the name before."""
+    nights = [_night(3), _night(2), _night(1)]
+    nights[2].positions["a-0"] = Position("old", (0,), (20,))
+    for night in nights:
+        rows = state.rows(IDS, *({"address": name, "id": b"%d" % night.number} for name in (*NAMES, "gone")))
+        written = rows.drop("night").write.partitionBy("address")
+        written.parquet(state.files.at(ids_folder(night.date, night.number)))
+
+    def found() -> list[tuple[int, int, bytes]]:
+        ids = state.frames().ids(nights)
+        assert ids.columns == IDS.names
+        return sorted((row["night"], row["address"], bytes(row["id"])) for row in ids.collect())
+
+    assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3"), (3, 1, b"3")]
+    state.files.delete(address_folder(nights[0], "007"))
+    assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3")]
+
+
+def test_what_waited_for_an_address_that_was_away(state: State) -> None:
+    """It is taken up from the last night that had it; where the forward topic is another one now it waits no more."""
+    schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
+    for number in (1, 2):
+        rows = ({"address": name, "offset": number, "lane": 0, "forward_offset": 9} for name in NAMES)
+        state.rows(schema, *rows).write.parquet(state.files.at(results_folder(number), "inputs"))
+    base = _night(2, left={"a": 1, "007": 2})
+    state.cuts["007"].forward.recreated = True
+
+    found = state.frames().inputs(base).collect()
+    assert sorted((row["address"], row["offset"], row["forward_offset"]) for row in found) == [
+        (0, 1, 9), (1, 2, -1),
+    ]  # fmt: skip
+
+
+def test_what_was_left_under_a_former_name(state: State) -> None:
+    """It is taken up, IDs too, and so is what the journal tells by that name; what waited in that name's forward topic waits no more."""
+    schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
+    rows = ({"address": name, "offset": 7, "lane": 0, "forward_offset": 9} for name in ("old", "007"))
+    state.rows(schema, *rows).write.parquet(state.files.at(results_folder(1), "inputs"))
+    ids = state.rows(IDS, *({"address": name, "id": name.encode()} for name in ("old", "007"))).drop("night")
+    ids.write.partitionBy("address").parquet(state.files.at(ids_folder("2026-11-20", 1)))
+    state.cuts = with_former(state.cuts, {"a": "old"})
+    base = called(_night(1, complete={"old": True, "007": True}, rules={"old": {}}), {"a": "old"})
+    journal = StructType([IDS["offset"], StructField("value", StringType())])
+    told = json.dumps({"format": 1, "address": "old", "lane": 0, "next": {"a-0": 3}})
+
+    frames = state.frames(base)
+    inputs = [(row["address"], row["offset"], row["forward_offset"]) for row in frames.inputs(base).collect()]
+    kept = [(row["address"], bytes(row["id"])) for row in frames.ids([base]).collect()]
+    (event,) = frames.events_in(small(state.spark, [(5, told)], journal), {}).collect()
+    assert (sorted(inputs), sorted(kept)) == ([(0, 7, -1), (1, 7, 9)], [(0, b"old"), (1, b"007")])
+    assert (event["address"], event["input_next"]) == (0, 3)
+
+
+def test_hops_of_an_input_that_was_created_again(state: State) -> None:
+    """Its lanes keep them, and so do runs; what was in the old input stands before all of the new one."""
+    rows = ({"address": name, "lane": 0, "offset": 9, "hop_offset": 5} for name in NAMES)
+    state.rows(HOPS, *rows).write.parquet(state.files.at(results_folder(1), "hops"))
+    state.cuts["007"].input.recreated = True
+
+    found = state.frames().hops(_night(1))
+    assert found is not None
+    assert sorted((row["address"], row["offset"], row["hop_offset"]) for row in found.collect()) == [
+        (0, 9, 5), (1, -1, 5),
+    ]  # fmt: skip
+
+
+def test_an_address_that_is_away(state: State) -> None:
+    """Its transactions had parts for one that is there: nobody calls what they brought a phantom."""
+    rules = {
+        "gone": {"input_topic": "gone-in", "transaction_addresses": ["a"]},
+        "other": {"input_topic": "other-in"},
+    }
+    frames = state.frames(_night(1, rules=rules))
+
+    assert (frames.away("a"), frames.away("007")) == (["gone-in"], [])
+
+
+def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: Any) -> None:
+    """From drop to divert: what was diverted while nobody looked is not DOUBLED, as it was judged without."""
+    state = State(spark, str(tmp_path), duplicates="divert")
+    rules = {address.name: kept(address) for address in state.addresses}
+    rules["a"]["duplicates"] = "drop"
+    frames = state.frames(_night(1, rules=rules))
+    rows = [
+        {"address": n, "partition": 0, "offset": offset, "fate": fate}
+        for n in (0, 1)
+        for offset, fate in ((19, DIVERTED), (19, ACCEPTED), (20, DIVERTED))
+    ]
+    left = frames._not_judged_without(state.rows(OUTPUTS, *rows, named=False))
+
+    assert left.columns == OUTPUTS.names
+    assert sorted((row["address"], row["offset"], row["fate"]) for row in left.collect()) == [
+        (0, 19, ACCEPTED), (0, 20, DIVERTED), (1, 19, ACCEPTED), (1, 19, DIVERTED), (1, 20, DIVERTED),
+    ]  # fmt: skip
+
+
+def test_the_journal_is_read(state: State) -> None:
+    """From where an address's events begin; a format that is not known is no reason to go on without."""
+
+    def journal(*formats: int) -> DataFrame:
+        told = [
+            (
+                offset,
+                json.dumps(
+                    {
+                        "format": each,
+                        "address": name,
+                        "lane": 0,
+                        "before": 5,
+                        "after": 5,
+                        "next": {f"{name}-0": 3},
+                    }
+                ),
+            )
+            for offset, (name, each) in enumerate((name, number) for number in formats for name in NAMES)
+        ]
+        return small(
+            state.spark,
+            [*told, (99, "nonsense")],
+            StructType([IDS["offset"], StructField("value", StringType())]),
+        )
+
+    found = state.frames().events_in(journal(1, 2), {"a": 1}).collect()
+    assert sorted((row["address"], row["number"], row["input_next"]) for row in found) == [
+        (0, 2, 3), (1, 1, 3), (1, 3, 3),
+    ]  # fmt: skip
+    with pytest.raises(Exception, match="of a later version of the workers"):
+        state.frames().events_in(journal(1, 3), {}).collect()
+
+
+def test_what_the_journal_tells_of_a_topic_that_is_gone(state: State) -> None:
+    """It had the name before, and other offsets: the event stands before all of the one that is there. Without an ID it is believed."""
+    following = {"a-0": 3, "a-1": 4}
+    ids: list[dict[str, str] | None] = [
+        None, {}, {"a-0": "id", "a-1": "id"}, {"a-0": "gone", "a-1": "id"}, {"a-0": "id", "a-1": "gone"},
+    ]  # fmt: skip
+    told = [{"format": 1, "address": "a", "lane": 0, "next": following, "topic_ids": id_} for id_ in ids]
+    schema = StructType([IDS["offset"], StructField("value", StringType())])
+    journal = small(state.spark, [(n, json.dumps(value)) for n, value in enumerate(told)], schema)
+
+    found = state.frames().events_in(journal, {}).orderBy("number").collect()
+    assert [(row["input_next"], row["forward_next"]) for row in found] == [
+        (3, 4), (3, 4), (3, 4), (0, 4), (3, 0),
+    ]  # fmt: skip
+
+
+class Renaming:
+    """Runs over one world, whose address is called this or that."""
+
+    def __init__(self, spark: SparkSession, world: World) -> None:
+        self.spark, self.world = spark, world
+
+    @property
+    def nights(self) -> RunHistory:
+        return RunHistory.load(LocalFiles(self.world.settings.reconcile.state_dir))
+
+    def night(self, called: str) -> tuple[dict[str, Any], dict[str, int]]:
+        """Of the address, what one run counts and finds."""
+        topic = self.world.names["a"]
+        kept = {
+            "input_topic": topic,
+            "accepted_topic": f"{topic}.accepted",
+            "quarantine_topic": f"{topic}.quarantine",
+        }
+        document = {**self.world.document, "addresses": [{"name": called, "partitions": 2, **kept}]}
+        settings = validate(document)
+        found = job.judge(self.spark, settings, self.nights, job.surveyed(settings), None)
+        address: dict[str, Any] = found["addresses"][called]
+        return address, {item: n for item, n in address["anomalies"].items() if n}
+
+
+@pytest.mark.long
+def test_an_address_that_was_renamed(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing that was accepted is LOST, what nobody consumes any more is named, and its new rings promise nothing of before."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
+    renaming, former = Renaming(spark, world), world.names["a"]
+    name = f"{world.app_id}-b"
+    kafka.create_topics(broker.bootstrap_servers, {f"{world.app_id}-{name}-forward": (2, {})})
+    waiting = world.arrive("a", b"waiting", b"w")
+    world.accept(world.arrive("a", b"known"))
+    world.forward(waiting, 1)
+    world.commit(forward=0)
+    ahead = world.arrive("a", b"ahead")
+    world.accept(ahead)
+    world.flush()
+    found, anomalies = renaming.night(former)
+    assert (found["accepted"], found["in_flight"], anomalies) == (1, 2, {})
+    # Workers went on for a while; then they were stopped, and what they had forwarded last is in nobody's topic.
+    world.accept(waiting)
+    world.arrive("a", b"known")
+    world.forward(world.arrive("a", b"left", b"l"), 1)
+    world.commit()
+    found, anomalies = renaming.night(name)
+    assert (found["input"], found["accepted"], found["duplicates"]) == (4, 2, 1)
+    assert anomalies == {"GAP": 1}
+    # Its rings were new: they knew neither what was accepted before that run, nor in it.
+    assert renaming.nights.acknowledge() is not None
+    world.accept(world.arrive("a", b"known"), world.arrive("a", b"ahead"))
+    world.commit()
+    assert renaming.night(name)[1] == {"OVERRUN": 1}

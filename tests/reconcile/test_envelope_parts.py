@@ -1,0 +1,183 @@
+"""Envelopes and their parts on small frames, without Kafka."""
+
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+
+from reconcile.anomalies.finders import fates, lost_inputs, order, originals, torn_transactions
+from reconcile.run.frames import evidence as ev
+from reconcile.run.frames import transactions
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
+from tests.reconcile.rows import Frames, named
+
+
+def _envelope(offset: int, *parts: dict[str, Any], **itself: Any) -> list[dict[str, Any]]:
+    """An envelope without an output of its own, and its parts, accepted in their order; its ID is none, and theirs are not."""
+    plain = {"offset": offset, "parts": len(parts), "id": None}
+    return [
+        {**plain, "part_number": 0, "group": b"k", "fate": None, **itself},
+        *(
+            {**plain, "part_number": number, "out_offset": 10 * offset + number, **part}
+            for number, part in enumerate(parts, 1)
+        ),
+    ]
+
+
+def _joined(frames: Frames, *rows: dict[str, Any]) -> DataFrame:
+    matched = frames.evidence(*rows)
+    apart = transactions.joined(matched.where(transactions.OF_UNITS)).unionByName(
+        transactions.as_plain(matched)
+    )
+    return matched.where(f"not ({transactions.OF_UNITS})").unionByName(apart.select(*matched.columns)).cache()
+
+
+def _rows(frame: DataFrame) -> dict[tuple[int, int], Row]:
+    return {(row["offset"], row["part_number"]): row for row in frame.where(ev.FIRST).collect()}
+
+
+def _missing(evidence: DataFrame, orphans: DataFrame, frames: Frames, **rules: Any) -> list[Any]:
+    return named(lost_inputs.lost(lost_inputs.unmatched(evidence), orphans, frames.rules(**rules)))
+
+
+def _orphans(evidence: DataFrame, ids: DataFrame, frames: Frames) -> DataFrame:
+    candidates = evidence.where(f"{ev.FIRST} and id is not null and (whole is null or whole = {DIVERTED})")
+    ids = originals.with_heirs(ids, None)
+    near = originals.without_near(candidates, ids, frames.rules(), None, 1).cache()  # a run keeps each step
+    found = originals.without_original(near, ids, None, 1).cache()
+    return originals.of_units(originals.orphans(found, ids, ids, None, 1).select(*evidence.columns))
+
+
+def test_torn(frames: Frames) -> None:
+    """Accepted in part: one row, which says what came and where; the missing part is not lost, the IDs are all there."""
+    evidence = _joined(
+        frames,
+        *_envelope(0, {"id": b"a"}, {"id": b"b", "fate": None, "part_address": 1}, {"out_address": 1, "part_address": 1}),
+        *_envelope(1, {}, {}),
+        *_envelope(2, {"fate": None}, {"fate": None}),
+    )  # fmt: skip
+    rows = torn_transactions.torn(evidence, frames.rules(), ["t", "u"]).collect()
+
+    assert [(row["anomaly"], row["offset"], row["part_number"], row["out_offset"]) for row in rows] == [
+        ("TORN", 0, 0, 1)
+    ]
+    assert rows[0]["detail"] == "parts 1, 3 of 3 accepted, in t, u; missing: part 2, for u"
+    assert _missing(evidence, evidence.limit(0), frames) == [("LOST", 2)]
+    assert sorted((row["id_address"], row["id"]) for row in ev.accepted_ids(evidence, 1).collect()) == [
+        (0, b"a"), (1, b"b"),
+    ]  # fmt: skip
+    (gone,) = torn_transactions.torn(evidence, frames.rules(targets_gone=True), ["t", "u"]).collect()
+    assert (gone["anomaly"], gone["suspected"]) == ("GAP", "TORN")
+
+
+def test_many_parts_are_not_all_named(frames: Frames) -> None:
+    evidence = _joined(frames, *_envelope(0, *[{}] * 30, {"fate": None}))
+    rows = torn_transactions.torn(evidence, frames.rules(), ["t"]).collect()
+
+    numbers = ", ".join(str(index) for index in range(1, torn_transactions.SHOWN_MAX + 1))
+    assert [row["detail"] for row in rows] == [
+        f"parts {numbers} and 10 more of 31 accepted, in t; missing: part 31, for t"
+    ]
+
+
+def test_what_is_said_of_an_envelope_holds_for_its_parts(frames: Frames) -> None:
+    """Quarantined, or diverted: none of them is missing. Accepted besides: two fates of one input."""
+    nothing = {"fate": None}
+    evidence = _joined(
+        frames,
+        *_envelope(0, nothing, nothing, fate=QUARANTINED),
+        *_envelope(1, nothing, {**nothing, "id": b"x"}, fate=DIVERTED, original="t/0/9"),
+        *_envelope(2, {}, nothing, fate=QUARANTINED),
+    )
+    rows = _rows(evidence)
+
+    assert lost_inputs.unmatched(evidence).isEmpty()
+    assert [rows[1, part]["whole"] for part in (0, 1, 2)] == [DIVERTED] * 3
+    assert rows[1, 2]["original"] == "t/0/9"
+    assert named(fates.doubled(evidence)) == [("DOUBLED", 2)]
+    assert (rows[2, 0]["fate"], rows[2, 0]["came"]) == (ACCEPTED, 1)
+    assert named(torn_transactions.torn(evidence, frames.rules(), ["t"])) == [("TORN", 2)]
+
+
+def test_ids(frames: Frames) -> None:
+    """One that several have counts once, at its first; that of another address is another one."""
+    evidence = _joined(
+        frames,
+        *_envelope(0, {"id": b"a"}, {"id": b"b"}, {"id": b"a", "part_address": 1}, {"id": b"b"}, id=b"a"),
+    )
+    found = ev.accepted_ids(evidence, 1).collect()
+
+    assert sorted((row["id_address"], row["id"], row["part_number"]) for row in found) == [
+        (0, b"a", 0), (0, b"b", 2), (1, b"a", 3),
+    ]  # fmt: skip
+    assert {row["ids"] for row in evidence.collect()} == {3}
+    # Its own is written where its first part is; it has no group to be compared in.
+    own = next(row for row in found if row["part_number"] == 0)
+    assert (own["out_offset"], own["group_digest"]) == (1, None)
+
+
+def test_any_known_id_makes_a_duplicate(frames: Frames) -> None:
+    """All unknown: one that is lost, however many IDs it has. An ID of another address, or of another's ring, is not known."""
+    nothing = {"fate": None}
+    evidence = _joined(
+        frames,
+        *_envelope(3, {**nothing, "id": b"new"}, {**nothing, "id": b"old"}, id=b"own"),
+        *_envelope(4, {**nothing, "id": b"new"}, {**nothing, "id": b"newer"}, id=b"other"),
+        *_envelope(5, {**nothing, "id": b"old", "part_address": 1}),
+        *_envelope(6, {**nothing, "id": b"theirs", "part_address": 1}),
+        *_envelope(7, nothing),
+    )
+    ids = frames.ids(
+        {"id": b"old"}, {"id": b"theirs", "id_address": 1}, {"id": b"new", "address": 1, "id_address": 0}
+    )
+    orphans = _orphans(evidence, ids, frames)
+
+    assert [row["part_number"] for row in orphans.collect()] == [0, 0]
+    assert _missing(evidence, orphans, frames) == [("LOST", 4), ("LOST", 5), ("LOST", 7)]
+
+
+def test_the_order_of_one_lane(frames: Frames) -> None:
+    """Parts of a group by their numbers, whatever lane; transactions, and messages, of one lane; those of two have none."""
+    swapped = _envelope(0, {"out_offset": 2}, {"out_offset": 1})
+    later = _envelope(1, {"out_offset": 0}, lane=0)
+    other = [{**item, "lane": 1} for item in later]
+    away = _envelope(1, {"out_offset": 0, "out_address": 1})
+
+    def found(*rows: dict[str, Any]) -> list[tuple[str, int | None]]:
+        return named(order.reordered(_joined(frames, *rows), transactions=True))
+
+    assert found(*swapped) == [("REORDERED", 0)]
+    assert found({"offset": 0, "out_offset": 1}, *later) == [("REORDERED", 0)]
+    assert found({"offset": 0, "out_offset": 1}, *other) == []
+    assert found({"offset": 0, "out_offset": 1}, *away) == []
+
+
+def test_an_envelope_that_was_accepted_as_it_is(frames: Frames) -> None:
+    """It is a phantom, and its parts are lost; beside its parts it is one as well."""
+    spans = frames.spans()
+    evidence = _joined(
+        frames,
+        *_envelope(25, {"fate": None}, fate=ACCEPTED, nth=1, out_offset=3, value_changed=True),
+        *_envelope(26, {}, fate=ACCEPTED, nth=1, out_offset=4),
+        {"offset": 27},
+        {"offset": 27, "part_number": 1, "has_input": False},
+    )
+
+    assert named(fates.phantom(evidence, spans)) == [("PHANTOM", 25), ("PHANTOM", 26), ("PHANTOM", 27)]
+    assert [row["offset"] for row in lost_inputs.unmatched(evidence).collect()] == [25]
+    assert named(fates.corrupted(evidence)) == []
+    assert named(fates.doubled(evidence)) == []
+
+
+def test_home(frames: Frames) -> None:
+    """Where its key leads; without one where its first ID does."""
+    evidence = _joined(
+        frames,
+        {"offset": 0, "group": b"k"},
+        *_envelope(1, {"group": b"x"}),
+        *(row for at in (2, 3) for row in _envelope(at, {"id": b"a"}, {"id": b"%d" % at}, group=None)),
+        *_envelope(4, {"id": b"b"}, {"id": b"a"}, group=None),
+    )
+    homes = {offset: row["home_digest"] for (offset, part), row in _rows(evidence).items() if part == 0}
+
+    assert homes[0] == homes[1]
+    assert homes[2] == homes[3] != homes[4]

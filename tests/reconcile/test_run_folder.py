@@ -1,0 +1,62 @@
+"""Folders of runs and results: locks, and what an unfinished run leaves."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reconcile import show_all
+from reconcile.page import pages
+from reconcile.run.history.history import results_folder
+from reconcile.run.outcome import results
+from reconcile.show import Wanted
+from reconcile.spark.files import BusyError, Files, LocalFiles
+from reconcile.spark.hadoop_files import HadoopFiles
+from reconcile.spark.schemas import COUNTS
+from reconcile.spark.small_frames import small
+from ringfence_kafka.errors import RingfenceError
+from tests.support.reconcile.figures import nothing
+
+
+@pytest.mark.parametrize("damage", ["missing", "no Parquet"])
+def test_anomalies_that_cannot_be_read(spark: SparkSession, tmp_path: Path, damage: str) -> None:
+    """The folder is named, with the way out: no assertion of PySpark's, and nothing that rights would help."""
+    files = LocalFiles(str(tmp_path))
+    if damage == "no Parquet":
+        files.write(f"{results_folder(1)}/anomalies/part.parquet", "no Parquet")
+
+    with pytest.raises(RingfenceError) as raised:
+        show_all.read(spark, files, 1, Wanted(limit=200))
+    assert f"if {tmp_path}/results/000001/anomalies is damaged restore it from a backup" in str(raised.value)
+
+
+def test_an_end_in_the_middle_of_writing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """summary.json is there only when all of its night is: that of an earlier night does not stand beside what is new."""
+    state, out = LocalFiles(str(tmp_path / "state")), LocalFiles(str(tmp_path / "out"))
+    small(spark, [], COUNTS).write.parquet(state.at(results_folder(1), "anomalies"))
+    document = {"night": 1, "addresses": {}}
+    results.keep(spark, state, document, nothing(), out)
+    before = out.names("")
+
+    def interrupted(_: Files, __: str | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pages, "put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        results.keep(spark, state, document, nothing(), out)
+
+    assert before == ["anomalies", "counts", "figures.json", "report.html", "summary.json"]
+    assert "summary.json" not in out.names("")
+
+
+def test_one_run_at_a_time_in_a_mounted_folder(spark: SparkSession, tmp_path: Path) -> None:
+    """Runs on a cluster lock a folder of this machine, as runs in one process do."""
+    named, bare = HadoopFiles(spark, f"file://{tmp_path}"), HadoopFiles(spark, str(tmp_path))
+    with named.locked():
+        for other in (bare, LocalFiles(str(tmp_path))):
+            with pytest.raises(BusyError, match="another reconcile works in"), other.locked():
+                pass
+    with bare.locked():
+        pass

@@ -1,0 +1,281 @@
+"""Run after run: where each begins, what it knows of earlier ones, and what a crash leaves."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from app.embedded.broker import EmbeddedBroker
+from reconcile import job
+from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring
+from reconcile.run.history.history import RunHistory, results_folder
+from reconcile.run.verdict.judge import Judge
+from reconcile.spark.files import LocalFiles
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import PrerequisiteError
+from tests.support.checkout import ROOT
+from tests.support.reconcile.planted import World, anomalies
+from tests.support.worker import run_verb
+
+VERB_LIMIT_S = 400.0
+"""Spark starts, and a night takes its time on a busy machine."""
+COUNTS = ("input", "accepted", "duplicates", "in_flight")
+
+
+class Scheduler:
+    """Runs nights over one world."""
+
+    def __init__(self, spark: SparkSession, world: World) -> None:
+        self.spark = spark
+        self.world = world
+        self.document: dict[str, Any] = {}
+
+    @property
+    def nights(self) -> RunHistory:
+        return RunHistory.load(LocalFiles(self.world.settings.reconcile.state_dir))
+
+    def night(self, **counts: int) -> dict[str, int]:
+        """One night; the counts must be these. Returns its anomalies."""
+        settings: Settings = self.world.settings
+        self.document = job.judge(self.spark, settings, self.nights, job.surveyed(settings), None)
+        address = self.address("a")
+        assert {name: address[name] for name in counts} == counts
+        return anomalies(self.document, self.world)["a"]
+
+    def address(self, name: str) -> dict[str, Any]:
+        """What the last night says of it."""
+        found: dict[str, Any] = self.document["addresses"][self.world.names[name]]
+        return found
+
+    def figures(self, name: str) -> AddressFigures:
+        """Those that the last night has left."""
+        last = self.nights.last
+        assert last is not None
+        text = self.nights.files.read(f"{results_folder(last.number)}/figures.json")
+        (found,) = (
+            address for address in Figures.from_json(text).addresses if address.name == self.world.names[name]
+        )
+        return found
+
+
+@pytest.fixture
+def scheduler(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> Scheduler:
+    return Scheduler(spark, World(broker.bootstrap_servers, tmp_path, {"a": {}}))
+
+
+@pytest.mark.long
+def test_nights(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each begins where the last good one ended; resends across nights, a crash, a missed night, an acknowledgement."""
+    world = scheduler.world
+    first = world.arrive("a", b"1")
+    world.accept(first)
+    world.commit()
+    # The first night is clean. Run again, with nothing new, it gives the same answer.
+    assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
+    assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
+    # A resend is a duplicate of an ID of the night before; another one was forgotten; a third record has two outputs,
+    # one of them a night late.
+    world.arrive("a", b"1")
+    world.accept(world.arrive("a", b"1"), first)
+    world.commit()
+    with monkeypatch.context() as crash:
+        crash.setattr(Judge, "_hand_on", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            scheduler.night()
+    assert scheduler.nights.next_number == 3
+    # A night was missed: the next one covers all of it.
+    world.arrive("a", b"lost")
+    world.commit()
+    assert scheduler.night(input=3, accepted=1, duplicates=1) == {"FORGOTTEN": 1, "DOUBLED": 1, "LOST": 1}
+    assert scheduler.nights.acknowledge() is not None
+    assert scheduler.nights.acknowledge() is None
+    world.accept(world.arrive("a", b"2"))
+    world.commit()
+    assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
+    assert not list(Path(world.settings.reconcile.state_dir).rglob("scratch"))
+    # Somebody deletes what a night before knew: a resend of it would be called lost.
+    shutil.rmtree(Path(world.settings.reconcile.state_dir) / "accepted")
+    world.arrive("a", b"2")
+    world.commit()
+    with pytest.raises(
+        PrerequisiteError, match=r"Parquet files that run 4 wrote .*: restore it from a backup"
+    ):
+        scheduler.night()
+
+
+def _crash(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.long
+def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once, and its order too.
+
+    Beside it, known distances, over two nights: what the ring would need is exactly that. What rings hold since they were
+    cleared: one of a lane to which all is forwarded, and one of a lane in which nothing came since.
+    """
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}, "ring": {"id_cache_size": 4}})
+    scheduler = Scheduler(spark, world)
+    waiting, moved = world.arrive("a", b"1", b"k"), world.arrive("a", b"2", b"k")
+    world.forward(moved, 1)
+    world.forward(waiting, 1)
+    world.accept(moved, partition=1)
+    world.commit(forward=1)
+    beyond, last = world.arrive("a", b"3"), world.arrive("a", b"4")
+    world.accept(beyond)
+    # Distances 1, 2 and 4, as far as the ring reaches; then 5, which it cannot know.
+    _come(world, "ring", "1+ 1 2+ 1 3+ 4+ 1 5+ 1+")
+    world.accept(world.arrive("ring", b"other", partition=1))
+    world.tell("a", 1, 20_000, 20_000, 0)
+    world.commit("ring")
+    assert scheduler.night(input=2, accepted=1, in_flight=3) == {}
+    assert scheduler.address("ring")["anomalies"]["OVERRUN"] == 1
+    assert scheduler.address("ring")["ring"] == {"capacity": 4, "recommended": 5, "resend_distance_p99": 5}
+    assert [(lane.records, lane.lag) for lane in scheduler.figures("a").lanes] == [(0, 2), (2, 1)]
+    assert scheduler.figures("ring").lanes[1].ring_used == 1
+    # The next night finds what was accepted before it began, and what came since. The same distances, over both nights.
+    world.accept(waiting, partition=1)
+    world.accept(last, last)
+    _come(world, "ring", "1 5 6+ 7+ 5 8+ 5+")
+    world.tell("ring", 1, 4, 4, 1)
+    world.commit()
+    assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1, "REORDERED": 1}
+    found = scheduler.figures("ring")
+    assert found.ring == Ring(4, 5, 0.999, 8, 2, 1, 2, 5, 5)
+    assert [(distance.upper, distance.count) for distance in found.distances] == [
+        (1, 2),
+        (2, 2),
+        (4, 2),
+        (8, 2),
+    ]
+    assert found.lanes == (
+        Lane(0, 7, 4, 3, 0, 4, resends=8, resend_distance_p99=5, resend_distance_max=5),
+        Lane(1, 0, 0, 0, 0, 0),
+    )
+    assert scheduler.figures("a").lanes[1].ring_used == 2
+    assert [(finding.anomaly, finding.offset, finding.id) for finding in scheduler.figures("a").findings] == [
+        ("DOUBLED", last.offset, "4"), ("REORDERED", waiting.offset, "1"),
+    ]  # fmt: skip
+
+
+def _come(world: World, name: str, ids: str) -> None:
+    """IDs come in; those with a plus are accepted."""
+    for part in ids.split():
+        record = world.arrive(name, part.strip("+").encode())
+        if part.endswith("+"):
+            world.accept(record)
+
+
+@pytest.mark.long
+def test_evidence_that_goes_between_nights(scheduler: Scheduler) -> None:
+    """Retention deletes input before it is judged: GAP, until somebody acknowledges it; resends of it are no loss."""
+    world = scheduler.world
+    world.accept(world.arrive("a", b"1"), world.arrive("a", b"2"))
+    world.commit()
+    assert scheduler.night(input=2) == {}
+    world.accept(world.arrive("a", b"3"), world.arrive("a", b"4"))
+    world.delete_before(world.names["a"], 0, 3)
+    world.arrive("a", b"3")
+    world.commit()
+    assert scheduler.night(input=2, accepted=1, duplicates=0) == {"GAP": 2}
+    assert scheduler.document["verdict"] == "gap"
+    assert scheduler.nights.acknowledge() is not None
+
+
+@pytest.mark.long
+def test_the_configuration_changes(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """One address goes on to divert while its workers still drop; the other is away for a night, and comes back as it was."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {"duplicates": "divert"}, "b": {}})
+    a, b = world.names["a"], world.names["b"]
+
+    def night(*configured: str, **keys: Any) -> dict[str, Any]:
+        entries = [{"name": name, "partitions": 2, **(keys if name == a else {})} for name in configured]
+        settings = validate({**world.document, "addresses": entries})
+        nights = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
+        found: dict[str, Any] = job.judge(spark, settings, nights, job.surveyed(settings), None)["addresses"]
+        assert {name: {k: n for k, n in found[name]["anomalies"].items() if n} for name in found} == {
+            name: {} for name in configured
+        }
+        return found
+
+    first, known = world.arrive("a", b"1"), world.arrive("b", b"x")
+    world.accept(first, known)
+    dropped, waiting = world.arrive("a", b"1"), world.arrive("b", b"y")
+    world.forward(waiting, 1)
+    world.commit(forward=0)
+    assert night(a, b)[b]["in_flight"] == 1
+    # What the last night took for dropped was diverted after all; another one is, and one is not.
+    world.divert(dropped, first)
+    world.divert(world.arrive("a", b"1"), first)
+    world.arrive("a", b"1")
+    world.commit(forward=0)
+    assert night(a, duplicates="divert")[a]["duplicates"] == 2
+    world.divert(world.arrive("a", b"1"), first)
+    world.accept(waiting)
+    world.arrive("b", b"x")
+    world.commit()
+    found = night(a, b, duplicates="divert")
+    assert (found[a]["input"], found[a]["duplicates"]) == (1, 1)
+    assert (found[b]["input"], found[b]["accepted"], found[b]["duplicates"]) == (2, 1, 1)
+
+
+def _verb(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run_verb("reconcile", "--config", str(config), *arguments, check=False, limit_s=VERB_LIMIT_S)
+
+
+def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """The command line, and the job as a program of its own: documents, files, exit codes; both go by one state."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
+    world.accept(world.arrive("a", b"1"))
+    world.arrive("a", b"2")
+    world.commit()
+    config = world.config(tmp_path)
+
+    found = _verb(config, "--json", "--out", str(tmp_path / "out"))
+    document: dict[str, Any] = json.loads(found.stdout)
+    seen = subprocess.run(
+        [sys.executable, "-m", "reconcile", "--config", str(config), "--acknowledge"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (found.returncode, document["verdict"]) == (1, "anomalies")
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == document
+    assert (seen.returncode, seen.stdout) == (
+        0,
+        "acknowledged run 1 (anomalies): the next one begins where it ended\n",
+    )
+
+
+def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """No broker, no topic, no Java, no folder: each is exit code 2, with the way out, and before anything is judged."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
+    config = world.config(tmp_path)
+    text = config.read_text()
+    named = text.replace(f'name = "{world.names["a"]}"', 'name = "nowhere"')
+    config.write_text(named.replace(f'id = "{world.app_id}"', 'id = "nobody"'))
+    missing = _verb(config)
+    config.write_text(text)
+    (tmp_path / "file").touch()
+    out = _verb(config, "--out", str(tmp_path / "file"))
+    config.write_text(text.replace(broker.bootstrap_servers, "127.0.0.1:1"))
+    away = _verb(config)
+    config.write_text(text)
+    java = subprocess.run(
+        [sys.executable, "-m", "app", "reconcile", "--config", str(config)],
+        cwd=ROOT, capture_output=True, text=True, check=False, env={"PATH": "", "JAVA_HOME": ""},
+    )  # fmt: skip
+
+    assert (missing.returncode, away.returncode, java.returncode, out.returncode) == (2, 2, 2, 2)
+    assert f"{tmp_path}/file cannot be used" in out.stderr
+    assert not (Path(world.settings.reconcile.state_dir) / "results").exists()
+    assert "nowhere" in missing.stderr
+    assert "nobody-journal" in missing.stderr
+    assert "ringfence topics create" in missing.stderr
+    assert "no broker answers at kafka.bootstrap_servers = '127.0.0.1:1'" in away.stderr
+    assert "install Java 17" in java.stderr
