@@ -16,7 +16,7 @@ from tests.containers.images import RECONCILE
 from tests.containers.stack import LIMIT_S, PROMETHEUS, WEB, Stack, get, wait_for
 from tests.containers.steps import expect, step
 from tests.support.checkout import ROOT
-from tests.support.exposed import expressions, filled
+from tests.support.deployment import expressions, filled
 
 BOOTSTRAP: Final = "127.0.0.1:9092"
 KILLED: Final = "worker-1"

@@ -13,8 +13,7 @@ from confluent_kafka import Producer
 from tests.support import kafka
 from tests.support.brokers.linked import LinkedBroker
 from tests.support.kafka import Sent
-from tests.support.running import Running
-from tests.support.worker import WorkerProcess, configure, wait_for
+from tests.support.worker import Running, WorkerProcess, configure, wait_for
 
 SEED = 20_112
 PARTITIONS = 4

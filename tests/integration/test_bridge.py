@@ -27,7 +27,7 @@ from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import PARTITIONS, Set, Two, hop_of, messages, numbers, prepare
 from tests.support.kafka import Sent
-from tests.support.records import malformed
+from tests.support.records import unusual
 from tests.support.worker import run_verb, wait_for
 
 
@@ -200,7 +200,7 @@ def test_header_name_that_is_not_utf_8(two: Two, tmp_path: Path) -> None:
     """B12: it cannot be written as it is: to quarantine, with the reason."""
     given = prepare(two, tmp_path)
     given.send(messages(3))
-    asyncio.run(malformed.send(two.source, given.topic, [malformed.MALFORMED]))
+    asyncio.run(unusual.send(two.source, given.topic, [unusual.MALFORMED]))
     given.send(messages(3, first=3))
     with processes.bridge(given.config, given.name):
         got = given.settled([7])

@@ -17,8 +17,7 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tests.support import kafka
 from tests.support.kafka import Got, Sent, at_home
-from tests.support.running import Running
-from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
+from tests.support.worker import Running, WorkerProcess, configure, run_verb, wait_for, worker
 
 APP = "hops"
 TOPIC_ID = "AbC_-67890123456789012"

@@ -38,39 +38,6 @@ async def test_drained(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None
         assert f"{bench.accepted}/0 is released" in caplog.text
 
 
-async def test_leaver_keeps_only_what_it_runs(bootstrap: str) -> None:
-    """Who stops leaves the group at once: a slow handler holds up its own partition, and no other; what it does counts."""
-    free = asyncio.Event()
-
-    async def work(message: Message) -> None:
-        if message.partition == 0 and message.fence == 1:
-            await free.wait()
-
-    handler = Recorder(work)
-    async with consuming(bootstrap, 2) as bench:
-        for partition in range(2):
-            bench.send(*numbered(b"group", 2), partition=partition)
-        leaver = await bench.start(handler, drain_timeout=300.0)
-        await until(lambda: len(handler.begun) == 3, lambda: str(handler.begun))
-        stopped = asyncio.create_task(leaver.stop())
-        await until(lambda: leaver.consumer.partitions[0].draining, lambda: "nothing is drained")
-        other = bench.launch(handler, lease_timeout=300.0, lease_idle=300.0)
-        bench.send(*numbered(b"more", 1), partition=1)
-        await bench.until_next(other, 3, 1)
-
-        assert not stopped.done()
-        assert other.consumer.held_partitions.assigned == {0, 1}
-        assert "draining" in other.consumer.reasons[0]
-
-        free.set()
-        await bench.until_next(other, 2)
-        await stopped
-
-        assert handler.wrong == []
-        assert {attempt for _, _, attempt in handler.begun} == {1}
-        assert len(handler.begun) == len(handler.done) == 5
-
-
 async def test_drain_ends(bootstrap: str) -> None:
     """What does not end within the drain time-out is cancelled; when that has ended it, nothing is held any more."""
     cancelled = asyncio.Event()
@@ -136,26 +103,6 @@ async def _until_each(members: list[Running], count: int) -> None:
 
 async def _start(bench: Bench, count: int) -> list[Running]:
     return [bench.launch(Recorder()) for _ in range(count)]
-
-
-async def test_who_comes_and_goes_moves_no_more_than_must(bootstrap: str) -> None:
-    """A fourth member gets one partition of each; when it goes they get its own; all else keeps holder and token."""
-    async with consuming(bootstrap, PARTITIONS) as bench:
-        three = await _start(bench, 3)
-        await _until_each(three, 4)
-        before = [_held(running) for running in three]
-        fourth = await bench.start(Recorder())
-        await _until_each([*three, fourth], 3)
-        between = [_held(running) for running in three]
-        moved = _held(fourth)
-        await fourth.stop()
-        await _until_each(three, 4)
-        after = [_held(running) for running in three]
-
-        assert all(now.items() <= then.items() for now, then in zip(between, before, strict=True))
-        assert all(now.items() <= then.items() for now, then in zip(between, after, strict=True))
-        tokens = {number: token for item in before for number, token in item.items()}
-        assert {number: token - tokens[number] for number, token in moved.items()} == dict.fromkeys(moved, 1)
 
 
 async def _nobody(_self: object, *_arguments: object) -> None:

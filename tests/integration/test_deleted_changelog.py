@@ -4,15 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from agents.lane import changelog_recovery
 from agents.lane.lane import Lane, LaneState
 from agents.output import changelog
 from ringfence_kafka.producer.transactional import Outgoing
 from tests.support import kafka
-from tests.support.lanes import LIMIT_S, Bench, Group, bench, ids, until
+from tests.support.lanes import Bench, Group, bench, ids, until
 
 
 def _recreate(lanes: Bench) -> None:
@@ -172,29 +170,3 @@ async def test_died_while_it_wrote(bootstrap: str, tmp_path: Path, monkeypatch: 
         assert "10 IDs are kept" in lane.opening.note
         await lane.dispose()
         assert await _knows(lanes, "another disk", 10)
-
-
-async def test_records_deleted_up_to_a_marker(bootstrap: str, tmp_path: Path) -> None:
-    """All records are deleted, and RocksDB has them: they are written again."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        await _filled(lanes)
-        kafka.alter_topic(bootstrap, lanes.changelog, "cleanup.policy", "delete")
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for future in admin.delete_records([TopicPartition(lanes.changelog, 0, -1)]).values():
-            future.result(LIMIT_S)
-        kafka.alter_topic(bootstrap, lanes.changelog, "cleanup.policy", "compact")
-
-        assert await _knows(lanes, "disk", 10)
-        assert await _knows(lanes, "another disk", 10)
-
-
-async def test_input_is_another_one_too(bootstrap: str, tmp_path: Path) -> None:
-    """Somebody begins anew: what RocksDB has is of messages that are gone."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        await _filled(lanes)
-        _recreate(lanes)
-        kafka.recreate_topic(bootstrap, lanes.name)
-        lane = await lanes.opened("disk")
-        await _resent(lanes, lane, 0, 10)
-
-        assert len(lanes.output()) == 20

@@ -8,8 +8,7 @@ from tests.support import kafka
 from tests.support.consumers.in_process import Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
-from tests.support.running import Running
-from tests.support.worker import configure, run_verb, worker
+from tests.support.worker import Running, configure, run_verb, worker
 
 
 async def test_progress_topic(bootstrap: str) -> None:

@@ -20,7 +20,7 @@ from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.consumers.processes import ConsumerProcess, consumers, latest_written, noted
 from tests.support.kafka import Got, Sent
-from tests.support.progress import steps
+from tests.support.terminal import steps
 from tests.support.worker import configure, run_verb, wait_for
 
 EACH = 3

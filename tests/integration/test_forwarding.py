@@ -11,8 +11,7 @@ from confluent_kafka import Producer
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.running import Running
-from tests.support.worker import WorkerProcess, configure, wait_for, worker
+from tests.support.worker import Running, WorkerProcess, configure, wait_for, worker
 
 APP = "forwarding"
 PARTITIONS = 4

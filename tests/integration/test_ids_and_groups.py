@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.kafka import Got, Sent
-from tests.support.running import Running
-from tests.support.worker import configure, wait_for, worker
+from tests.support.worker import Running, configure, wait_for, worker
 
 APP = "identity"
 ADDRESSES: list[dict[str, Any]] = [

@@ -16,7 +16,7 @@ from tests.support.bridges.processes import BridgeProcess, table
 from tests.support.consumers.processes import ConsumerProcess
 from tests.support.lanes import Bench, bench, ids, until
 from tests.support.records.envelopes import envelope, part
-from tests.support.records.large_batches import large_batch, send_batch
+from tests.support.records.unusual import large_batch, send_batch
 from tests.support.worker import RingfenceProcess, configure, wait_for, worker
 
 COUNT = 200

@@ -15,7 +15,7 @@ from tables.codec import Meta, decode_meta
 from tests.support import kafka
 from tests.support.kafka import Sent, at_home
 from tests.support.lanes import Group, bench, ids, until
-from tests.support.progress import steps
+from tests.support.terminal import steps
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
 
 PARTITIONS = 2

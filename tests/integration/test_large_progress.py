@@ -1,11 +1,9 @@
 """The progress of a partition in which thousands of messages fail: it is written, read, and taken over."""
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
-from aiokafka.consumer.fetcher import PartitionRecords
 
 from ringfence_client import Message, Reject, Retry
 from ringfence_client.progress.record_parts import WHOLE_MAX
@@ -106,28 +104,6 @@ async def test_killed_holder(bootstrap: str) -> None:
     assert after.attempts.keys() == before.attempts.keys()
     assert after.failures == before.failures
     assert list(after.finished) == list(before.finished)
-
-
-async def test_readings_leave_nothing_behind(bootstrap: str) -> None:
-    """The rest of a fetch, up to a megabyte, is freed with its reading. It does not wait for Python's collector."""
-    async with consuming(bootstrap) as bench:
-        bench.send(*(Sent(None, b"%d" % index, b"sick") for index in range(2_000)))
-        running = await bench.start(_fails, **OPTIONS, records_max=100)
-        await _until_tried(bench, 2_000)
-        held = running.consumer.partitions[0]
-        parked = held.window.resident.parked
-        await until(lambda: len(parked) >= 20, lambda: str(held.window.counts))
-        waiting = sorted(parked)[:20]
-        gc.collect()
-        gc.disable()
-        try:
-            for offset in waiting:
-                await held.load(offset)
-            left = sum(isinstance(object_, PartitionRecords) for object_ in gc.get_objects())
-        finally:
-            gc.enable()
-
-        assert left < len(waiting) // 4
 
 
 async def test_warns_before_it_is_full(bootstrap: str, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:

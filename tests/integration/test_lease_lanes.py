@@ -18,26 +18,6 @@ async def _goes_on(lane: Lane, group: Group) -> None:
     await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
 
 
-async def test_goes_on_as_it_is(bootstrap: str, tmp_path: Path) -> None:
-    """Nothing is restored, nobody is fenced; membership is asked for, and all is fetched again from where it is."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 20))
-        lane = await lanes.opened()
-        await lanes.feed(lane, 0, 10)
-        opened, again = lane._opened, Group()
-        await lane.suspend()
-        suspended, kept = lane.state, lane.counts.copy()
-        await _goes_on(lane, again)
-        await lanes.feed(lane, 0, 20)
-
-        assert suspended is LaneState.SUSPENDED
-        assert lane._opened is opened
-        assert (again.asked, again.rewinds) == (1, {lanes.name: [10], lanes.forward: [0]})
-        assert lane.counts["accepted"] == kept["accepted"] + 10
-        assert (lane.counts["fenced"], lane.counts["retries"]) == (0, 0)
-        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 20)]
-
-
 async def test_not_confirmed(bootstrap: str, tmp_path: Path) -> None:
     """The group does not know us: nothing is begun, and what is open stays so until it does."""
     async with bench(bootstrap, tmp_path) as lanes:
@@ -74,24 +54,6 @@ async def test_input_created_again_in_between(bootstrap: str, tmp_path: Path) ->
 
         assert lane.counts["duplicates"] == 5
         assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 20)]
-
-
-async def test_transaction_that_does_not_end(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is left to the fence of whoever comes next, and is not waited for longer than the group waits for us."""
-    monkeypatch.setattr("agents.lane.lane.DRAIN_LIMIT_S", 0.3)
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*ids(0, 10))
-        lane = await lanes.opened()
-        await lanes.held(lane, "before-commit", 0, 10)
-        await asyncio.wait_for(lane.suspend(), 10)
-        left = lane.state
-        await _goes_on(lane, Group())
-        await lanes.feed(lane, 0, 10)
-
-        assert left is LaneState.CLOSED
-        assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]
 
 
 async def test_worker_keeps_those_that_stay(bootstrap: str, tmp_path: Path) -> None:

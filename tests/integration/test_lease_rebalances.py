@@ -16,15 +16,13 @@ from aiokafka.protocol.group import HeartbeatRequest
 
 from ringfence_client import Message, Retry
 from ringfence_client.progress import progress_record
-from ringfence_client.progress.progress_record import DRAINING, HELD, Progress
+from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import PARTITIONS
-from ringfence_kafka.process import failpoints
 from tests.harness.checker.groups import judge
 from tests.support import kafka
-from tests.support.consumers.held_handler import Held
 from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, interleaved, numbered
 from tests.support.consumers.leases import Journal, Outsider, take, values
-from tests.support.lanes import LIMIT_S, Gate, until
+from tests.support.lanes import LIMIT_S, until
 
 SEED = 3_571
 
@@ -45,42 +43,6 @@ async def _until_ended(journal: Journal, count: int, *running: Running, limit_s:
         return len(journal.ended) >= count
 
     await until(ended, lambda: f"{len(journal.ended)} of {count} ended", limit_s)
-
-
-async def test_lost_and_regained_while_a_message_runs(bootstrap: str) -> None:
-    """Who loses a partition and gets it back before its message has ended goes on with it, under the same token."""
-    free = asyncio.Event()
-    journal = Journal()
-
-    async def work(message: Message) -> None:
-        if message.value and b" 0 " in message.value:
-            await free.wait()
-
-    async with consuming(bootstrap, 2) as bench:
-        for partition in range(2):
-            bench.send(*values(f"g{partition}", 5), partition=partition)
-        first = await bench.start(journal.handler(0, work), drain_timeout=30.0)
-        await until(lambda: len(journal.runs) == 2, lambda: str(journal.runs))
-        guest = bench.launch(journal.handler(1, work))
-        await until(lambda: bool(guest.consumer.reasons), lambda: str(guest.consumer.reasons))
-        [away] = guest.consumer.reasons
-        held = first.consumer.partitions[away]
-        assert held.draining
-        await guest.stop()
-        await first.ready(2)
-
-        assert first.consumer.partitions[away] is held
-        assert len(journal.runs) == 2
-
-        free.set()
-        await _until_ended(journal, 10, first)
-        await first.stop()
-
-        assert judge(journal.runs, {"g0": 5, "g1": 5}) == []
-        assert {(run.pid, run.fence, run.attempt) for run in journal.runs} == {(0, 1, 1)}
-        states = [progress.state for _, progress in await _written(bench, away)]
-        assert DRAINING in states
-        assert HELD in states[states.index(DRAINING) :]
 
 
 async def test_taken_while_suspended(bootstrap: str) -> None:
@@ -216,58 +178,6 @@ async def test_one_refresh_a_second(bootstrap: str) -> None:
     assert beats == sorted(set(beats))
 
 
-TIMEOUT_S = 3.0
-
-
-@pytest.mark.parametrize("kind", ["async", "thread", "stubborn"])
-async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
-    """A second member comes and leaves while messages run: nothing is lost, and no one runs a message beside itself.
-
-    What cannot be ended keeps its partition from the second member for the whole of the lease's time-out.
-    """
-    first, second = Held(kind), Held("async")
-    second.free.set()
-    async with consuming(bootstrap, 2) as bench:
-        for partition in range(2):
-            bench.send(*interleaved(3, 4), partition=partition)
-        one = await bench.start(first.handler, concurrency=6, drain_timeout=0.3)
-        await until(lambda: len(first.recorder.done) == 16, lambda: str(first.recorder.done))
-        two = bench.launch(second.handler, lease_timeout=TIMEOUT_S)
-        await until(
-            lambda: bool(two.consumer.held_partitions.assigned), lambda: "the second is assigned nothing"
-        )
-        other = next(iter(two.consumer.held_partitions.assigned or ()))
-        await until(lambda: other not in one.consumer.partitions, lambda: "it is not let go")
-        begun = time.monotonic()
-        await two.ready(1)
-        await one.ready(1)
-
-        assert kind == "async" or time.monotonic() - begun > TIMEOUT_S / 2
-
-        # Nobody else waits for what is left of a former holder: the fence keeps its end from counting.
-        await bench.until_next(two, 12, other)
-        await two.stop()
-        await one.ready(2)
-        again = one.consumer.partitions[1 - other].window
-        # Until its turn has come again: a run that ends before is not known to be the same.
-        if kind != "async":
-            await until(lambda: any(group.acquired for group in again.groups()), lambda: str(again.counts))
-        first.free.set()
-        for partition in range(2):
-            await bench.until_next(one, 12, partition)
-        await one.stop()
-
-        assert first.recorder.wrong == second.recorder.wrong == []
-        kept = [
-            attempt
-            for partition, offset, attempt in first.recorder.begun
-            if (partition, offset) == (1 - other, 0)
-        ]
-        assert kept == [1]
-        assert [(await bench.agreed(index)).next for index in range(2)] == [12, 12]
-        assert await bench.letters() == []
-
-
 async def test_coordinator_away_while_opening(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that cannot say whether we are a member has not said that we are none: it is asked again."""
     original = GroupCoordinator._send_req
@@ -290,44 +200,6 @@ async def test_coordinator_away_while_opening(bootstrap: str, monkeypatch: pytes
         await bench.until_next(running, 3)
 
         assert planted == 1
-
-
-@pytest.mark.parametrize("when", ["before", "meanwhile", "at its end"])
-async def test_failed_and_regained(bootstrap: str, when: str) -> None:
-    """A lease that failed before or in a rebalance does not go on after it: what runs ends and counts, the rest is opened anew."""
-    free = asyncio.Event()
-
-    async def wait(message: Message) -> None:
-        await free.wait()
-
-    handler = Recorder(wait)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 3))
-        running = await bench.start(handler, drain_timeout=300.0)
-        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
-        held_partitions, partitions = running.consumer.held_partitions, [TopicPartition(bench.accepted, 0)]
-        held = running.consumer.partitions[0]
-        if when == "before":
-            held.fail()
-        # What aiokafka says when the group is rebalanced.
-        await held_partitions.revoked(partitions)
-        if when == "meanwhile":
-            held.fail()
-        await held.writer.persisted()
-        gate = Gate()
-        remove = failpoints.install("before-send", bench.lease_name(), gate)
-        held_partitions.given(partitions)
-        if when == "at its end":
-            await gate.wait()  # in the write before it goes on
-            held.fail()
-        gate.open()
-        remove()
-        free.set()
-        await running.ready(1)
-        await bench.until_next(running, 3)
-
-        assert handler.wrong == []
-        assert [message.fence for message in handler.messages] == [1, 2, 2]
 
 
 async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:

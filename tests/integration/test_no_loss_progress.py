@@ -1,7 +1,6 @@
 """Progress of a consumer: what a restart repeats, and whose offset counts."""
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -38,45 +37,6 @@ class Fails:
         if self.left:
             self.left -= 1
             raise OSError(f"planted at {point}")
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_stopped_and_started_again(bootstrap: str, caplog: pytest.LogCaptureFixture, seed: int) -> None:
-    """Whatever is finished in whatever order when a consumer stops is not done again, and all else is done."""
-    chance = random.Random(seed)
-    handler = Recorder()
-    stop_after = 0
-
-    async def work(message: Message) -> None:
-        await asyncio.sleep(chance.random() * 0.02)
-        if stop_after and len(handler.done) >= stop_after and chance.random() < 0.5:
-            await asyncio.Event().wait()  # in the middle of it when it is stopped
-
-    handler.behaviour = work
-    async with consuming(bootstrap) as bench:
-        bench.send(*interleaved(12, 20), *numbered(None, 20))
-        for _ in range(3):
-            stop_after = len(handler.done) + chance.randrange(10, 60)
-            running = await bench.start(handler, concurrency=8, drain_timeout=0.2, max_attempts=10)
-            await until(
-                lambda aim=stop_after: len(handler.done) >= aim,  # type: ignore[misc]
-                lambda aim=stop_after: f"{len(handler.done)} of {aim}",  # type: ignore[misc]
-            )
-            await running.stop()
-            progress = await bench.agreed()
-            finished = {index for run in progress.finished for index in range(*run)}
-
-            assert set(handler.offsets) == set(range(progress.next)) | finished
-            assert progress.attempts.keys().isdisjoint(handler.offsets)
-        stop_after = 0
-        running = await bench.start(handler, concurrency=8)
-        await bench.until_next(running, 260)
-        await running.stop()
-
-        assert handler.wrong == []
-        assert sorted(handler.offsets) == list(range(260))
-        assert await bench.letters() == []
-        assert MOVED not in caplog.text
 
 
 async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:

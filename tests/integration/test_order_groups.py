@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import GroupAuthorizationFailedError
 
-from ringfence_client import Message, Reject, Release, Retry
+from ringfence_client import Message, Reject, Retry
 from tests.support import kafka
 from tests.support.consumers.in_process import Recorder, consuming, interleaved, numbered
 from tests.support.kafka import Sent
@@ -157,32 +157,6 @@ async def test_rejected(bootstrap: str) -> None:
         ]
         assert dict(second.headers)["_RF_REASON"] == b"rejected by the handler"
         assert (await bench.agreed()).next == 4
-
-
-@pytest.mark.parametrize("prefetch", [1, 3])
-async def test_released(bootstrap: str, prefetch: int) -> None:
-    """What is released comes again in its place, with the later ones that were held; no attempt is counted."""
-    released = 0
-
-    async def release(message: Message) -> None:
-        nonlocal released
-        if message.offset == 1 and released < 3:
-            released += 1
-            if released == 1:
-                raise Release
-            message.release()
-
-    handler = Recorder(release)
-    async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"group", 6))
-        running = await bench.start(handler, prefetch=prefetch, max_attempts=1)
-        await bench.until_next(running, 6)
-        await running.stop()
-
-        assert handler.wrong == []
-        assert handler.offsets == [0, 1, 2, 3, 4, 5]
-        assert handler.attempts(1) == [1, 1, 1, 1]
-        assert await bench.letters() == []
 
 
 async def test_dead_letters_after_their_limit_was_raised(bootstrap: str) -> None:

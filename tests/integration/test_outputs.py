@@ -9,8 +9,7 @@ import pytest
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.running import Running
-from tests.support.worker import configure, worker
+from tests.support.worker import Running, configure, worker
 
 APP = "outputs"
 ADDRESSES: list[dict[str, Any]] = [

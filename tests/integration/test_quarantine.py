@@ -18,9 +18,8 @@ from ringfence_kafka.producer.transactional import TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.progress import steps
-from tests.support.running import Running
-from tests.support.worker import configure, run_verb, wait_for, worker
+from tests.support.terminal import steps
+from tests.support.worker import Running, configure, run_verb, wait_for, worker
 
 REDRIVEN = wire_names.HEADER_REDRIVEN
 

@@ -98,34 +98,6 @@ async def test_expired_group_offsets(bootstrap: str, tmp_path: Path) -> None:
         assert len(lanes.output()) == 15
 
 
-async def test_expired_group_offsets_of_both_inputs(bootstrap: str, tmp_path: Path) -> None:
-    """The changelog says how far the lane is in input and forward topic, whichever its last batch came from."""
-    async with bench(bootstrap, tmp_path) as lanes:
-        lanes.send(*(Sent(None, b"g", b"%d" % index) for index in range(10)))
-        forwarded = [
-            Sent(
-                None,
-                b"g",
-                b"f",
-                (("_RF_SOURCE", f"{lanes.name}/1/{index}".encode()), ("_RF_TIMESTAMP", bytes(8))),
-            )
-            for index in range(5)
-        ]
-        kafka.send(bootstrap, lanes.forward, forwarded)
-        lane = await lanes.opened()
-        await lanes.feed(lane, 0, 10)
-        await lane.offer(await lanes.fetch(0, 5, topic=lanes.forward))
-        await until(lambda: lane.cursors[lanes.forward].next == 5, lambda: f"{lane.state}: {lane.reason}")
-        await lane.dispose()
-        lanes.delete_group()
-        lane = await lanes.opened("again")
-
-        assert {topic: cursor.next for topic, cursor in lane.cursors.items()} == {
-            lanes.name: 10,
-            lanes.forward: 5,
-        }
-
-
 async def test_the_journal_tells_before_the_first_decision(bootstrap: str, tmp_path: Path) -> None:
     """A change of size, and each opening of a ring in memory only, is written down with the offsets that it lies between."""
     async with bench(bootstrap, tmp_path) as lanes:

@@ -19,9 +19,8 @@ from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Group
-from tests.support.progress import steps
-from tests.support.running import Running
-from tests.support.worker import configure, run_verb, worker
+from tests.support.terminal import steps
+from tests.support.worker import Running, configure, run_verb, worker
 
 
 def test_rings_beside_a_worker_and_without(bootstrap: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ringfence_client import Message
 from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, consuming, numbered
 from tests.support.consumers.processes import ConsumerProcess
-from tests.support.exposed import exposed, named
+from tests.support.deployment import exposed, named
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for

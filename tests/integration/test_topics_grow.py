@@ -9,9 +9,8 @@ import pytest
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.progress import steps
-from tests.support.running import Running
-from tests.support.worker import configure, run_verb, worker
+from tests.support.terminal import steps
+from tests.support.worker import Running, configure, run_verb, worker
 
 GROUPS = 40
 BEFORE, AFTER = 2, 6

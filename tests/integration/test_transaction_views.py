@@ -9,8 +9,7 @@ import pytest
 
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.running import Running
-from tests.support.worker import configure, run_verb, wait_for, worker
+from tests.support.worker import Running, configure, run_verb, wait_for, worker
 
 APP = "views"
 OURS, OTHER = "views-transfers", "views-payments"

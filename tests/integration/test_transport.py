@@ -213,17 +213,6 @@ async def test_a_fetch_is_one_batch(bootstrap: str, tmp_path: Path) -> None:
     )
 
 
-async def test_batches_are_bounded(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No batch, and so no transaction, is larger than its limit."""
-    monkeypatch.setattr(buffers, "BATCH_RECORDS_MAX", 100)
-    async with receiving(bootstrap, tmp_path) as received:
-        kafka.send(bootstrap, received.name, records(0, 1_050))
-        await received.reaches(1_050)
-
-    assert max(len(batch.records) for batch in received.batches) == 100
-    assert sum(len(batch.records) for batch in received.batches) == 1_050
-
-
 async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> None:
     """While a lane keeps what it has no more is fetched than there is room for; then all comes, and each message once."""
     bound = 8 * 2**20
@@ -248,19 +237,6 @@ async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> N
 
     assert most > bound // 4
     assert received.done == list(range(600))
-
-
-async def test_one_that_is_too_large_passes_alone(bootstrap: str, tmp_path: Path) -> None:
-    """Whatever the bound is, and those behind it follow."""
-    async with receiving(bootstrap, tmp_path, 2**18) as received:
-        sent = [Sent(b"%d" % index, b"g", b"v" * (900_000 if index % 2 else 10)) for index in range(6)]
-        kafka.send(bootstrap, received.name, sent)
-        for offset in range(1, 7):
-            await received.reaches(offset)
-            for batch in received.batches:
-                batch.free()
-
-    assert received.offsets == list(range(6))
 
 
 async def test_aborted_records_are_bridged(

@@ -7,10 +7,9 @@ from app.embedded.broker import EmbeddedBroker
 from app.embedded.server_files import DATA
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.records import malformed
-from tests.support.records.malformed import GZIP, MALFORMED, Raw
-from tests.support.records.old_formats import Old, old
+from tests.support.records import unusual
 from tests.support.records.stored_batches import Stored, stored
+from tests.support.records.unusual import GZIP, MALFORMED, Old, Raw, old
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 
@@ -21,8 +20,8 @@ def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
     beside = [Raw(b"beside-0", timestamp=1_600_000_000_000), MALFORMED._replace(timestamp=1_600_000_000_001)]
     with worker(config, "w") as process:
         kafka.send(bootstrap, name, [Sent(None, b"g", b"before")])
-        asyncio.run(malformed.send(bootstrap, name, [*beside, Raw(b"beside-1")], GZIP))
-        asyncio.run(malformed.send(bootstrap, name, [MALFORMED], abort=True))
+        asyncio.run(unusual.send(bootstrap, name, [*beside, Raw(b"beside-1")], GZIP))
+        asyncio.run(unusual.send(bootstrap, name, [MALFORMED], abort=True))
         kafka.send(bootstrap, name, [Sent(b"bad", b"g", b"after")])
 
         def outputs(kind: str) -> list[Got]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import codec
-from tables.codec import FormatError, Meta, Origin, Slot
+from tables.codec import FormatError, Meta, Origin
 
 fixed = settings(derandomize=True, deadline=None, max_examples=200)
 
@@ -39,15 +39,6 @@ metas = st.builds(
         st.text(max_size=20), st.text(max_size=20) | st.lists(st.text(max_size=9), max_size=3), max_size=3
     ),
 )
-
-
-@fixed
-@given(capacity=capacities, sequence=sequences, value=ids, origin=origins)
-def test_ring_record(capacity: int, sequence: int, value: bytes, origin: Origin) -> None:
-    encoded = codec.encode_id(value)
-    key, record = codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded, origin)
-
-    assert codec.decode_ring(key, record) == Slot(capacity, sequence, encoded, origin)
 
 
 @fixed
@@ -95,27 +86,6 @@ def test_entries_of_an_index(entries: list[tuple[int, bytes, Origin]]) -> None:
 
 
 @fixed
-@given(meta=metas)
-def test_meta_record(meta: Meta) -> None:
-    """A meta record is read as it was written, and written the same again: a restore compares the bytes."""
-    record = codec.encode_meta(meta)
-
-    assert codec.decode_meta(record) == meta
-    assert codec.encode_meta(codec.decode_meta(record)) == record
-
-
-@fixed
-@given(value=ids)
-def test_digest(value: bytes) -> None:
-    """The digest of a value is one stored form, however it is come by, and never that of an ID sent as it is."""
-    encoded = codec.digest_id(value)
-
-    assert codec.stored_digest(blake2b(value, digest_size=32).digest()) == encoded
-    assert (codec.encode_id(value) == encoded) == (len(value) > codec.ID_BYTES_MAX)
-    assert codec.encode_id(encoded[1:]) != encoded
-
-
-@fixed
 @given(capacity=capacities, one=sequences, other=sequences)
 def test_slots_are_shared_modulo_capacity(capacity: int, one: int, other: int) -> None:
     """Two sequences share a key exactly when the ring has one slot for both."""
@@ -150,15 +120,6 @@ def test_id_and_its_stored_form(value: bytes) -> None:
     assert codec.encode_id(encoded) != encoded
     assert (codec.encode_id(blake2b(value, digest_size=32).digest()) == encoded) is False
     assert len(encoded) <= 257
-
-
-@fixed
-@given(value=ids)
-def test_every_id_can_be_shown(value: bytes) -> None:
-    """Any ID has a form that fits on one line of a terminal."""
-    shown = codec.display_id(codec.encode_id(value))
-
-    assert shown.isprintable()
 
 
 @fixed

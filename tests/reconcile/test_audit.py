@@ -40,7 +40,7 @@ from tests.support import kafka
 from tests.support.brokers.secured import PASSWORD, PASSWORD_VARIABLE, SecuredBroker
 from tests.support.checkout import ROOT
 from tests.support.kafka import Sent
-from tests.support.progress import steps
+from tests.support.terminal import steps
 
 START_MS = 1_760_000_000_000
 CONFIDENCE = 0.95

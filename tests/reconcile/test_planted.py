@@ -13,8 +13,7 @@ from reconcile.anomalies.finders import order
 from reconcile.page.report_data import Figures
 from reconcile.run.verdict import judge
 from reconcile.session.session import FEW
-from tests.support.reconcile.judged import judged_night
-from tests.support.reconcile.planted import World, anomalies
+from tests.support.reconcile.planted import World, anomalies, judged_night
 
 Planted = Callable[[World, str], None]
 

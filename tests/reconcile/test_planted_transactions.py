@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_runs import Scheduler
-from tests.support.reconcile.judged import judged_night
-from tests.support.reconcile.planted import Part, World, anomalies
+from tests.support.reconcile.planted import Part, World, anomalies, judged_night
 
 Planted = Callable[[World, str], None]
 OURS, THEIRS = Part("g", "ours"), Part("h", "theirs", "payments")

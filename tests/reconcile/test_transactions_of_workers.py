@@ -14,8 +14,7 @@ from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import load
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.running import Running
-from tests.support.worker import configure, worker
+from tests.support.worker import Running, configure, worker
 
 APP = "transacting"
 TRANSFERS: dict[str, Any] = {

@@ -14,8 +14,8 @@ from reconcile.run.history.history import RunHistory
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import load
 from tests.support import kafka
-from tests.support.brokers import release_cluster, releases
-from tests.support.brokers.release_cluster import FOR_EVER, GROUP, IDS, PARTITIONS, RESENT
+from tests.support.brokers import releases
+from tests.support.brokers.releases import FOR_EVER, GROUP, IDS, PARTITIONS, RESENT
 from tests.support.checkout import ROOT
 from tests.support.consumers.processes import noted
 from tests.support.kafka import Got
@@ -50,15 +50,15 @@ def _replace(process: RingfenceProcess) -> None:
 @pytest.mark.parametrize("version", releases.VERSIONS)
 def test_rolling_upgrade(version: str, spark: SparkSession, tmp_path: Path) -> None:
     """Each process of the release is replaced under way: no ID is forgotten, no message handled again, and a run goes on from the last."""
-    release_cluster.unpacked(version, tmp_path)
-    tree = releases.tree(version, tmp_path / "release")
+    releases.unpacked(version, tmp_path)
+    tree = releases.code(version, tmp_path / "release")
     with EmbeddedBroker(tmp_path / "broker", properties=FOR_EVER) as broker:
         bootstrap = broker.bootstrap_servers
         kafka.settle(bootstrap)
-        config = release_cluster.configured(tmp_path, bootstrap)
+        config = releases.configured(tmp_path, bootstrap)
         before = {name: _accepted(bootstrap, name) for name in ("orders", "archive")}
         finished = kafka.committed(bootstrap, GROUP, "orders.accepted", PARTITIONS)
-        processes = release_cluster.processes(config, tree)
+        processes = releases.processes(config, tree)
         beside = WorkerProcess(config, "beside")
         try:
             for process in processes:
@@ -66,14 +66,14 @@ def test_rolling_upgrade(version: str, spark: SparkSession, tmp_path: Path) -> N
             for process in processes:
                 process.wait_ready()
             first_log = processes[0].log()
-            release_cluster.send(bootstrap, [release_cluster.message(number) for number in NEW[:HALF]])
+            releases.send(bootstrap, [releases.message(number) for number in NEW[:HALF]])
             beside.start()
             beside.wait_ready()
             for process in processes:
                 _replace(process)
             resent = [*range(RESENT), *NEW]
-            release_cluster.send(bootstrap, [release_cluster.message(item) for item in resent])
-            wait_for(lambda: release_cluster.settled(config, bootstrap), processes[0].log)
+            releases.send(bootstrap, [releases.message(item) for item in resent])
+            wait_for(lambda: releases.settled(config, bootstrap), processes[0].log)
             ended = [process.stop() for process in (*reversed(processes), beside)]
         finally:
             for process in (*processes, beside):

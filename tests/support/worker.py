@@ -11,15 +11,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from app.embedded import ports
-from tests.support import forks
+from tests.support import forks, kafka
 from tests.support.checkout import ROOT
 from tests.support.forks import Fork
+from tests.support.kafka import Got, Sent
 
 LIMIT_S = 180.0
 NOT_LET_IN = ("denies access", "no broker answers")
@@ -217,3 +219,38 @@ def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_
         if time.monotonic() > deadline:
             raise AssertionError(otherwise())
         time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A worker and its broker."""
+
+    bootstrap: str
+    worker: WorkerProcess
+    addresses: list[dict[str, Any]]
+    app_id: str
+
+    def outcome(self, address: str, records: list[Sent], partition: int = 0) -> list[Got]:
+        """Send, wait until the lanes are through, and read what was accepted."""
+        kafka.send(self.bootstrap, address, records, partition)
+        return self.settled(address)
+
+    def settled(self, address: str) -> list[Got]:
+        """What was accepted, once the lanes are through."""
+        self.through(address)
+        return self.read(f"{address}.accepted", self.partitions(address))
+
+    def through(self, address: str) -> None:
+        """Wait until the lanes have committed all input and all that was forwarded."""
+        count = self.partitions(address)
+        for topic in (address, f"{self.app_id}-{address}-forward"):
+            wait_for(
+                lambda topic=topic: kafka.consumed(self.bootstrap, self.app_id, topic, count),  # type: ignore[misc]
+                lambda topic=topic: f"{topic}\n{self.worker.health()}\n{self.worker.log()}",  # type: ignore[misc]
+            )
+
+    def read(self, topic: str, partitions: int | None = None) -> list[Got]:
+        return kafka.read_all(self.bootstrap, topic, partitions or 1)
+
+    def partitions(self, address: str) -> int:
+        return int(next(item["partitions"] for item in self.addresses if item["name"] == address))

@@ -1,4 +1,4 @@
-"""Histories planted by hand in real topics: the test is producer, worker and vandal."""
+"""Histories planted by hand in real topics, and the run that judges them."""
 
 import json
 import time
@@ -8,7 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame, SparkSession
 
+from reconcile import job
+from reconcile.run.history.history import RunHistory
+from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
@@ -305,3 +309,10 @@ def anomalies(document: dict[str, Any], world: World) -> dict[str, dict[str, int
         item: {kind: n for kind, n in document["addresses"][name]["anomalies"].items() if n}
         for item, name in world.names.items()
     }
+
+
+def judged_night(spark: SparkSession, settings: Settings, out: Path) -> tuple[dict[str, Any], DataFrame]:
+    """The document of one run that keeps its results in ``out``, and the anomalies there."""
+    nights = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
+    document = job.judge(spark, settings, nights, job.surveyed(settings), LocalFiles(str(out)))
+    return document, spark.read.parquet(str(out / "anomalies"))

@@ -20,7 +20,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.http.server import ProcessMetrics
-from tests.support.exposed import DASHBOARD, RULES, exposed, expressions, filled, named
+from tests.support.deployment import DASHBOARD, RULES, exposed, expressions, filled, named
 
 TESTS = RULES.with_name("ringfence.rules.test.yml")
 

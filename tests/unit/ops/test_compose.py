@@ -11,7 +11,7 @@ from app.embedded.jars import KAFKA_VERSION
 from ringfence_kafka.config.load import load
 from tests.support import deployment
 from tests.support.checkout import ROOT
-from tests.support.exposed import RULES
+from tests.support.deployment import RULES
 
 [FILE] = deployment.documents(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]

@@ -12,7 +12,7 @@ from app import cli
 from app.commands import confirmation
 from app.commands.topics import grow
 from app.commands.topics.growth_plan import Growth, Work
-from tests.support.keyboard import Keyboard
+from tests.support.terminal import Keyboard
 
 
 def test_no_is_no(monkeypatch: pytest.MonkeyPatch) -> None:

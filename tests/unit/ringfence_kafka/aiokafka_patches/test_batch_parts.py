@@ -20,8 +20,8 @@ from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords, RecordBy
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
 from tables import native_changelog
-from tests.support.records.malformed import Latin1, Raw, batch
 from tests.support.records.stored_batches import TRANSACTIONAL, Stored, checked, marker, stored
+from tests.support.records.unusual import Latin1, Raw, batch
 from tests.unit.app.worker.fetch.test_raw_fetch import TP, Fetched
 
 MIB: Final = 2**20

@@ -12,7 +12,7 @@ from aiokafka.errors import CorruptRecordException
 
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
-from tests.support.records.malformed import GZIP, Latin1, Raw, batch
+from tests.support.records.unusual import GZIP, Latin1, Raw, batch
 
 TP: Final = TopicPartition("t", 0)
 CONTROL: Final = 0x20

@@ -12,8 +12,8 @@ from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.protocol.record_batch import OldFormatError
-from tests.support.records.old_formats import Old, old
 from tests.support.records.stored_batches import Stored, stored
+from tests.support.records.unusual import Old, old
 
 TP: Final = TopicPartition("orders", 0)
 GZIP: Final = 1

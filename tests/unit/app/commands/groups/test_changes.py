@@ -15,7 +15,7 @@ from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
 from tests.support.cluster_double import ClusterDouble
 from tests.support.consumers.windows import of
-from tests.support.keyboard import Keyboard
+from tests.support.terminal import Keyboard
 
 GROUP = b"g"
 SETTINGS = validate({"addresses": [{"name": "orders"}]})

@@ -17,8 +17,8 @@ from app.worker.fetch.buffers import COPIES, RAW_COPIES, RAW_RECORD_BYTES, RECOR
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES, PartedRecords
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
-from tests.support.records.malformed import Latin1, Raw, batch
 from tests.support.records.stored_batches import Stored, marker, stored
+from tests.support.records.unusual import Latin1, Raw, batch
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
 

@@ -1,7 +1,16 @@
-"""The lines of progress of a command, as tests compare them."""
+"""Terminals: one that was typed at, and the lines of progress that commands print."""
 
+import io
 import re
 from typing import Final
+
+
+class Keyboard(io.StringIO):
+    """Standard input on which this was typed."""
+
+    def isatty(self) -> bool:
+        return True
+
 
 _TOOK: Final = re.compile(r"(, |: )[\d,.]+ s$")
 
