@@ -102,7 +102,6 @@ def _engine(folder: Path) -> Engine:
 
 
 def _install(purpose: str, packages: list[str]) -> None:
-    """Install packages, and say so first."""
     if packages:
         machine.require_root(f"Installing {' '.join(packages)}")
         click.echo(f"         for {purpose} these Debian packages are installed: {' '.join(packages)}")

@@ -19,7 +19,6 @@ class Message(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The group that it belongs to."""
         return f"group-{self.number % GROUPS}"
 
     @property

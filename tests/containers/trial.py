@@ -207,7 +207,6 @@ def _balances(stack: Stack) -> dict[str, int]:
 
 
 def _dashboard() -> str:
-    """Ask Prometheus all queries of the dashboard."""
     queries = [
         filled(expression) for expression in expressions() if not expression.startswith("label_values(")
     ]

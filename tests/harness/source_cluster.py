@@ -201,7 +201,6 @@ def _out_of_order(accepted: Sequence[Record], origins: Mapping[Place, Record]) -
 
 
 def _content(record: Record) -> tuple[object, ...]:
-    """What a bridge leaves as it is."""
     headers = tuple(
         header for header in record.headers if not header[0].startswith(wire_names.RESERVED_PREFIX)
     )
@@ -209,6 +208,5 @@ def _content(record: Record) -> tuple[object, ...]:
 
 
 def _message(record: Record, *, ids_ignored: bool) -> bytes:
-    """What is the same in resends."""
     known = None if ids_ignored else record.header(ID_HEADER)
     return b"ID " + known if known is not None else b"token " + (record.token or b"")

@@ -70,7 +70,6 @@ def _accepted(bootstrap: str, address: str, count: int, partitions: int = PARTIT
 
 
 def _require_exact(got: list[Got], count: int) -> None:
-    """Each once, and each group in order."""
     assert sorted(numbers(got)) == list(range(count))
     for group in {item.key for item in got}:
         found = numbers(item for item in got if item.key == group)

@@ -367,7 +367,6 @@ def test_unknown_address(tmp_path: Path) -> None:
 
 
 def test_broker_away(tmp_path: Path) -> None:
-    """It ends at once and says where it looked."""
     code, said = _consume(_offline(tmp_path), "orders")
 
     assert code == 2
@@ -475,7 +474,6 @@ def _consume(config: Path, address: str, *options: str) -> tuple[int, str]:
 
 
 def _offline(folder: Path) -> Path:
-    """A configuration whose broker is not there."""
     return _config(folder, f"127.0.0.1:{ports.choose('127.0.0.1')}", "orders")
 
 

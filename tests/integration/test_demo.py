@@ -48,7 +48,6 @@ def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningDemo
 
 
 def _totals(output: str, name: str = "total") -> dict[str, int]:
-    """A row of the table, by column."""
     row = re.search(rf"^│ {name} +│(.*)│$", output, re.MULTILINE)
     assert row is not None, output
     numbers = [cell.strip().replace(",", "") for cell in row.group(1).split("│")]
@@ -186,7 +185,6 @@ def test_check_tampered(bootstrap: str, accepted: list[int], column: str, said: 
 
 
 def test_check_changed(bootstrap: str) -> None:
-    """A value that was changed on the way."""
     code, totals, output = _check(bootstrap, [0, 1, 2, 3], spoil=True)
 
     assert code == 1

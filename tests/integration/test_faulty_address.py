@@ -39,7 +39,6 @@ def _grow(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def _create_again(bootstrap: str, topic: str, partitions: int) -> None:
-    """A topic's deletion takes a moment."""
     kafka.delete_topics(bootstrap, [topic])
 
     def created() -> bool:

@@ -126,7 +126,6 @@ async def test_verbs(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _surveyed(settings: Settings) -> Survey:
-    """What the nightly job asks first."""
     return Survey.of(settings, Admin(settings.kafka, settings.app.id))
 
 

@@ -24,7 +24,6 @@ NAMED_WITHIN_S = 10.0
 
 
 def _named(text: str) -> bool:
-    """Whether a text names the foreign member."""
     return f"client.id {CLIENT_ID} on host 127.0.0.1" in text
 
 

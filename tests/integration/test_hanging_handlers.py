@@ -195,7 +195,6 @@ async def test_outage(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_nothing_is_given_up_in_an_outage(bootstrap: str) -> None:
-    """Not even what has had its last attempt."""
     up = asyncio.Event()
 
     async def work(message: Message) -> None:

@@ -122,7 +122,6 @@ def test_another_jar_than_the_known_one(mirror: dict[str, str], tmp_path: Path) 
 
 
 def test_a_jar_that_nobody_knows(mirror: dict[str, str]) -> None:
-    """A jar without a digest is refused, too."""
     bundle = _bundle()
     bundle = dataclasses.replace(
         bundle, digests={name: TINY for name in bundle.digests or () if "log4j" in name}

@@ -110,7 +110,6 @@ async def test_closed_while_its_changelog_reader_starts(
 async def test_closed_while_its_producer_is_discarded(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A producer whose discarding is interrupted is discarded all the same."""
     async with bench(bootstrap, tmp_path) as lanes:
         group, gate, stop = Group(), Gate(), AIOKafkaProducer.stop
         lane = await lanes.opened()

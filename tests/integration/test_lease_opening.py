@@ -311,8 +311,6 @@ async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path, di
 
 
 async def _create_again(bootstrap: str, topic: str, policy: str = "delete") -> None:
-    """A topic's deletion takes a moment."""
-
     def created() -> bool:
         try:
             kafka.create_topics(bootstrap, {topic: (1, {"cleanup.policy": policy})})

@@ -162,7 +162,6 @@ def _write(bootstrap: str, topic: str, *pairs: tuple[bytes, bytes | None], parti
 
 
 def _counted(latest: CompactedTopic) -> list[int]:
-    """Collects how many records each fetch brings."""
     found: list[int] = []
     connected = latest._connected
 
@@ -222,7 +221,6 @@ async def test_recreated_topic(bootstrap: str, more: int) -> None:
 
 
 async def test_deleted_beginning(bootstrap: str) -> None:
-    """What was deleted from the log is not remembered."""
     topic = _topic(bootstrap)
     kafka.alter_topic(bootstrap, topic, "cleanup.policy", "compact,delete")
     _write(bootstrap, topic, (b"a", b"1"), (b"b", b"1"))

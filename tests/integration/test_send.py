@@ -192,7 +192,6 @@ def _numbers(said: str, what: str) -> list[int]:
 
 
 def test_a_refusal_before_a_bad_line(bootstrap: str, address: str, tmp_path: Path) -> None:
-    """The earlier of the two is the error."""
     lines: list[Any] = [{"id": "1", "group": "g", "value": "x" * 2_000_000}, "{"]
 
     with pytest.raises(

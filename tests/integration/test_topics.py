@@ -217,7 +217,6 @@ def silent() -> Iterator[str]:
 
 
 async def test_nobody_there() -> None:
-    """Nobody listens: the error names the address, at once."""
     begin = time.monotonic()
 
     with pytest.raises(BrokerUnavailableError, match=r"bootstrap_servers = '127.0.0.1:1': start it"):

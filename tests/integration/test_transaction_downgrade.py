@@ -167,7 +167,6 @@ def _produce(bootstrap: str, topic: str, half: threading.Event) -> None:
 
 
 def _refused_lanes(worker: WorkerProcess) -> int:
-    """Lanes whose last reason is that."""
     _, health = worker.health()
     return sum(
         TransactionVersionError.__name__ in (value["reason"] or "")

@@ -137,7 +137,6 @@ def _topic(bootstrap: str) -> str:
 
 
 async def test_what_the_cluster_has_is_used(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As its features say; the switch is heeded."""
     has = (
         features.levels(bootstrap).get(transaction_v2_requests.FEATURE, 0) >= transaction_v2_requests.IMPLICIT
     )

@@ -98,7 +98,6 @@ def test_health(seen: Seen) -> None:
 
 
 def test_quarantine_names_the_part(seen: Seen) -> None:
-    """Whichever way led there; and so does the log."""
     got = seen.running.read(f"{OURS}.quarantine")
     reasons = [(dict(item.headers)["_RF_REASON"] or b"").decode() for item in got]
 

@@ -427,7 +427,6 @@ async def test_room_in_a_buffer_ends_the_wait(bootstrap: str, tmp_path: Path) ->
 
 
 async def test_room_where_all_buffers_are_full(bootstrap: str, tmp_path: Path) -> None:
-    """Faust fetches nothing then and sleeps, whatever happens meanwhile."""
     async with receiving(bootstrap, tmp_path) as received:
         consumer = received.app.consumer
         for tp in received.partitions:

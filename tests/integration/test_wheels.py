@@ -193,7 +193,6 @@ def test_native_core_in_later_versions(minor: int, wheels: dict[str, Path], tmp_
 
 
 def test_every_module_is_in_a_wheel(wheels: dict[str, Path]) -> None:
-    """A new package is not forgotten in either list."""
     with (
         zipfile.ZipFile(wheels["ringfence_client"]) as client,
         zipfile.ZipFile(wheels["ringfence"]) as application,

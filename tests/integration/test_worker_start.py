@@ -69,7 +69,6 @@ class _Worker:
 
 @pytest.fixture
 def started(bootstrap: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[_Worker]:
-    """One of which these starts fail."""
     name = kafka.unique("start")
     config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 2}])
     running = _Worker(config, *request.param)
@@ -80,7 +79,6 @@ def started(bootstrap: str, tmp_path: Path, request: pytest.FixtureRequest) -> I
 
 @pytest.mark.parametrize("started", [(2, 3), (3, 4)], ids=["cluster", "group"], indirect=True)
 def test_the_broker_comes_back(started: _Worker) -> None:
-    """It is waited for, and said once; no trace."""
     wait_for(lambda: started.said("ready: 2 lanes open") > 0, started.log)
 
     assert started.stop() == 0, started.log()

@@ -45,7 +45,6 @@ def _passes(memory: HopMemory, arrival: Arrival) -> bool:
 
 
 def _passed(system: System, partition: int) -> list[hop.Hop]:
-    """What the lane's hop memory lets pass."""
     memory = HopMemory(CAPACITY)
     log = system.logs[system.plan.target_topic, partition]
     return [_step_of(item) for item in log if _passes(memory, _crossed(item, partition))]
@@ -203,7 +202,6 @@ def _record(rng: random.Random) -> Record:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_quick_is_as_careful(seed: int) -> None:
-    """But for the header that makes it careful."""
     rng = random.Random(seed)
     quick, careful = Translator(), Translator(add_headers={MARK[0]: MARK[1].decode()})
     same = accepted = 0

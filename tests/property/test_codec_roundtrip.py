@@ -55,7 +55,6 @@ def test_newer_without_decoding(one: int, other: int, value: bytes, origin: Orig
 def test_check_agrees_with_decoding(
     sequence: int, value: bytes, origin: Origin, cut: int, version: int
 ) -> None:
-    """What passes the check without decoding is what can be decoded."""
     key = codec.ring_key(7, sequence)
     record = bytes([version]) + codec.ring_value(sequence, value, origin)[1:]
     for item in (
@@ -77,7 +76,6 @@ def _readable(read: Callable[[bytes, bytes], object], record: tuple[bytes, bytes
 @fixed
 @given(entries=st.lists(st.tuples(sequences, ids, origins), max_size=5))
 def test_entries_of_an_index(entries: list[tuple[int, bytes, Origin]]) -> None:
-    """The entries of an index are read from the values alone."""
     values = [codec.ring_value(*entry) for entry in entries]
 
     assert list(codec.ring_entries(values)) == [
@@ -130,7 +128,6 @@ def test_id_and_its_stored_form(value: bytes) -> None:
     ),
 )
 def test_any_bytes_as_ring_record(key: bytes, value: bytes) -> None:
-    """Bytes are a ring record of this version or refused; nothing else is raised."""
     try:
         slot = codec.decode_ring(key, value)
     except FormatError:
@@ -144,7 +141,6 @@ def test_any_bytes_as_ring_record(key: bytes, value: bytes) -> None:
     value=st.one_of(st.binary(max_size=60), metas.map(codec.encode_meta).map(lambda each: each[:-2] + b"}"))
 )
 def test_any_bytes_as_meta_record(value: bytes) -> None:
-    """Bytes are a meta record of this version or refused; nothing else is raised."""
     try:
         meta = codec.decode_meta(value)
     except FormatError:

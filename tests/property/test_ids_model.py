@@ -184,7 +184,6 @@ def test_whole(sequences: range | list[int], low: int, head: int, whole: bool) -
 
 
 def test_a_damaged_chunk_is_told() -> None:
-    """What cannot be read is not passed over."""
     assert native.core is not None
     chunk = Chunk.of(9, _values(0, [b"a", b"b"])).encoded
     for cut in range(1, len(chunk)):

@@ -21,7 +21,6 @@ fixed = settings(derandomize=True, deadline=None, max_examples=500)
 
 
 def _runs(finished: set[int]) -> list[Run]:
-    """The fewest runs that hold just these."""
     starts = sorted(number for number in finished if number - 1 not in finished)
     stops = sorted(number + 1 for number in finished if number + 1 not in finished)
     return list(zip(starts, stops, strict=True))

@@ -156,7 +156,6 @@ def test_two_nights(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.long
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_planted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """One fault a run: both name the same."""
     runs: list[BridgedRun] = []
     histories: list[History] = []
     for seed in range(1_000, 3_000):

@@ -98,7 +98,6 @@ def test_no_worker_is_large_enough(broker: EmbeddedBroker, tmp_path: Path, clust
 def test_ctrl_c_while_it_waits(
     broker: EmbeddedBroker, tmp_path: Path, cluster: Standalone, start: Callable[..., Started]
 ) -> None:
-    """Ctrl-C ends the wait, and no JVM is left."""
     config = _small(broker, tmp_path, 300)
     run = start("reconcile", "--config", str(config), "--master", cluster.master)
     assert run.process.stderr is not None

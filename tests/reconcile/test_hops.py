@@ -147,7 +147,6 @@ def test_a_way(frames: Frames) -> None:
 
 @pytest.mark.parametrize("other", [{"lane": 1}, {"address": 1}, {"hop_source": "b/AAAAAAAAAAAAAAAAAAAAAA/1"}])
 def test_other_ways(frames: Frames, other: dict[str, Any]) -> None:
-    """Of another lane, address or source nothing is known."""
     followed = _followed(
         frames, _hop(0, 5, **other), _hop(1, 9, 8, **other), _hop(2, 5, **NOTHING), _hop(3, 7, **NOTHING)
     )
@@ -181,7 +180,6 @@ def test_refused(frames: Frames) -> None:
 
 
 def test_refused_by_another_partition(frames: Frames) -> None:
-    """What is in quarantine shows that it came."""
     followed = _followed(
         frames, _hop(0, 5, fate=QUARANTINED, partition=1, forward_offset=3), _hop(3, 5, **NOTHING)
     )

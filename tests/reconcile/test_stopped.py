@@ -95,7 +95,6 @@ def start() -> Iterator[Callable[..., Started]]:
 
 
 def _without_steps(err: str) -> list[str]:
-    """All lines but those of steps."""
     steps = ("asking the cluster", "Spark starts, ", "starting Spark", "keeping ", *STEPS)
     return [line for line in err.splitlines() if not line.startswith(steps)]
 

@@ -23,7 +23,6 @@ def _tally(jobs: int, count: int = SEEDS) -> Tally:
 
 @pytest.mark.usefixtures("runner")
 def test_as_many_as_asked_for() -> None:
-    """However many processes try them, they are the same."""
     one, two = _tally(1), _tally(2)
 
     assert (one.count, one.failure) == (SEEDS, None)

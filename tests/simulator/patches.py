@@ -75,7 +75,6 @@ _loop_of = cast("Any", asyncio.events)._get_event_loop
 
 
 def _loop_or_none() -> Any:
-    """That runs now, of whatever process."""
     loop = RUNNING.loop
     return _running_loop() if loop is None else loop
 

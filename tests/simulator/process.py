@@ -92,7 +92,6 @@ class Process:
         raise NotImplementedError
 
     def _begin(self) -> None:
-        """On the loop of a new life."""
         raise NotImplementedError
 
     def _gone(self, _loop: ProcessLoop) -> None:

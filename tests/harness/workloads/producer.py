@@ -146,7 +146,6 @@ class Traffic:
         self._journal.flush()
 
     def _end(self, outcome: Outcome) -> None:
-        """All that flies has this outcome."""
         self._answers.clear()
         for token in list(self._flying):
             self._note(token, outcome)

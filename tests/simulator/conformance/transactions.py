@@ -34,7 +34,6 @@ class Side(Protocol):
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Markers come a little after the answer."""
     async with asyncio.timeout(LIMIT_S):
         while not await condition():  # noqa: ASYNC110 - of a cluster, which tells nobody
             await asyncio.sleep(0.02)

@@ -244,7 +244,6 @@ class Sender:
         args: tuple[Any, ...],
         then: Answered | None = None,
     ) -> None:
-        """For as long as it takes."""
         if told in self._told:
             answered = partial(self._answered, told, apply, args, then or partial(self._tell, told))
             self._network.ask(self._loop, answered, apply, args)

@@ -40,7 +40,6 @@ class Files:
 
 
 def _here() -> Any:
-    """The loop of the process that calls."""
     return asyncio.get_running_loop()
 
 

@@ -38,7 +38,6 @@ class Topic:
 
 @functools.lru_cache
 def _description(name: str, partitions: int, config: tuple[tuple[str, str], ...]) -> TopicDescription:
-    """Most worlds have the same topics."""
     return TopicDescription(name, partitions, _CONFIG | dict(config))
 
 

@@ -158,7 +158,6 @@ def _anomalies(world: LaneWorld) -> Iterable[str]:
 
 
 def _states(world: LaneWorld) -> Iterable[str]:
-    """Changelog, ring and store of each lane."""
     for number, log in enumerate(world.cluster.topics[CHANGELOG].logs):
         records = log.committed()
         yield from _interleaved(log, records)

@@ -41,7 +41,6 @@ def upgrade(bootstrap: str, feature: str, level: int) -> None:
 
 
 def _set(bootstrap: str, feature: str, level: int, kind: int) -> None:
-    """Returns when the broker goes by it."""
     update = (
         flexible_requests.text(feature)
         + flexible_requests.INT16.pack(level)

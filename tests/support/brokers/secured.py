@@ -201,7 +201,6 @@ class SecuredBroker:
 
     @property
     def token(self) -> Access:
-        """With a token of a function's."""
         options = {
             "security_protocol": "SASL_PLAINTEXT",
             "sasl_mechanism": "OAUTHBEARER",

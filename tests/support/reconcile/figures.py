@@ -98,7 +98,6 @@ def _distances(total: int) -> list[Bin]:
 
 
 def _groups(records: int) -> list[GroupBin]:
-    """Many small ones, a few large ones."""
     weights = [1.24**at for at in range(16)]
     shares = [round(records * weight / sum(weights)) for weight in weights]
     return [GroupBin(2**at, math.ceil(share / (0.75 * 2**at)), share) for at, share in enumerate(shares)]

@@ -116,7 +116,6 @@ def large_batch(count: int, size: int, key: bytes) -> bytes:
 
 
 async def send_batch(bootstrap: str, topic: str, data: bytes) -> None:
-    """Send a batch as it is to partition 0."""
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap, compression_type="zstd", request_timeout_ms=120_000
     )

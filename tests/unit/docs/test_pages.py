@@ -51,7 +51,6 @@ def test_links(document: str) -> None:
 
 
 def test_index() -> None:
-    """Every document is one click from the index."""
     linked = {path.resolve() for _, path, _ in _links("docs/README.md")}
     pages = {path.resolve() for path in (ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "README.md"}
 
@@ -72,7 +71,6 @@ def test_sizing() -> None:
 
 
 def test_tests_that_a_page_names() -> None:
-    """Each test of the page about Jepsen's findings is there."""
     named = re.findall(
         r"`((?:\w+/)?test_\w+\.py)(?:::(\w+))?`", (ROOT / "docs" / "jepsen.md").read_text("utf-8")
     )

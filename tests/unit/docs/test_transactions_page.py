@@ -152,8 +152,6 @@ def test_lines_of_send() -> None:
     ],
 )  # fmt: skip
 def test_reasons(parts: list[Any], quoted: str) -> None:
-    """What the page quotes is what a worker says."""
-
     class Given:
         key = b""
         value = json.dumps({"parts": parts}).encode()

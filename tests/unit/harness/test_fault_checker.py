@@ -92,7 +92,6 @@ def test_lost_with_detection_off() -> None:
 
 
 def test_lost_where_duplicates_are_diverted() -> None:
-    """A duplicate that the duplicates topic does not hold is lost."""
     assert found(replace(EXACT, divert=True)) == {"LOST": 1}
     assert found(replace(EXACT, divert=True, diverted=[divert(RESEND, FIRST)])) == {}
 

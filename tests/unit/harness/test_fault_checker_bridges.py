@@ -240,7 +240,6 @@ def test_nothing_is_wrong() -> None:
 
 
 def test_ids_ignored() -> None:
-    """Then what was sent twice is two messages."""
     assert _found(_history(), ids_ignored=True) == [Anomaly.LOST]
     assert _found(_history(accepted=(0, 1, 3, 4)), ids_ignored=True) == []
 

@@ -66,7 +66,6 @@ def test_corrupted(changes: dict[str, Any]) -> None:
 
 
 def test_our_headers_anywhere() -> None:
-    """Only the user's headers have an order among themselves."""
     assert check(story([RICH], [GOOD._replace(headers=(GOOD.headers[-1], *GOOD.headers[:-1]))])) == []
 
 

@@ -234,14 +234,12 @@ def test_a_gap_hides_nothing_else() -> None:
 
 
 def test_the_first_that_is_left_is_no_gap() -> None:
-    """What stands at the log's start must be there."""
     history = replace(EXACT, inputs=INPUTS[2:], log_starts={0: 1}, sends=[])
 
     assert found(history) == {"GAP": 1, "PHANTOM": 1}
 
 
 def test_ids_in_deleted_keys() -> None:
-    """Where the key is the ID and a header the group, the deleted input's key is in ``_RF_KEY``."""
     original = arrive(0, None, A, headers=(("region", b"n"),))
     resend = arrive(1, None, A, headers=(("region", b"n"),))
     (output,) = accept(original)

@@ -132,7 +132,6 @@ def test_ids_of_other_addresses() -> None:
 
 
 def test_without_any_id() -> None:
-    """It is whole each time, and never a duplicate."""
     first, again = envelope(0, part()), envelope(1, part())
 
     assert check(run([first, again], emit(first, again))) == []
@@ -246,7 +245,6 @@ def test_doubled(doubled: list[int]) -> None:
 
 
 def test_several_fates() -> None:
-    """Accepted and diverted, or accepted and in quarantine."""
     assert found(run([T], emit(T), quarantined=[quarantine(T)])) == {"DOUBLED": 1}
     assert found(run([T], emit(T)[:1], quarantined=[quarantine(T)])) == {"DOUBLED": 1, "TORN": 1}
     assert found(run([T], emit(T), diverted=[divert(T, T)])) == {"DOUBLED": 1}
@@ -336,7 +334,6 @@ def test_no_such_part(number: bytes | None) -> None:
 
 
 def test_part_in_the_wrong_address() -> None:
-    """Each belongs into the accepted topic of its own."""
     good = emit(T)
     history = run([T], changed(good, 1, topic="orders.accepted", offset=99))
 

@@ -54,7 +54,6 @@ def test_run_without_end_is_lost() -> None:
 
 
 def test_lower_number_is_repeated() -> None:
-    """Directly or later; and only where nothing excuses it."""
     assert found([run(0, 0), run(0, 0.5), run(1, 1), run(2, 2)]) == [Anomaly.REPEATED]
     assert Anomaly.REPEATED in found([*GOOD, run(1, 5), run(2, 6)])
 
@@ -83,7 +82,6 @@ def test_groups_may_overlap() -> None:
 
 
 def test_what_was_never_sent_is_a_phantom() -> None:
-    """Such as a message of an aborted transaction."""
     assert [item.anomaly for item in judge([*GOOD, run(0, 0, label="x")], {"g": 3})] == [Anomaly.PHANTOM]
 
 
