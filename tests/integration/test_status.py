@@ -13,8 +13,8 @@ from app.commands.status.findings import findings
 from app.commands.status.model import Consumers, Finding, Status
 from app.commands.status.read import read
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka.http.server import ProcessMetrics
 from ringfence_client import Message
+from ringfence_kafka.http.server import ProcessMetrics
 from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, consuming, numbered
 from tests.support.consumers.processes import ConsumerProcess

@@ -23,7 +23,7 @@ from agents.batch.batch import FetchedBatch
 from app.commands.topics import topics
 from app.worker import parts
 from app.worker.faust_app import RingfenceApp
-from app.worker.fetch import buffers, fetch_loop
+from app.worker.fetch import fetch_loop
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.fetch.fetch_loop import FETCHED_WITHIN_S, REST_S, FetchLoop
