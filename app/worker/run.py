@@ -44,7 +44,7 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     raise_file_limit()
     warn_of_file_limit(settings)
     findings, denied = asyncio.run(topics.examine(settings)), asyncio.run(access_rights.missing(settings))
-    findings.add(denied)
+    findings.merge(denied)
     if findings.fatal:
         raise TopicError("\n".join(findings.faults))
     _check_port(settings.app.web_host, settings.app.web_port)

@@ -234,7 +234,7 @@ def _difference(letter: Refused, message: Any | None) -> str:
     source = (dict(message.headers).get(wire_names.HEADER_SOURCE) or b"").decode(errors="backslashreplace")
     bare = letter.digest is not None and not letter.source
     same_value = letter.value == message.value or (
-        letter.digest is not None and letter.digest.of(message.value)
+        letter.digest is not None and letter.digest.matches(message.value)
     )
     if same_value and (bare or (letter.source == source and letter.key == message.key)):
         return ""

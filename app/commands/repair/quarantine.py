@@ -238,6 +238,6 @@ class QuarantineRedrive(Redriver):
             return refused
         if found.value == refused.value:
             return replace(refused, digest=None)  # a value that looks like a digest
-        if not digest.of(found.value):
+        if not digest.matches(found.value):
             return refused
         return replace(refused, key=found.key, value=found.value, headers=tuple(found.headers), digest=None)

@@ -39,7 +39,7 @@ class Digest(NamedTuple):
     size: int
     blake2b_256: str
 
-    def of(self, value: bytes | None) -> bool:
+    def matches(self, value: bytes | None) -> bool:
         """Return whether it is this value's."""
         content = value or b""
         return len(content) == self.size and blake2b(content, digest_size=32).hexdigest() == self.blake2b_256

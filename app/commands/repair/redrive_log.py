@@ -88,7 +88,7 @@ class RedriveLog:
 
 
 class RedrivePartition:
-    """One partition, to be read from :attr:`begin`; each record is reported by :meth:`seen`."""
+    """One partition, to be read from :attr:`begin`; each record is reported by :meth:`delivered`."""
 
     def __init__(self, topic: RedriveLog, number: int) -> None:
         self._topic = topic
@@ -104,8 +104,8 @@ class RedrivePartition:
     def __str__(self) -> str:
         return f"{self._topic.topic}/{self.number}"
 
-    async def take(self) -> None:
-        """Fence another redrive. To be called before :meth:`look` if records will be settled.
+    async def fence(self) -> None:
+        """Fence another redrive. To be called before :meth:`load` if records will be settled.
 
         Raises:
             RepairError: the transaction coordinator does not answer.
@@ -124,7 +124,7 @@ class RedrivePartition:
                 f"{self}: its transactional ID cannot be taken within {LIMIT_S:g} s: does the cluster's transaction coordinator work?"
             ) from error
 
-    async def look(self) -> None:
+    async def load(self) -> None:
         """Read which records are settled."""
         topic = self._topic
         start = await topic.cluster.offsets.log_start(topic.topic, self.number)
@@ -137,7 +137,7 @@ class RedrivePartition:
             self._watermark.reached(start)
         self.begin = self._watermark.next
 
-    def seen(self, offset: int) -> bool:
+    def delivered(self, offset: int) -> bool:
         """Note that the next record has this offset. Return whether it is open."""
         return self._watermark.delivered(offset)
 
@@ -155,7 +155,7 @@ class RedrivePartition:
         """Write in one transaction that these are settled, and ``published``. After an error the partition cannot be used any more.
 
         Raises:
-            RepairError: another redrive works on it; or the write failed, and :meth:`look` tells whether it was done.
+            RepairError: another redrive works on it; or the write failed, and :meth:`load` tells whether it was done.
         """
         if self._producer is None or self._topic.progress is None:
             raise AssertionError(f"{self} is not taken")

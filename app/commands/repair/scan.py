@@ -75,8 +75,8 @@ async def scan(topic: OpenTopic, wanted: Wanted, act: Act) -> None:
         partition = log.partition(number)
         try:
             if act.writes:
-                await partition.take()
-            await partition.look()
+                await partition.fence()
+            await partition.load()
             left = await _scan_partition(log, partition, ends[log.topic, number], wanted, act, now_ms, left)
         finally:
             await partition.close()
@@ -103,7 +103,7 @@ async def _scan_partition(
         for record in records:
             if record.offset >= end or left == 0:
                 break
-            is_open = record.offset >= partition.begin and partition.seen(record.offset)
+            is_open = record.offset >= partition.begin and partition.delivered(record.offset)
             if not is_open and not wanted.settled_too:
                 continue
             refused = parse(log.topic, record)

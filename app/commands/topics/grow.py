@@ -97,7 +97,7 @@ def grow(
     async def run(progress: Steps) -> tuple[Work, list[str]]:
         async with Cluster(settings.kafka, settings.app.id) as cluster:
             growing = _Growing(settings, address, cluster, say, progress)
-            return await growing.run(partitions, despite_backlog=despite_backlog, dry_run=dry_run, yes=yes)
+            return await growing.grow(partitions, despite_backlog=despite_backlog, dry_run=dry_run, yes=yes)
 
     try:
         with steps() as progress, observed(progress.add):
@@ -137,7 +137,7 @@ class _Growing:
         self._changelog = wire_names.changelog_topic(settings.app.id, address.name)
         self._forward = wire_names.forward_topic(settings.app.id, address.name)
 
-    async def run(
+    async def grow(
         self, wanted: int, *, despite_backlog: bool, dry_run: bool, yes: bool
     ) -> tuple[Work, list[str]]:
         """Grow, or only look. Return the work, and what is in its way."""

@@ -81,7 +81,7 @@ class Findings:
         own = [fault for faults in self.by_address.values() for fault in faults]
         return list(dict.fromkeys([*self.shared, *own]))
 
-    def add(self, others: "Findings") -> None:
+    def merge(self, others: "Findings") -> None:
         """Add other findings; an address that has faults already keeps those."""
         self.shared += others.shared
         for name, faults in others.by_address.items():

@@ -58,9 +58,9 @@ def test_digests() -> None:
     digest = parse("q", Fetched(value=text)).digest
 
     assert digest is not None
-    assert digest.of(value)
-    assert not digest.of(value + b"v")
-    assert not digest.of(None)
+    assert digest.matches(value)
+    assert not digest.matches(value + b"v")
+    assert not digest.matches(None)
     for other in (
         b"{}",
         b"[1]",

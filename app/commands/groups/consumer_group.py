@@ -1,0 +1,235 @@
+"""Changes the messages of one group, for one consumer group at one address: through its holder, or without one."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import click
+
+from app.commands.groups import consumer_api, show
+from app.commands.groups.lease_holders import say_waiting
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.web import offline_drop
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import RingfenceError
+
+FETCH_LIMIT_S: Final = 5.0
+"""Time for a holder to fetch more of a group that goes to the dead letters."""
+_AGAIN_S: Final = 0.2
+
+
+class GroupError(RingfenceError):
+    """A change of a group is not possible now."""
+
+
+class Order(NamedTuple):
+    """The messages that are to be dropped."""
+
+    name: bytes
+    skip: bool
+    letters: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether the holder counts all that it drops; of a purge it has not fetched everything."""
+        return self.skip or self.letters
+
+
+class Meant(NamedTuple):
+    """The messages of one partition that the question named; later ones are not meant."""
+
+    topic_id: str
+    head: int
+    end: int
+    depth: int
+
+
+class Dropped(NamedTuple):
+    """The dropped messages of one partition."""
+
+    messages: int
+    offsets: Sequence[int] = ()
+    """As far as they are known."""
+
+
+class ConsumerGroup:
+    """One consumer group at one address, and a connection to the cluster."""
+
+    def __init__(self, settings: Settings, address: AddressSettings, cluster: Cluster) -> None:
+        self._settings = settings
+        self._address = address
+        self._topic = address.accepted_topic
+        self._cluster = cluster
+        self._group = cluster.group_id
+
+    async def progresses(self) -> list[tuple[int, Progress | None]]:
+        """Return each partition with its progress record.
+
+        Raises:
+            GroupError: nobody knows this consumer group.
+        """
+        await self._cluster.groups.await_coordinator()
+        found = await show.progresses(self._settings, self._address, self._cluster)
+        if not await show.is_known(self._address, self._cluster, found):
+            raise GroupError(
+                f"the consumer group {self._group} has never consumed {self._address.name}: is it called otherwise? `ringfence consumers "
+                f"show {self._address.name}` names those that have. One that is new may begin further on: kafka-consumer-groups.sh "
+                "--reset-offsets sets where"
+            )
+        return list(enumerate(found))
+
+    async def meant(self, order: Order) -> dict[int, Meant]:
+        """Return what each partition has now."""
+        meant = {}
+        for number, known in await self.progresses():
+            now, row = await self._unfinished(number, known, order)
+            if row is not None:
+                meant[number] = Meant(now.topic_id, row.head_offset, now.end, row.depth)
+        return meant
+
+    async def release(self, name: bytes) -> list[str]:
+        """End the handler of a group's first message. Return where one ran."""
+        released = []
+        for number, known in await self.progresses():
+            if known is None or known.released:
+                continue
+            now = await show.standing(self._cluster, self._topic, number, known)
+            if name.hex() not in await show.unfinished(self._settings, self._topic, number, now):
+                continue
+            answer = await self._ask(known.web, number, name, "release")
+            if isinstance(answer, str):
+                raise GroupError(
+                    f"{self._topic}/{number} is held by {known.holder}, which {answer}: run this again where its web server can be reached, or "
+                    "stop that consumer: what it ran comes again"
+                )
+            if answer["released"]:
+                released.append(f"{self._topic}/{number}")
+        return released
+
+    async def drop(self, order: Order, meant: Mapping[int, Meant] | None) -> tuple[dict[int, Dropped], bool]:
+        """Drop ``meant``, or whatever there is.
+
+        Returns:
+            What was dropped by partition, and whether a message was done meanwhile.
+        """
+        dropped: dict[int, Dropped] = {}
+        gone = False
+        for number, known in await self.progresses():
+            if meant is not None and number not in meant:
+                continue
+            asked = None if meant is None else meant[number]
+            now, row = await self._unfinished(number, known, order, asked)
+            if asked is not None and _has_gone(order, asked, now, row):
+                gone = _report_gone(f"{self._topic}/{number}/{asked.head}")
+            elif row is not None:
+                done = await self._drop_in_partition(number, known, order, now, row)
+                if done is None:
+                    gone = _report_gone(f"{self._topic}/{number}/{row.head_offset}")
+                else:
+                    dropped[number] = done
+        return dropped, gone
+
+    async def _drop_in_partition(
+        self, number: int, known: Progress | None, order: Order, now: show.Standing, row: show.GroupRow
+    ) -> Dropped | None:
+        """Have the holder drop messages, or drop them where nobody holds the partition. None = they were done meanwhile."""
+        refusal = "has no web server"
+        if known is not None and known.web and not known.released:
+            answer = await self._ask_drop(known.web, number, order, row, now.end)
+            if isinstance(answer, dict):
+                if answer.get("gone"):
+                    return None
+                count = answer["dropped"] if order.whole else max(0, row.depth - answer["acquired"])
+                return Dropped(count, answer.get("offsets", ()))
+            refusal = answer
+        if await self._cluster.groups.state() not in NO_MEMBERS:
+            raise GroupError(
+                f"{self._topic}/{number} is held by {known.holder if known else 'a consumer'}, which {refusal}: run this again in a moment, "
+                "where its web server can be reached; or stop the group's consumers first"
+            )
+        if order.letters:
+            raise GroupError(
+                f"nobody holds {self._topic}/{number}, and dead letters are written by its holder: start a consumer of {self._group} and run "
+                "this again, or leave --to-dlq out"
+            )
+        end = row.head_offset + 1 if order.skip else now.end
+        again = [offset for offset in row.redriven if offset < end]
+        await offline_drop.drop_below(
+            self._settings, self._address, self._cluster, number, order.name, end, now.topic_id, say_waiting, again
+        )  # fmt: skip
+        return Dropped(1, [row.head_offset]) if order.skip else Dropped(row.depth)
+
+    async def _unfinished(
+        self, number: int, known: Progress | None, order: Order, asked: Meant | None = None
+    ) -> tuple[show.Standing, show.GroupRow | None]:
+        """Return what a partition has of the group, up to the end that the question named."""
+        now = await show.standing(self._cluster, self._topic, number, known)
+        if asked is not None:
+            now = now._replace(end=min(now.end, asked.end))
+        rows = await show.unfinished(self._settings, self._topic, number, now)
+        return now, rows.get(order.name.hex())
+
+    async def _ask_drop(
+        self, web: str, number: int, order: Order, row: show.GroupRow, below: int
+    ) -> dict[str, Any] | str:
+        """Ask the holder to drop messages; a purge drops nothing from ``below`` on.
+
+        A holder sends to the dead letters what it has fetched. So it is asked again until that is everything.
+        """
+        offsets: list[int] = []
+        moved_at = time.monotonic()
+        while True:
+            verb = "skip" if order.skip else "purge"
+            head = row.head_offset
+            answer = await self._ask(
+                web, number, order.name, verb, letters=order.letters, head=head, below=below
+            )
+            if isinstance(answer, str) or order.skip or not order.letters:
+                return answer
+            offsets += answer.get("offsets", ())
+            if answer["dropped"]:
+                moved_at = time.monotonic()
+            # Whoever runs its first message has all of the group; the rest has just come, or is still to be fetched.
+            stalled = time.monotonic() - moved_at > FETCH_LIMIT_S
+            if len(offsets) >= row.depth or answer["acquired"] or stalled:
+                return {**answer, "dropped": len(offsets), "offsets": offsets}
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _ask(
+        self,
+        web: str,
+        number: int,
+        name: bytes,
+        verb: str,
+        *,
+        letters: bool = False,
+        head: int | None = None,
+        below: int | None = None,
+    ) -> dict[str, Any] | str:
+        body = {
+            "letters": letters,
+            "head": head,
+            "below": below,
+            "consumer_group": self._group,
+            "topic": self._topic,
+            "partition": number,
+            "group": name.hex(),
+        }
+        return await consumer_api.ask(self._settings.app, web, f"groups/{verb}", body)
+
+
+def _has_gone(order: Order, asked: Meant, now: show.Standing, row: show.GroupRow | None) -> bool:
+    """Return whether the question's messages are done; of a skip, whether another message is the first now."""
+    if now.topic_id != asked.topic_id:
+        return True
+    return order.skip and (row is None or row.head_offset != asked.head)
+
+
+def _report_gone(place: str) -> bool:
+    click.echo(
+        f"gone     {place}  it is not the first one any more: it was done or dropped meanwhile; no other one was"
+    )
+    return True
