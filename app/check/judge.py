@@ -54,7 +54,7 @@ def judge(inputs: Mapping[str, Sequence[Record]], outputs: Mapping[str, Sequence
 
     Args:
         inputs: Address → records of its input, in the order of their partitions and offsets.
-        outputs: The same of its accepted topic. What is in one may come from another address's transactions.
+        outputs: The same of its accepted topic. Its records may come from transactions of other addresses.
     """
     found = {address: Judgement(address, len(records)) for address, records in inputs.items()}
     everything = [unit(address, record) for address, records in inputs.items() for record in records]
@@ -116,7 +116,7 @@ def _count_resent(units: Iterable[Unit], found: Mapping[str, Judgement]) -> None
 def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
     """Return the original of each input record: the first record with one of its IDs; or itself.
 
-    A record that a bridge sends again has the original of the record that it sent first, whatever its IDs.
+    A bridge may send a record again: it has the original of the first one, whatever its IDs.
     """
     first: dict[Id, Place] = {}
     originals: dict[Place, Place] = {}

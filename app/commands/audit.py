@@ -108,7 +108,6 @@ def audit(
 
 
 def _validated(kind: type[Section], base: BaseModel, given: Mapping[str, Any]) -> Section:
-    """A section of the configuration with what the command line says over it."""
     kept = base.model_dump(include=set(kind.model_fields))
     try:
         return kind.model_validate({**kept, **{key: value for key, value in given.items() if value}})

@@ -1,4 +1,4 @@
-"""Asks before what cannot be undone."""
+"""Asks before a change that cannot be undone."""
 
 import sys
 from typing import ClassVar
@@ -9,22 +9,22 @@ from ringfence_kafka.errors import RingfenceError
 
 
 class DeclinedError(RingfenceError):
-    """Whoever was asked said no."""
+    """The answer was no."""
 
     exit_code: ClassVar[int] = 1
 
 
 def can_ask() -> bool:
-    """Whether a person is there to answer. Who runs a verb from a script has decided."""
+    """Return whether a person can answer: a script has decided before."""
     return sys.stdin.isatty()
 
 
 def confirmed(question: str, *, yes: bool = False) -> None:
-    """Ask, where a person is there to answer; ``yes`` answers beforehand.
+    """Ask if a person can answer; ``yes``: do not ask.
 
     Raises:
         DeclinedError: the answer is no.
-        click.Abort: there is none.
+        click.Abort: there was no answer.
     """
     if not yes and can_ask() and not click.confirm(question, err=True):
         raise DeclinedError("nothing was done: the answer was no")

@@ -63,7 +63,7 @@ def reconcile(
 
 
 def _refuse_options(context: click.Context) -> None:
-    """What stands before the name of a verb behind this one would not be heard."""
+    """Refuse options in front of a sub-command: they would have no effect."""
     for param in context.command.params:
         if (
             param.expose_value

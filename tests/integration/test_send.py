@@ -232,7 +232,7 @@ def test_many(bootstrap: str, address: str, tmp_path: Path, capsys: pytest.Captu
     assert [item.value for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [
         b"%d" % index for index in range(count)
     ]
-    assert f"sent {count} messages" in capsys.readouterr().err
+    assert f"sent {count:,} messages" in capsys.readouterr().err
 
 
 def test_no_topic(bootstrap: str, tmp_path: Path) -> None:

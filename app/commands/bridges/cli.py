@@ -19,7 +19,7 @@ class _Bridge(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Of the verb that is meant."""
+        """Return the context of ``bridge`` or ``bridge status``."""
         for number, arg in enumerate(args):
             if arg == _STATUS and (number == 0 or args[number - 1] not in _WITH_VALUE):
                 rest = args[:number] + args[number + 1 :]

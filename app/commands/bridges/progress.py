@@ -78,7 +78,7 @@ class Shown:
     source_topic: str
     target_topic: str
     state: str = "unknown"
-    """Of the consumer group, in Kafka's words."""
+    """Kafka's name of the group's state."""
     members: list[str] = field(default_factory=list)
     partitions: list[Row] = field(default_factory=list)
     fault: str | None = None

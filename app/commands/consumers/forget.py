@@ -116,7 +116,6 @@ async def _kept(settings: Settings, group: str) -> KeptProgress:
 
 
 def _group_of(key: bytes) -> str | None:
-    """The consumer group in the key of a progress record, or of a part."""
     with contextlib.suppress(ValueError, IndexError, TypeError):
         return str(json.loads(key)[0])
     return None
@@ -142,7 +141,6 @@ def _write_tombstones(settings: Settings, kept: Sequence[tuple[int, bytes]]) -> 
 
 
 def _delete_group(settings: Settings, group: str) -> bool:
-    """Delete the offsets; return whether there were some."""
     admin = AdminClient(confluent_options(settings.kafka))
     (deletion,) = admin.delete_consumer_groups([group]).values()
     try:

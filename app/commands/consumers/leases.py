@@ -40,7 +40,7 @@ class LeaseRow:
     state: str
     """As in the record: held, draining, released; or none, unreadable."""
     holder: str | None
-    """Who wrote the record; None = nobody has."""
+    """The writer of the record; None = nobody has written one."""
     holder_is_member: bool | None
     """False = its process is dead, stopped, cut off, or about to end. None = it has released the partition, or nobody held it."""
     token: int
@@ -63,7 +63,7 @@ class LeaseRow:
     head_attempts: int = 0
     """How often the first unfinished message was begun."""
     failing_offset: int | None = None
-    """Of the failed messages that are tried again, the one that fails for the longest; None = there is none."""
+    """The failed message that is tried again for the longest; None = there is none."""
     failing_attempts: int = 0
     failing_since_ms: int | None = None
     blocked: int = 0
@@ -176,7 +176,6 @@ async def _foreign(cluster: Cluster, topics: Mapping[str, Collection[str]]) -> d
 
 
 def _is_of_another(stored: _Stored, topic_id: str) -> bool:
-    """Return whether a record is about a deleted topic of that name."""
     return stored.progress is not None and stored.progress.topic_id not in {"", topic_id}
 
 

@@ -1,4 +1,4 @@
-"""``ringfence consumers show``: who holds which partition, since when, how far, and who waits for it."""
+"""``ringfence consumers show``: holder, state, age and progress of each lease, and the member that waits."""
 
 import asyncio
 import json
@@ -96,7 +96,6 @@ def _print(found: Found) -> None:
 
 
 def _names(row: LeaseRow) -> str:
-    """Return who has a partition and who waits."""
     parts = []
     if row.holder and row.state != RELEASED:
         parts.append(f"held by {row.holder}{' (gone)' if row.holder_is_member is False else ''}")

@@ -107,7 +107,6 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
 
 
 def _which(topic: str, meant: Mapping[int, Meant], order: Order) -> str:
-    """The messages, for the question."""
     if order.skip:
         return f"the first message, {', '.join(f'{topic}/{number}/{item.head}' for number, item in meant.items())}"
     places = (f"{topic}/{number} from offset {item.head} to {item.end - 1}" for number, item in meant.items())

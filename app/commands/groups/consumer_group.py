@@ -113,7 +113,7 @@ class ConsumerGroup:
         """Drop ``meant``, or whatever there is.
 
         Returns:
-            What was dropped by partition, and whether a message was done meanwhile.
+            The dropped messages by partition, and whether a message was done meanwhile.
         """
         dropped: dict[int, Dropped] = {}
         gone = False
@@ -177,7 +177,7 @@ class ConsumerGroup:
     ) -> dict[str, Any] | str:
         """Ask the holder to drop messages; a purge drops nothing from ``below`` on.
 
-        A holder sends to the dead letters what it has fetched. So it is asked again until that is everything.
+        A holder sends fetched messages to the dead letters. It is asked again until these are all.
         """
         offsets: list[int] = []
         moved_at = time.monotonic()

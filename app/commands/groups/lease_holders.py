@@ -18,7 +18,7 @@ from ringfence_kafka.ownership.partition_state import NotOwnerError
 
 
 class ConsumerAnswer(NamedTuple):
-    """What a holder has done, or what was written without one."""
+    """The answer of a holder, or the result without one."""
 
     done: Collection[int]
     """Offsets that are changed, now or before."""

@@ -53,7 +53,7 @@ class GroupRow:
     acquired: int
     owner: str | None
     head_offset: int
-    """Of its first unfinished message."""
+    """Offset of its first unfinished message."""
     head_age_seconds: float
     redriven: list[int] = field(default_factory=list)
     """Offsets of finished messages that are redriven."""
@@ -163,7 +163,6 @@ async def _partition(
     *,
     idle: bool,
 ) -> tuple[PartitionRow, list[GroupRow]]:
-    """Count unfinished messages, and ask the holder which are acquired."""
     topic = address.accepted_topic
     now = await standing(cluster, topic, partition, known)
     rows = await unfinished(settings, topic, partition, now)

@@ -1,4 +1,4 @@
-"""Dead letters: whoever holds the partition processes their messages, which are still in the accepted topic, once more."""
+"""Dead letters: the holder of the partition processes their messages once more, from the accepted topic."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -29,11 +29,7 @@ class DeadLetterTopic(RepairTopic):
     what = "dead letters"
 
     def __init__(self, settings: Settings, name: str) -> None:
-        """The dead letters of address ``name``.
-
-        Raises:
-            ConfigurationError: unknown address.
-        """
+        """Raises ConfigurationError if the address is not configured."""
         self._settings = settings
         self._address = address = settings.configured(name)
         topic = wire_names.dead_letter_topic(name)
@@ -79,7 +75,7 @@ class DeadLetterTopic(RepairTopic):
     async def waiting(self, rows: Sequence[Row]) -> Mapping[Place, bool | None]:
         """Return whether groups wait behind open dead letters; None = not known.
 
-        Of several dead letters of one message, the group waits behind the last.
+        A group waits behind the last dead letter of a message.
         """
         last: dict[tuple[str, Place], Place] = {}
         unknown: dict[Place, bool | None] = {}

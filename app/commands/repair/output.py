@@ -37,7 +37,6 @@ class Row(NamedTuple):
 
 
 def _readable(value: bytes | None) -> str | None:
-    """Text where it is UTF-8, else ``base64:…``."""
     if value is None:
         return None
     try:
@@ -124,7 +123,6 @@ def print_rows(topic: str, rows: Sequence[Row]) -> None:
 def _columns(
     rows: Sequence[Row], consumer_groups: Sequence[str]
 ) -> list[tuple[str, Callable[[Row], str], bool]]:
-    """Name of each column, its cell of a row, and whether it is shown."""
     redriven = any(row.refused.redriven for row in rows)
     return [
         ("place", lambda row: f"{row.refused.place.partition}/{row.refused.place.offset}", True),
@@ -165,7 +163,6 @@ def print_one(row: Row) -> None:
 
 
 def _in_line(value: bytes | None) -> str:
-    """The first characters; ``--json`` has all."""
     text = _readable(value)
     if text is None:
         return "(none)"
@@ -211,7 +208,7 @@ def none_open(what: str, wanted: Wanted) -> str:
 
 @dataclass(slots=True)
 class Result:
-    """What a redrive or a drop has done, and what it has left."""
+    """The result of a redrive or a drop."""
 
     done: int = 0
     left: list[tuple[Refused, str]] = field(default_factory=list)
@@ -231,7 +228,7 @@ class Result:
         Args:
             wanted: The records that it worked on.
             what: The kind of record, in one word or two.
-            outcome: What became of those that are done.
+            outcome: The end of those that are done.
 
         Returns:
             The exit code: 0 all wanted records are done; 1 there is none, or some are left.

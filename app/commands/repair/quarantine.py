@@ -28,7 +28,7 @@ class Quarantine:
     """One quarantine topic, and where its records go."""
 
     name: str
-    """Of the address or the bridge."""
+    """Name of the address or the bridge."""
     kafka: KafkaSettings
     topic: str
     target_topic: str
@@ -68,11 +68,7 @@ class QuarantineTopic(RepairTopic):
     what = "quarantined records"
 
     def __init__(self, settings: Settings, name: str, *, bridge: bool) -> None:
-        """The quarantine of ``name``.
-
-        Raises:
-            ConfigurationError: unknown address or bridge.
-        """
+        """Raises ConfigurationError if the address or bridge is not configured."""
         quarantine = find(settings, name, bridge=bridge)
         replication_factor = quarantine.address.replication_factor
         super().__init__(quarantine.kafka, settings.app.id, quarantine.topic, replication_factor)
@@ -149,15 +145,7 @@ class QuarantineRedrive(Redriver):
         options: RedriveOptions,
         renewed: Callable[[], Awaitable[Publisher]] | None = None,
     ) -> None:
-        """A run.
-
-        Args:
-            publisher: Decides.
-            quarantine: Whose records.
-            cluster: The cluster of the input.
-            options: Which records are left, and the rate.
-            renewed: Returns a publisher that knows the topics as they are now; None = they do not change.
-        """
+        """``renewed``: returns a publisher that knows the present topics; None = they do not change."""
         super().__init__(options)
         self._publisher = publisher
         self._renewed = renewed

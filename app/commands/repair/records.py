@@ -50,7 +50,7 @@ class Refused:
     """A quarantined record or a dead letter.
 
     Attributes:
-        place: Where it is in that topic.
+        place: Its place in that topic.
         key, value, headers, timestamp: As they are there.
         reason: Why it was refused.
         source: ``<topic>/<partition>/<offset>`` of the input record; empty = not known.
@@ -220,7 +220,7 @@ class Wanted:
     limit: int | None = None
     """The most records."""
     app_id: str = ""
-    """Of the records of bridges of one name, only this application's; empty = all."""
+    """The application whose bridge refused them; empty = all."""
     passed: FilterCounts = field(default_factory=FilterCounts)
     """Open records that were not wanted."""
 

@@ -155,7 +155,7 @@ class RedrivePartition:
         """Write in one transaction that these are settled, and ``published``. After an error the partition cannot be used any more.
 
         Raises:
-            RepairError: another redrive works on it; or the write failed, and :meth:`load` tells whether it was done.
+            RepairError: another redrive works on it; or the write failed, and :meth:`load` shows whether it was done.
         """
         if self._producer is None or self._topic.progress is None:
             raise AssertionError(f"{self} is not taken")

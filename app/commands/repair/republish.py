@@ -1,4 +1,4 @@
-"""What becomes of a quarantined record that is published again: key, headers, partition, and whether it would come back. Pure."""
+"""Composes the records of a redrive from quarantined ones, and finds those that would come back. Pure."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,7 +82,6 @@ class Batches:
 
 
 def _alone(builder: Builder, published: Published) -> Builder:
-    """Return the batch, empty until now, with this record."""
     _append(builder, published)
     return builder
 
@@ -100,7 +99,7 @@ class InputTopic(NamedTuple):
     partitions: int
     bytes_max: int
     end: int = 0
-    """Of its longest partition: an accepted record has its input offset in a header."""
+    """End of its longest partition: an accepted record has its input offset in a header."""
 
 
 class Publisher:
@@ -115,15 +114,7 @@ class Publisher:
         bridged: bool,
         size_check: "SizeCheck | None" = None,
     ) -> None:
-        """A publisher.
-
-        Args:
-            target: Where they go.
-            address: The address of the target.
-            options: Which records are left.
-            bridged: A bridge refused them: their sources are in another topic.
-            size_check: Finds records that the outputs have no room for.
-        """
+        """``bridged``: a bridge refused the records, so their sources are in another topic than ``target``."""
         self._target = target
         self._bridged = bridged
         self._home = Partitioner(target.partitions, address.partitioner)
@@ -192,15 +183,10 @@ class SizeCheck:
         *,
         bridged: bool = False,
     ) -> None:
-        """A check.
+        """A check by the present topics (``described``); everything fits into one that is missing.
 
-        Args:
-            app_id: The application of the workers.
-            address: The address of the target.
-            others: The addresses that parts of its transactions may go to.
-            target: The input.
-            described: Topics as they are now; everything fits into one that is missing.
-            bridged: The target of a bridge, whose workers are known by their accepted topic alone.
+        ``others`` are the addresses that parts of transactions may go to. ``bridged``: the target of a bridge, whose workers are known by
+        their accepted topic alone.
         """
         others = tuple(others)
         # A duplicate is not accepted, and may be too large to be diverted: nobody asks for that.

@@ -30,7 +30,7 @@ class OpenTopic(NamedTuple):
 
 
 class Act(NamedTuple):
-    """What is done with the wanted records of a partition."""
+    """An action for the wanted records of a partition."""
 
     do: Callable[[RedrivePartition, Sequence[Refused]], Awaitable[None]]
     writes: bool = False

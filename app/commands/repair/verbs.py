@@ -238,7 +238,6 @@ async def _rows(topic: OpenTopic, wanted: Wanted, *, whole: bool = False) -> lis
 
 
 async def _work(topic: OpenTopic, wanted: Wanted, act: Act, step: str, result: Result) -> None:
-    """Act on the wanted records, and report progress."""
     with steps() as progress, observed(progress.add):
         progress.begin(f"{step} of {topic.log.topic}")
         progress.count(

@@ -97,7 +97,6 @@ async def _adopt(settings: Settings, address: AddressSettings, progress: Steps, 
 
 
 def _question(address: AddressSettings, restored: list[Restore], own: Mapping[str, Any]) -> str:
-    """The change, and its meaning for messages that are sent again."""
     recorded = [dict(restore.meta.rules) for restore in restored if restore.meta is not None]
     changed = [difference for item in recorded for difference in differences(item, own)]
     changes = dict.fromkeys(
@@ -117,7 +116,6 @@ def _question(address: AddressSettings, restored: list[Restore], own: Mapping[st
 async def _adopt_lane(
     settings: Settings, address: AddressSettings, cluster: Cluster, view: show.LaneView, own: dict[str, Any]
 ) -> str:
-    """Return the line that reports what was done."""
     lane = view.lane
     try:
         async with OwnedLane(settings, address, view.partition) as owned:

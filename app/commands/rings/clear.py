@@ -130,7 +130,6 @@ async def _clear(settings: Settings, address: AddressSettings, order: Forgetting
 async def _clear_lane(
     settings: Settings, address: AddressSettings, view: show.LaneView, order: Forgetting
 ) -> int:
-    """Return how much there was to forget."""
     for _ in range(TRIES):
         await view.read_on()
         try:

@@ -109,7 +109,6 @@ def find(settings: Settings, address: AddressSettings, text: str, as_json: bool)
 
 
 def _unless(address: AddressSettings) -> str:
-    """Reasons why a hop is not known although it came."""
     kept = ""
     if not address.id_cache_size:
         kept = ", or no lane looks: id_cache_size = 0"

@@ -34,7 +34,7 @@ class Entry:
     source: str
     """``<topic>/<partition>/<offset>`` of the accepted original."""
     timestamp: int
-    """Of the original, in milliseconds since the epoch."""
+    """Time of the original, in milliseconds since the epoch."""
     of: str | None
     """The other address that the ID belongs to, as a transaction had a part for it; None = the ring's own."""
 

@@ -11,18 +11,18 @@ from ringfence_kafka.protocol import wire_names
 
 
 class InputError(RingfenceError):
-    """What was given to send cannot be sent."""
+    """The input cannot be sent."""
 
 
 class _Headed(BaseModel):
-    """What messages and transactions have. Strict and closed: a misspelt ``id`` would silently switch detection off."""
+    """Keys of messages and transactions. Strict and closed: a misspelt ``id`` would silently switch detection off."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     id: str | None = None
     """The duplicate ID; null, missing or empty = none."""
     group: str | None = None
-    """The record key; null or missing = no group. Of a transaction: what decides where it is judged."""
+    """The record key, which decides where a transaction is judged; null or missing = no group."""
     headers: tuple[tuple[str, str | None], ...] = ()
 
     @field_validator("headers", mode="before")
@@ -134,7 +134,7 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
 
 
 def check_id(line: _Headed, id_headers: tuple[str, ...]) -> None:
-    """Of ``id`` and the headers that carry one, there may be one.
+    """Make sure that a line has either ``id`` or a header with an ID.
 
     Raises:
         ValueError: there are both.
@@ -179,7 +179,6 @@ def _check_payload(line: Line) -> None:
 
 
 def _explain(error: ValidationError, model: type[_Headed]) -> str:
-    """The faults of pydantic's as ours."""
     return "; ".join(dict.fromkeys(_explained(dict(item), model) for item in error.errors()))
 
 
@@ -218,6 +217,5 @@ def _unknown(key: str, model: type[_Headed]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A JSON value for a message, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -163,7 +163,6 @@ def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -
 
 
 def _what_now(sender: Sender) -> str:
-    """The number of sent messages, and what to send next."""
     said = f"{counted(sender.sent, 'message')} sent before it ended"
     if sender.refused is not None:
         return f"{said}. {_by_line(sender)}"
@@ -179,7 +178,6 @@ def _what_now(sender: Sender) -> str:
 
 
 def _by_line(sender: Sender) -> str:
-    """The written lines after a refusal, and what to send next."""
     repeated = sender.sent_without_id + sender.doubtful_without_id
     shown_max = None if repeated else _RANGES_SHOWN_MAX
     missing = {*sender.unwritten, *sender.doubtful}

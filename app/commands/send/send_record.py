@@ -1,4 +1,4 @@
-"""What a line of ``ringfence send`` becomes: the record that is published, and where."""
+"""Composes the record of a line of ``ringfence send``, and its partition."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -67,7 +67,7 @@ class Composer:
         return Outgoing(key, line.payload, headers, partition, has_id)
 
     def _transaction(self, line: TransactionLine) -> Outgoing:
-        """It is read as a worker would read it: what that would refuse is not sent, and its IDs are those that count there."""
+        """Read the record as a worker does: it must be accepted, and its IDs are those that a worker finds."""
         parts = []
         for number, part in enumerate(line.parts, 1):
             try:
@@ -92,7 +92,6 @@ class Composer:
 
 
 def _key_and_headers(line: Line, address: AddressSettings) -> tuple[bytes | None, Headers]:
-    """As the address reads groups and IDs."""
     headers = _encoded(line.headers)
     key = None if line.group is None else line.group.encode()
     if address.group_header and key is not None:

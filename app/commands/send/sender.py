@@ -1,6 +1,6 @@
 """Publishes the lines of ``ringfence send``, each group in order, whatever the broker refuses.
 
-A broker takes record batches behind a refused one. So this producer has one request at a time under way, and the first refusal ends it
+A broker takes record batches behind a refused one. This producer has one request at a time under way, and the first refusal ends it
 (librdkafka's ``enable.gapless.guarantee``). That does not cover librdkafka's time limit for messages: the limit here replaces it.
 """
 

@@ -166,7 +166,6 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Problem]:
 
 
 def _unheard(status: Status, lane: Lane) -> _Problem:
-    """Messages wait, and the worker cannot be asked."""
     worker = next((worker for worker in status.workers if worker.name == lane.worker), None)
     web, silent = (None, None) if worker is None else (worker.web, worker.unheard)
     page = f"its page at {web} does not answer" if web else "it has no web server (app.web_port = 0)"

@@ -227,7 +227,6 @@ async def _metas(
 
 
 async def _by_place(question: Any, places: Sequence[Place]) -> dict[Place, int | None]:
-    """The answers by place; None = not known, or there is none."""
 
     async def ask_one(place: Place) -> int | None:
         try:

@@ -131,7 +131,7 @@ class Share:
     lag: int | None
     running: int
     head_age_seconds: float | None
-    """Of the first unfinished message, as the next two."""
+    """Age of the first unfinished message; the next two are about it."""
     head_group: str | None
     head_attempts: int
     failing_group: str | None
@@ -145,7 +145,7 @@ class Share:
     blocked: int
     """Messages with written dead letters whose groups wait."""
     blocked_group: str | None
-    """Of the first of them."""
+    """Group of the first of them."""
     hot_group: str | None
     """The group with the most waiting messages, as the holder knows it."""
     hot_depth: int | None
@@ -268,6 +268,5 @@ class Status:
 
 
 def _sum(numbers: Iterable[float | None]) -> float | None:
-    """Add the known numbers; None = none is known."""
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None

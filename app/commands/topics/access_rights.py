@@ -58,7 +58,6 @@ def _missing_on_group(settings: Settings) -> list[str]:
 
 
 def _of_address(settings: Settings, address: AddressSettings, granted: Mapping[str, Granted]) -> list[str]:
-    """Faults of its own topics, and of those that parts of its transactions go to."""
     own = [
         fault
         for role, topic in address.topics(settings.app.id).items()

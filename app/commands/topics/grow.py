@@ -1,7 +1,7 @@
 """``ringfence topics grow``: more partitions for the input of an address whose lanes have begun.
 
 The home of a group is its hash modulo the partition count. If the new count is a multiple of the old one, a group of lane p stays there or moves
-to a successor: p + old, p + 2 old, … Each successor gets everything that lane p knows: its ring, and what came over bridges. Lane p keeps it too.
+to a successor, which is p + old, p + 2 old, and so on. Each successor gets everything that lane p knows: its ring, and what came over bridges. Lane p keeps it too.
 
 No worker may run meanwhile, and nothing may be left to judge: later messages of a group would be in another partition than earlier ones.
 Successors have everything before their partitions exist, and the records of lanes change last. Until then lanes that began before are refused,
@@ -188,7 +188,6 @@ class _Growing:
         return await newest_meta(self._cluster, self._changelog, lane)
 
     async def _obstacles(self, work: Work, *, despite_backlog: bool) -> AsyncIterator[str]:
-        """The next steps of the operator."""
         await self._cluster.groups.await_coordinator()
         if (state := await self._cluster.groups.state()) not in NO_MEMBERS:
             yield (
@@ -205,7 +204,6 @@ class _Growing:
                 )
 
     async def _unjudged(self, work: Work) -> AsyncIterator[str]:
-        """A text for each lane that has not judged its inputs."""
         for lane in range(work.growth.began):
             for topic in (self._input, self._forward):
                 begin = await first_unjudged(self._cluster, topic, lane, work.metas.get(lane))

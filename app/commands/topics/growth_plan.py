@@ -39,7 +39,7 @@ class Work(NamedTuple):
 
     @property
     def parents(self) -> list[int]:
-        """Those of them that have successors."""
+        """Lanes of :attr:`left` that have successors."""
         return [number for number in sorted(self.left) if number < self.growth.began]
 
     @property

@@ -73,7 +73,6 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
 
 
 def _topics(settings: Settings) -> dict[str, int]:
-    """Return the partition counts of all topics that this user may see."""
     listed = AdminClient(confluent_options(settings.kafka)).list_topics(timeout=ANSWER_LIMIT_S)
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}
 

@@ -159,7 +159,6 @@ def _as_planned(plan: TopicPlan | None, bytes_max: int) -> TopicDescription | No
 
 
 def _room(source: TopicDescription | None) -> dict[str, str]:
-    """The size for an input's largest message and our headers."""
     if source is None or source.config is None:
         return {}
     return _room_for(source.message_bytes_max)
@@ -174,7 +173,6 @@ def _larger(config: Mapping[str, str], room: Mapping[str, str]) -> Mapping[str, 
 
 
 def _kept(source: TopicDescription | None) -> dict[str, str]:
-    """The retention of an input, if there is one."""
     if source is None or "delete" not in source.cleanup_policy:
         return {}
     return {

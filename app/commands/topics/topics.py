@@ -58,7 +58,7 @@ class Outcome:
     created: bool
     """In a dry run: to be created."""
     replication_factor: int | None = None
-    """Of a created topic, as the next."""
+    """None = the topic exists."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Settings that are not the cluster's."""
     recorded: bool = False
@@ -159,7 +159,6 @@ async def examine(settings: Settings) -> Findings:
 
 
 def _of_consumers(settings: Settings) -> list[str]:
-    """Return the names of the topics that consumers create."""
     letters = (wire_names.dead_letter_topic(address.name) for address in settings.addresses)
     return [wire_names.progress_topic(settings.app.id), *letters]
 
@@ -228,7 +227,6 @@ async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]
 
 @contextlib.asynccontextmanager
 async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
-    """Turn errors of the connection into one that names the address, or the refusal."""
     try:
         yield
     except (KafkaError, OSError, TimeoutError) as error:
