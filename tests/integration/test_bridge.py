@@ -5,7 +5,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from aiokafka.admin import AIOKafkaAdminClient
 from agents.bridge.offsets import OffsetMetadata, encode
 from agents.bridge.plan import plans
 from app.bridge import drains
-from app.embedded.broker import EmbeddedBroker
 from ringfence_client.consumer import group_terms
 from ringfence_kafka.config.load import load
 from ringfence_kafka.errors import MissingTopicError
@@ -29,13 +28,6 @@ from tests.support.bridges.processes import PARTITIONS, Set, Two, hop_of, messag
 from tests.support.kafka import Sent
 from tests.support.records import unusual
 from tests.support.worker import run_verb, wait_for
-
-
-@pytest.fixture(scope="module")
-def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    """The run's broker is the source."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
-        yield Two(broker.bootstrap_servers, target.bootstrap_servers)
 
 
 def test_forwards_as_it_is(two: Two, tmp_path: Path) -> None:

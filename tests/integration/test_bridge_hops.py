@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +48,6 @@ def crossed(
 
 def values(got: list[Got]) -> list[bytes | None]:
     return [item.value for item in got]
-
-
-@pytest.fixture(scope="module")
-def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One worker over all addresses of this module."""
-    config = configure(tmp_path_factory.mktemp(APP), broker.bootstrap_servers, APP, ADDRESSES)
-    with worker(config, APP) as process:
-        yield Running(broker.bootstrap_servers, process, ADDRESSES, APP)
 
 
 def _metric(running: Running, name: str, address: str) -> float:

@@ -1,6 +1,5 @@
 """Bridges into and out of secured clusters: TLS at one side, a login at the other, and no more rights than docs/security.md lists."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,17 +14,6 @@ from tests.support.worker import run_verb
 
 LITERAL: Final = ResourcePatternType.LITERAL
 TOPIC: Final = ResourceType.TOPIC
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """One broker is both: its listeners are two ways in."""
-    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.stop()
 
 
 def _rights(name: str) -> dict[str, Right]:

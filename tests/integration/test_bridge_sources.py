@@ -1,6 +1,5 @@
 """What may happen to a bridge's source: created again, cut, deleted, set back; what passes at the target is each message once, in order."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,6 @@ from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import PARTITIONS, Set, Two, messages, numbers, prepare
 from tests.support.worker import wait_for
-
-
-@pytest.fixture(scope="module")
-def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    """The run's broker is the source."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
-        yield Two(broker.bootstrap_servers, target.bootstrap_servers)
 
 
 @pytest.mark.long

@@ -1,14 +1,12 @@
 """Members of a group that are not Ringfence's: they are named, and their offsets skip nothing."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from app.embedded.broker import EmbeddedBroker
 from ringfence_client.consumer.assignor import KeepingAssignor
 from ringfence_kafka.errors import ConfigurationError
 from tests.support import kafka
@@ -196,13 +194,6 @@ def test_an_operator_moves_a_worker_forward(bootstrap: str, tmp_path: Path) -> N
         got = kafka.wait_count(bootstrap, f"{name}.accepted", 15)
 
     assert [item.id for item in got] == _ids(0, 0, 10) + _ids(0, 15, 20)
-
-
-@pytest.fixture(scope="module")
-def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    """The run's broker is the source."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
-        yield Two(broker.bootstrap_servers, target.bootstrap_servers)
 
 
 @pytest.mark.parametrize("epochs", [True, False], ids=["position", "named-offsets"])

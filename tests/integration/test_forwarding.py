@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from confluent_kafka import Producer
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.worker import Running, WorkerProcess, configure, wait_for, worker
+from tests.support.worker import Running, WorkerProcess, configure, wait_for
 
 APP = "forwarding"
 PARTITIONS = 4
@@ -27,14 +26,6 @@ ADDRESSES: list[dict[str, Any]] = [
         "forged": {},
     }.items()
 ]
-
-
-@pytest.fixture(scope="module")
-def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One worker over all addresses of this module."""
-    config = configure(tmp_path_factory.mktemp(APP), broker.bootstrap_servers, APP, ADDRESSES)
-    with worker(config, APP) as process:
-        yield Running(broker.bootstrap_servers, process, ADDRESSES, APP)
 
 
 def publish(running: Running, topic: str, records: list[Sent], **options: Any) -> None:

@@ -1,12 +1,9 @@
 """Bytes that are a message's ID and its group, address by address."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from tests.support.kafka import Got, Sent
-from tests.support.worker import Running, configure, wait_for, worker
+from tests.support.worker import Running, wait_for
 
 APP = "identity"
 ADDRESSES: list[dict[str, Any]] = [
@@ -18,14 +15,6 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "aged", "partitions": 1, "id_max_age": 10},
     {"name": "identity-off", "partitions": 1, "id_cache_size": 0},
 ]
-
-
-@pytest.fixture(scope="module")
-def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One worker over all addresses of this module."""
-    config = configure(tmp_path_factory.mktemp(APP), broker.bootstrap_servers, APP, ADDRESSES)
-    with worker(config, APP) as process:
-        yield Running(broker.bootstrap_servers, process, ADDRESSES, APP)
 
 
 def offsets(got: list[Got]) -> list[int]:

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -40,17 +40,6 @@ NIGHT_LIMIT_S: Final = 400.0
 """Of a verb that is refused."""
 LINES: Final = [{"id": str(index % 5), "group": f"g{index % 5}", "value": f"{index}"} for index in range(8)]
 """Five distinct messages and three resends."""
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """The broker; its own configuration, which holds passwords, is outside the folders of the tests."""
-    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.stop()
 
 
 def _start(access: Access, config: Path, *verb: str, program: str = "app") -> subprocess.Popen[str]:

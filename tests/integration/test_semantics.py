@@ -1,71 +1,25 @@
 """What a message goes through, case by case, in a real worker."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from aiokafka.partitioner import murmur2
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.worker import WorkerProcess, configure, wait_for, worker
+from tests.support.worker import Running
 
 APP = "semantics"
 ADDRESSES: list[dict[str, Any]] = [
     {"name": "usual", "partitions": 2},
     {"name": "other", "partitions": 1},
     {"name": "off", "partitions": 1, "id_cache_size": 0},
-    {"name": "one", "partitions": 1, "id_cache_size": 1},
     {"name": "three", "partitions": 1, "id_cache_size": 3},
-    {"name": "lookup", "partitions": 1, "id_cache_size": 3},
-    {"name": "named", "partitions": 1, "duplicate_id_headers": ["X-First", "X-Second"]},
-    {"name": "bytes", "partitions": 1},
     {"name": "unchanged", "partitions": 3},
     {"name": "aborted", "partitions": 1},
     {"name": "markers", "partitions": 1},
     {"name": "nokey", "partitions": 1},
-    {"name": "empty", "partitions": 1, "duplicate_id_headers": ["_AMQ_DUPL_ID", "X-Second"]},
-    {"name": "empty-key", "partitions": 1, "duplicate_id_from": "key", "group_header": "g"},
-    {"name": "empty-value", "partitions": 1, "duplicate_id_from": "value"},
     {"name": "compressed", "partitions": 1},
 ]
-
-
-@dataclass(frozen=True)
-class Running:
-    """The worker of this module and its broker."""
-
-    bootstrap: str
-    worker: WorkerProcess
-
-    def outcome(self, address: str, records: list[Sent], partition: int = 0) -> list[Got]:
-        """Send, wait until the lane is through, and read what was accepted."""
-        kafka.send(self.bootstrap, address, records, partition)
-        return self.settled(address)
-
-    def settled(self, address: str) -> list[Got]:
-        """What was accepted, once the lanes have committed all that is there."""
-        count = next(item["partitions"] for item in ADDRESSES if item["name"] == address)
-        ends = kafka.end_offsets(self.bootstrap, address, count)
-        wait_for(
-            lambda: self.nexts(address, count) == ends,
-            lambda: f"{address}: {self.nexts(address, count)} of {ends}\n{self.worker.log()}",
-        )
-        return kafka.read_all(self.bootstrap, f"{address}.accepted", count)
-
-    def nexts(self, address: str, count: int) -> list[int]:
-        lanes = self.worker.health()[1].get("lanes", {})
-        return [lanes.get(f"{address}-{index}", {}).get("next", -1) for index in range(count)]
-
-
-@pytest.fixture(scope="module")
-def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One worker over all addresses of this module."""
-    folder = tmp_path_factory.mktemp("semantics")
-    config = configure(folder, broker.bootstrap_servers, APP, ADDRESSES)
-    with worker(config, "semantics") as process:
-        yield Running(broker.bootstrap_servers, process)
 
 
 def ids(got: list[Got]) -> list[bytes | None]:

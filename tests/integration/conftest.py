@@ -1,0 +1,40 @@
+"""Fixtures that several files of integration tests share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.embedded.broker import EmbeddedBroker
+from tests.support.bridges import processes
+from tests.support.bridges.processes import Two
+from tests.support.brokers.secured import SecuredBroker
+from tests.support.worker import Running, configure, worker
+
+
+@pytest.fixture(scope="module")
+def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    """A source, which is the run's broker, and a target."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
+        yield Two(broker.bootstrap_servers, target.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def running(
+    request: pytest.FixtureRequest, broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """One worker over the ``ADDRESSES`` of a module, with its ``APP`` as ``app.id``."""
+    app_id, addresses = request.module.APP, request.module.ADDRESSES
+    config = configure(tmp_path_factory.mktemp(app_id), broker.bootstrap_servers, app_id, addresses)
+    with worker(config, app_id) as process:
+        yield Running(broker.bootstrap_servers, process, addresses, app_id)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker with secured listeners; its configuration, which holds passwords, is outside the folders of tests."""
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
