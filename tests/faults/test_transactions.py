@@ -150,8 +150,8 @@ def test_killed_between_the_cuts(
     topics = {f"{name}.accepted": 1 for name in (scene.name, scene.target)}
     try:
         with Watcher(bootstrap, topics) as watcher:
-            for each in kills:
-                point, _, nth = each.partition("@")
+            for kill in kills:
+                point, _, nth = kill.partition("@")
                 process.start(RINGFENCE_FAILPOINTS=f"{point}:{scene.name}-0=kill@{nth}")
                 assert process.wait_end() == -signal.SIGKILL, process.log()
             process.start()

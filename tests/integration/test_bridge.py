@@ -107,7 +107,7 @@ def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
     with processes.quick(given.config):
         got = given.settled(kafka.end_offsets(two.source, given.topic))
 
-    assert [item.value for item in sorted(got, key=lambda each: int(each.value or b""))] == [
+    assert [item.value for item in sorted(got, key=lambda item: int(item.value or b""))] == [
         b"%d" % index for index in range(5)
     ]
 

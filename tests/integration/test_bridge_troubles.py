@@ -120,7 +120,7 @@ async def test_standby_meets_an_error(
         await until(
             lambda: _shared_out(found) == [0, 1], lambda: str([bridge.state.reasons for bridge in found])
         )
-        standby, busy = sorted(found, key=lambda each: len(each.state.assigned or ()))
+        standby, busy = sorted(found, key=lambda item: len(item.state.assigned or ()))
         coordinator = standby._partitions.consumer._consumer._coordinator
         well = coordinator._do_heartbeat
 

@@ -212,7 +212,7 @@ def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> No
 
 def _described(process: ConsumerProcess) -> list[dict[str, Any]]:
     """The messages that its handler was given, in the order of their offsets."""
-    return sorted(map(json.loads, noted(process.handled)), key=lambda each: int(each["offset"]))
+    return sorted(map(json.loads, noted(process.handled)), key=lambda item: int(item["offset"]))
 
 
 # -- consumers come and go ------------------------------------------------------------------------------------------

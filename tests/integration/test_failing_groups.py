@@ -237,7 +237,7 @@ async def test_share_of_sick_groups(bootstrap: str, sick: int) -> None:
     handler = Recorder(_Fails())
     async with consuming(bootstrap) as bench:
         messages = [*_sick(sick), *_well(200 - sick)]
-        messages.sort(key=lambda each: (each.key or b"")[::-1])  # mixed
+        messages.sort(key=lambda item: (item.key or b"")[::-1])  # mixed
         bench.send(*messages)
         running = await bench.start(handler, concurrency=SLOTS, max_attempts=3, breaker=False)
         await bench.until_next(running, 200)

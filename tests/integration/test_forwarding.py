@@ -133,7 +133,7 @@ def test_forwarded_record_is_unchanged(running: Running) -> None:
     ]
     before = len(running.settled("mixed"))
     kafka.send(running.bootstrap, "mixed", records, 3)
-    got = sorted(running.settled("mixed"), key=lambda each: each.timestamp)
+    got = sorted(running.settled("mixed"), key=lambda item: item.timestamp)
 
     assert before == 0
     assert [(item.key, item.value, item.timestamp) for item in got] == [

@@ -159,7 +159,7 @@ def test_versions_in_their_order() -> None:
     """As numbers, not as text; each has all jars of ours."""
     known = jars.known_versions()
 
-    assert known == sorted(known, key=lambda each: [int(part) for part in each.split(".")])
+    assert known == sorted(known, key=lambda item: [int(part) for part in item.split(".")])
     assert {"3.9.1", "4.0.2", KAFKA_VERSION} <= set(known)
     for version in known:
         assert {f"kafka-clients-{version}.jar", f"kafka-server-{version}.jar"} <= set(digests.known())

@@ -182,7 +182,7 @@ class _RealRequests:
 
     async def initialise(self) -> int:
         question = InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=30_000)
-        answer = await self._ask(question, lambda each: {each.error_code})
+        answer = await self._ask(question, lambda item: {item.error_code})
         self._id = answer.producer_id
         return int(answer.producer_epoch)
 
@@ -201,12 +201,12 @@ class _RealRequests:
         if implicit:
             place = self._real.topic, 0
             question: Any = transaction_v2_requests.produce(self._name, 30_000, {place: data})
-            code, base = (await self._ask(question, lambda each: {each[place][0]}))[place]
+            code, base = (await self._ask(question, lambda item: {item[place][0]}))[place]
         else:
             question = ProduceRequest(
                 required_acks=-1, timeout=30_000, topics=[(self._real.topic, [(0, data)])], transactional_id=self._name
             )  # fmt: skip
-            answer = await self._ask(question, lambda each: {each.topics[0][1][0][1]})
+            answer = await self._ask(question, lambda item: {item.topics[0][1][0][1]})
             _, code, base, *_ = answer.topics[0][1][0]
         return NAMES[code] if code else base
 
@@ -214,7 +214,7 @@ class _RealRequests:
         question = AddOffsetsToTxnRequest(
             transactional_id=self._name, producer_id=self._id, producer_epoch=epoch, group_id=self._real.group
         )
-        return NAMES[(await self._ask(question, lambda each: {each.error_code})).error_code]
+        return NAMES[(await self._ask(question, lambda item: {item.error_code})).error_code]
 
     async def commit_offset(self, epoch: int, offset: int, *, implicit: bool = False) -> str:
         topic, group = self._real.topic, self._real.group
@@ -223,7 +223,7 @@ class _RealRequests:
             question: Any = transaction_v2_requests.commit_offsets(
                 self._name, group, who, {(topic, 0): offset}
             )
-            answer = await self._ask(question, lambda each: set(each.values()))
+            answer = await self._ask(question, lambda item: set(item.values()))
             return NAMES[answer[topic, 0]]
         question = TxnOffsetCommitRequest(
             transactional_id=self._name, group_id=group, producer_id=self._id, producer_epoch=epoch,
@@ -237,12 +237,12 @@ class _RealRequests:
             question: Any = transaction_v2_requests.end(
                 self._name, transaction_v2_requests.Producer(self._id, epoch), commit=commit
             )
-            answer = await self._ask(question, lambda each: {each.error_code})
+            answer = await self._ask(question, lambda item: {item.error_code})
             return NAMES[answer.error_code] if answer.error_code else answer.producer.epoch - epoch
         question = EndTxnRequest(
             transactional_id=self._name, producer_id=self._id, producer_epoch=epoch, transaction_result=commit
         )
-        return NAMES[(await self._ask(question, lambda each: {each.error_code})).error_code]
+        return NAMES[(await self._ask(question, lambda item: {item.error_code})).error_code]
 
     async def values(self) -> list[bytes]:
         stable, end = await self._real.ends()

@@ -124,7 +124,7 @@ def test_id_and_its_stored_form(value: bytes) -> None:
 @given(
     key=st.one_of(st.binary(max_size=12), st.binary(min_size=9, max_size=9)),
     value=st.one_of(
-        st.binary(max_size=60), st.binary(min_size=25, max_size=40).map(lambda each: b"\x01" + each)
+        st.binary(max_size=60), st.binary(min_size=25, max_size=40).map(lambda item: b"\x01" + item)
     ),
 )
 def test_any_bytes_as_ring_record(key: bytes, value: bytes) -> None:
@@ -138,7 +138,7 @@ def test_any_bytes_as_ring_record(key: bytes, value: bytes) -> None:
 
 @fixed
 @given(
-    value=st.one_of(st.binary(max_size=60), metas.map(codec.encode_meta).map(lambda each: each[:-2] + b"}"))
+    value=st.one_of(st.binary(max_size=60), metas.map(codec.encode_meta).map(lambda item: item[:-2] + b"}"))
 )
 def test_any_bytes_as_meta_record(value: bytes) -> None:
     try:

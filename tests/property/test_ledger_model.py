@@ -52,7 +52,7 @@ class Model:
         """By position."""
 
     def append(self, message: Message) -> None:
-        self.messages = sorted([*self.messages, message], key=lambda each: each.position)
+        self.messages = sorted([*self.messages, message], key=lambda item: item.position)
 
     def held(self, group: bytes | None) -> list[Message]:
         return [message for message in self.messages if message.group == group and message.holder is not None]

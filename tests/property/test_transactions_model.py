@@ -207,7 +207,7 @@ class World:
             "transfers", LANES, capacity, lambda key: java(key, LANES), divert=True,
             others={
                 "payments": Target("payments.accepted"),
-                "notes": Target("notes.accepted", lambda each: each.key, lambda each: each.header("region") or b"qpid.no-group"),
+                "notes": Target("notes.accepted", lambda item: item.key, lambda item: item.header("region") or b"qpid.no-group"),
             },
         )  # fmt: skip
         for each in plan:

@@ -156,9 +156,9 @@ def test_round_trip(progress: tuple[int, list[Run]]) -> None:
     next_offset=st.integers(0, 2**40),
     data=st.one_of(
         st.binary(max_size=30),
-        st.binary(max_size=30).map(lambda each: b"\x01" + each),
-        st.lists(st.integers(0, 3), max_size=20).map(lambda each: b"\x01" + bytes(each)),
-        st.binary(min_size=1, max_size=30).map(lambda each: b"\x02" + each),
+        st.binary(max_size=30).map(lambda item: b"\x01" + item),
+        st.lists(st.integers(0, 3), max_size=20).map(lambda item: b"\x01" + bytes(item)),
+        st.binary(min_size=1, max_size=30).map(lambda item: b"\x02" + item),
     ),
 )
 def test_any_bytes(next_offset: int, data: bytes) -> None:

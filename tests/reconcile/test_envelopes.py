@@ -30,7 +30,7 @@ class Opener:
         frame = self._spark.createDataFrame(records, _KAFKA)
         found = opened(frame, F.lit("orders"), F.array(F.lit("payments"))).collect()
         by_offset: list[list[Row]] = [[] for _ in values]
-        for row in sorted(found, key=lambda each: (each["offset"], each["part_number"])):
+        for row in sorted(found, key=lambda item: (item["offset"], item["part_number"])):
             by_offset[row["offset"]].append(row)
         return by_offset
 

@@ -40,9 +40,9 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
         ]
         for _ in range(200)
     ]
-    users = F.filter("headers", lambda each: ~each["key"].isin(*OURS))
+    users = F.filter("headers", lambda item: ~item["key"].isin(*OURS))
     plain = F.xxhash64(
-        F.transform(users, lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]))
+        F.transform(users, lambda item: F.struct(item["key"], item["value"].isNull(), item["value"]))
     )
     rows = (
         _records(spark, *headers)

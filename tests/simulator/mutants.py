@@ -95,13 +95,13 @@ def main() -> None:
     ]  # fmt: skip
     rows: list[Row] = []
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for row in pool.map(lambda each: _row(each[0], each[1], asked.seconds, asked.seed), chosen):
+        for row in pool.map(lambda item: _row(item[0], item[1], asked.seconds, asked.seed), chosen):
             if not rows or rows[-1].world != row.world:
                 print(f"\nOf {row.world}:\n\n| mutant | schedules | seconds | found as |\n|---|---|---|---|")
             rows.append(row)
             print(row, flush=True)
     seeds: dict[tuple[str, int], list[str]] = {}
-    for row in sorted((row for row in rows if row.found), key=lambda each: each.seed):
+    for row in sorted((row for row in rows if row.found), key=lambda item: item.seed):
         seeds.setdefault((row.world, row.seed), []).append(row.mutant.name)
     print()
     for world in LOGICAL:

@@ -215,7 +215,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
                     waiting.discard(message.partition() or 0)
                     continue
                 deadline = time.monotonic() + SETTLE_S
-        return sorted(got, key=lambda each: (each.partition, each.offset))
+        return sorted(got, key=lambda item: (item.partition, item.offset))
     finally:
         consumer.close()
 

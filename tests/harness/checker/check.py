@@ -39,7 +39,7 @@ def check(history: History) -> list[Finding]:
     findings += said_once([*bridged.again()], remembered(evidence, originals))
     findings += corrupted(evidence)
     findings += _gaps(evidence, len(unfound))
-    return sorted(findings, key=lambda each: _RANK[each.anomaly])
+    return sorted(findings, key=lambda item: _RANK[item.anomaly])
 
 
 # -- what producers know -------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def parse(lines: Iterable[str]) -> list[Run]:
         else:
             index = running.pop(key)
             runs[index] = replace(runs[index], end=float(time))
-    return sorted(runs, key=lambda each: each.begin)
+    return sorted(runs, key=lambda item: item.begin)
 
 
 def judge(
@@ -113,7 +113,7 @@ def judge(
 ) -> list[Finding]:
     """All that is wrong; ``expected``: the size of each group."""
     groups: dict[str, list[Run]] = {label: [] for label in expected}
-    ordered = sorted(runs, key=lambda each: each.begin)
+    ordered = sorted(runs, key=lambda item: item.begin)
     findings = [*_tokens(ordered, disturbances), *_early(ordered, disturbances)]
     risen = _risen(ordered)
     for run in ordered:

@@ -185,17 +185,17 @@ def _repetition(lane: int, between: int, one: Input, other: Input, exact: bool, 
 def _lane_orders(accepted: Iterable[Input], originals: Originals) -> dict[int, LaneOrder]:
     wanted = {input_.lane for several in originals.repeated.values() for input_ in several}
     lanes: dict[int, list[Input]] = {lane: [] for lane in wanted}
-    for each in accepted:
-        if each.ids and each.lane in wanted:
-            lanes[each.lane].append(each)
+    for message in accepted:
+        if message.ids and message.lane in wanted:
+            lanes[message.lane].append(message)
     return {lane: LaneOrder(inputs) for lane, inputs in lanes.items()}
 
 
-def _places(each: Input) -> tuple[tuple[int, int], tuple[Line, int]]:
+def _places(message: Input) -> tuple[tuple[int, int], tuple[Line, int]]:
     """(partition, offset) in the input, and in the output; of a transaction that of its first there."""
-    if each.accepted is None:
-        raise AssertionError(f"{each.place} was not accepted")
+    if message.accepted is None:
+        raise AssertionError(f"{message.place} was not accepted")
     return (
-        (each.record.partition, each.record.offset),
-        ((each.accepted.topic, each.accepted.partition), each.accepted.offset),
+        (message.record.partition, message.record.offset),
+        ((message.accepted.topic, message.accepted.partition), message.accepted.offset),
     )

@@ -137,7 +137,7 @@ def _bridge(dice: random.Random, partitions: int) -> Iterable[Happening]:
         brought = tuple(
             Bridged(source[offset], offset, min(confirmed, offset), ignored) for offset in range(begin, end)
         )
-        for place, together in groupby(brought, lambda each: places[each.offset]):
+        for place, together in groupby(brought, lambda item: places[item.offset]):
             yield Happening(*gap(dice), Kind.SEND, partition=place, messages=tuple(together))
         reached = max(reached, end)
         confirmed = dice.randint(confirmed, reached)

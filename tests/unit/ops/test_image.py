@@ -156,7 +156,7 @@ def test_the_context_has_what_is_copied() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["reconcile"], ["audit", "orders"], ["demo"]], ids=lambda each: str(each[0])
+    "arguments", [["reconcile"], ["audit", "orders"], ["demo"]], ids=lambda item: str(item[0])
 )
 def test_without_spark(
     arguments: list[str],

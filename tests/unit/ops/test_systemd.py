@@ -68,7 +68,7 @@ def test_units() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("unit", UNITS, ids=lambda each: each.name)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda item: item.name)
 def test_systemd_takes_it(unit: Path, tmp_path: Path) -> None:
     """It has nothing to say; of a key that it does not know it has."""
     assert _said(tmp_path, unit, unit.read_text()) == ""
@@ -80,13 +80,13 @@ def test_systemd_takes_it(unit: Path, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("unit", SERVICES, ids=lambda each: each.name)
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda item: item.name)
 def test_command(unit: Path) -> None:
     """The command line takes it."""
     assert deployment.understood(_arguments(unit)) == ""
 
 
-@pytest.mark.parametrize("unit", SERVICES, ids=lambda each: each.name)
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda item: item.name)
 def test_a_drain_is_waited_for(unit: Path) -> None:
     """Nobody is killed who drains."""
     [limit] = _values(unit, "TimeoutStopSec")
@@ -98,7 +98,7 @@ def test_a_drain_is_waited_for(unit: Path) -> None:
     assert float(limit) >= max(DRAIN_LIMIT_S, named) + LEAVING_S
 
 
-@pytest.mark.parametrize("unit", SERVICES, ids=lambda each: each.name)
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda item: item.name)
 def test_no_root(unit: Path) -> None:
     """It runs as a user of its own, and writes in its own folder only."""
     assert _values(unit, "User") == ["ringfence"]
@@ -108,7 +108,7 @@ def test_no_root(unit: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", [service for service in SERVICES if "@" in service.name], ids=lambda each: each.name
+    "unit", [service for service in SERVICES if "@" in service.name], ids=lambda item: item.name
 )
 def test_what_serves_is_never_given_up(unit: Path) -> None:
     """However long the broker is away; an end that was asked for is one."""

@@ -1170,7 +1170,7 @@ def test_whose_changelog(tmp_path: Path, theirs: tuple[str, str], refused: bool)
         store,
         store.begin_epoch(),
         resident=True,
-        check=lambda each: require_own(each, "rf", "orders", "log/0"),
+        check=lambda item: require_own(item, "rf", "orders", "log/0"),
     )
     records = [
         Record(0, *_slot(5, 0, codec.encode_id(b"a"))),

@@ -225,7 +225,7 @@ def test_missing_part_is_noticed() -> None:
         with pytest.raises(MissingPartsError, match="not there as it names them: 3"):
             topic.read()
         found = progress_record.decode(
-            topic.values[KEY], lambda each: topic.values.get(record_parts.key_of(KEY, each)), partial=True
+            topic.values[KEY], lambda item: topic.values.get(record_parts.key_of(KEY, item)), partial=True
         )
         assert 0 < len(progress.attempts) - len(found.attempts) <= PART_MAX
         assert set(found.attempts.items()) <= set(attempts.items())

@@ -245,7 +245,7 @@ def test_transaction_without_any_id() -> None:
         ({"parts": [{"value": 1, "address": "payments", "id": "1", "headers": {"_AMQ_DUPL_ID": "2"}}]}, "part 1/1: headers: '_AMQ_DUPL_ID' is a duplicate ID beside id", "give one of them"),
         ({"parts": [{"value": ""}] * 10_001}, "10,001 parts: at most 10,000", "make several transactions"),
     ],
-    ids=lambda each: str(each)[:60],
+    ids=lambda item: str(item)[:60],
 )  # fmt: skip
 def test_faulty_transactions(line: Any, fault: str, way_out: str) -> None:
     """At once, and not in quarantine: each fault is named with its part, and what to do about it."""
