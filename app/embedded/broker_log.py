@@ -15,24 +15,16 @@ _REFUSED: Final = re.compile(
 
 
 def raise_if_refused(text: str) -> None:
-    """Look for Kafka's own reason.
-
-    Raises:
-        PrerequisiteError: it is a property.
-    """
+    """Raise PrerequisiteError if Kafka refused a property."""
     if found := _REFUSED.search(text):
         raise PrerequisiteError(f"Kafka refuses a property: {found[1].strip()}: correct or remove it")
 
 
 def telling(text: str) -> str:
-    """The lines that explain a failure, indented: the errors, else the last lines."""
-    return "\n".join(f"  {line}" for line in _telling(text.strip().splitlines())[-_LINES_SHOWN:])
-
-
-def _telling(lines: list[str]) -> list[str]:
-    """Leave out frames of traces, and all but errors where there are some: a shutdown logs much after them."""
-    lines = [line for line in lines if not _FRAME.match(line)]
-    levels = [found and found[1] for found in map(_LEVEL.match, lines)]
-    if not {"ERROR", "FATAL"} & set(levels):
-        return lines
-    return [line for line, level in zip(lines, levels, strict=True) if level in {None, "ERROR", "FATAL"}]
+    """The errors of a log without the frames of traces, else its last lines, indented. A shutdown logs much after an error."""
+    lines = [line for line in text.strip().splitlines() if not _FRAME.match(line)]
+    levels = [match and match[1] for match in map(_LEVEL.match, lines)]
+    if {"ERROR", "FATAL"} & set(levels):
+        pairs = zip(lines, levels, strict=True)
+        lines = [line for line, level in pairs if level in {None, "ERROR", "FATAL"}]
+    return "\n".join(f"  {line}" for line in lines[-_LINES_SHOWN:])

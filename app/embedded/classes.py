@@ -1,6 +1,6 @@
-"""An archive of the broker's classes, as a JVM has them in memory: with it a broker starts in half of the time and of the CPU.
+"""Java's class data sharing: with an archive of its classes a broker starts in half of the time and of the CPU.
 
-It is Java's own class data sharing. An archive that does not fit, because Java or the jars are others now, is passed over by the JVM.
+The JVM ignores an archive of another Java or of other jars.
 """
 
 import hashlib
@@ -12,11 +12,11 @@ from app.embedded import jars
 _NAME: Final = "classes-{}-{}.jsa"
 """By the folder of the jars, which names Kafka's version, and a digest of Java's and theirs."""
 _SILENT: Final = "-Xlog:cds=off"
-"""An archive that is passed over is no fault."""
+"""An ignored archive is no error."""
 
 
 def archive(program: Path, class_path: str) -> Path:
-    """Where that of these classes is kept for this Java."""
+    """The archive of these classes for this Java."""
     java = program.resolve()
     found = java.stat()
     key = f"{java} {found.st_size} {found.st_mtime_ns} {class_path}"
@@ -25,16 +25,16 @@ def archive(program: Path, class_path: str) -> Path:
 
 
 def archives(class_path: str) -> str:
-    """The pattern of the names of a class path's archives: one is kept, of the Java that set up last."""
+    """A pattern of all archives of a class path, of which one is kept."""
     return _NAME.format(Path(class_path).parent.name, "*")
 
 
 def reading(program: Path, class_path: str) -> list[str]:
-    """Options of a JVM that loads what is archived; none where there is no archive."""
+    """Options of a JVM that loads the archive, if there is one."""
     found = archive(program, class_path)
     return [f"-XX:SharedArchiveFile={found}", _SILENT] if found.is_file() else []
 
 
 def writing(target: Path) -> list[str]:
-    """Options of a JVM that archives what it has loaded when it ends in order."""
+    """Options of a JVM that archives its loaded classes when it ends in order."""
     return [f"-XX:ArchiveClassesAtExit={target}", _SILENT]

@@ -1,8 +1,4 @@
-"""Resolves Kafka's jars once into a cache of the user.
-
-PySpark, a dependency anyway, brings Ivy along: so the embedded broker needs Java and nothing else that a
-package manager would have to install.
-"""
+"""Fetches Kafka's jars once into a cache of the user, with the Ivy of PySpark: so the embedded broker needs only Java."""
 
 import contextlib
 import fcntl
@@ -23,14 +19,13 @@ from ringfence_kafka.errors import PrerequisiteError
 from ringfence_kafka.process import java
 
 KAFKA_VERSION: Final = "4.1.0"
-"""The version that runs where nobody chooses another one."""
+"""The default version."""
 VERSION_VARIABLE: Final = "RINGFENCE_KAFKA_VERSION"
-"""Name of the environment variable that chooses the version of all embedded brokers, also those of tests."""
+"""Environment variable that chooses the version of all embedded brokers, also in tests."""
 SCALA_VERSION: Final = "2.13"
 
 LOGGING: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
-"""Kafka logs through slf4j 1.7 and leaves the binding to its distribution: this one fits the log4j-core that it brings. Without it the
-broker says nothing."""
+"""Kafka logs through slf4j 1.7 and leaves the binding to its distribution: this one fits its log4j-core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +39,7 @@ class Bundle:
     """Organisation, name and revision; the first one's jar must be there in the end."""
     megabytes: int
     digests: Mapping[str, str] | None = field(default=None, hash=False)
-    """SHA-256 by file name, of every jar that may be in it; None = Ivy's comparison with the registry's checksums is enough."""
+    """SHA-256 by file name of every allowed jar; None = Ivy's comparison with the registry's checksums is enough."""
 
 
 _IVY_TIMEOUT_S: Final = 900
@@ -52,7 +47,7 @@ _LINES_SHOWN: Final = 15
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where things are kept that can be fetched again: ``RINGFENCE_CACHE``, else as XDG has it."""
+    """The folder of things that can be fetched again: ``RINGFENCE_CACHE``, else as XDG has it."""
     if own := environ.get("RINGFENCE_CACHE"):
         return Path(own).absolute()
     if xdg := environ.get("XDG_CACHE_HOME"):
@@ -75,7 +70,7 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def chosen_version(version: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return ``version``, else the one that the environment names, else the usual one.
+    """``version``, else the one of the environment, else the default.
 
     Raises:
         PrerequisiteError: its jars are not known.
@@ -104,8 +99,7 @@ def kafka(version: str) -> Bundle:
 def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = None) -> Path:
     """The folder with the jars; fetches them the first time. Without ``bundle``: the broker of the chosen version.
 
-    The folder appears by a rename when it is complete, so its existence is the proof that it is. Of two
-    processes that come at once, one fetches and the other waits for it.
+    A rename makes the folder appear when it is complete. Of two processes at once, one fetches and the other waits.
 
     Raises:
         PrerequisiteError: no Java, no Ivy, nowhere to write, or the jars could not be fetched, or are not those that are known.
@@ -130,15 +124,13 @@ def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = Non
 
 def class_path(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = None) -> str:
     """Class path of the broker and of Kafka's tools, or of others' jars. Raises as :func:`resolve` does."""
-    # Java expands the star itself: 45 paths in the process list would hide what a person looks for there.
+    # Java expands the star itself: 45 paths would fill the process list.
     return str(resolve(environ, bundle) / "*")
 
 
 def _fetch(bundle: Bundle, target: Path, ivy_cache: Path, environ: Mapping[str, str]) -> None:
     program, ivy = java.find(environ), _ivy_jar()
-    for abandoned in target.parent.glob(
-        f".{target.name}-*"
-    ):  # by a process that was killed: we hold the lock
+    for abandoned in target.parent.glob(f".{target.name}-*"):  # of a killed process: this one has the lock
         shutil.rmtree(abandoned, ignore_errors=True)
     click.echo(f"Fetching {bundle.title} ({bundle.megabytes} MB, once) into {target} ...", err=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:

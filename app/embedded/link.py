@@ -18,11 +18,11 @@ from app.embedded.broker_process import HOST
 CALL_LIMIT_S: Final = 10.0
 _CHUNK_BYTES: Final = 64 * 1024
 _CHUNKS_MAX: Final = 256
-"""On their way in one direction of one connection; beyond them the sender is slowed down, as by a full window."""
+"""In one direction of one connection; more slow the sender down, as a full window does."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
-class _Way(Enum):
+class _Direction(Enum):
     REQUESTS = "client to broker"
     ANSWERS = "broker to client"
 
@@ -32,7 +32,7 @@ class _Mode:
     refusing: bool = False
     delay_s: float = 0.0
     bytes_per_s: float = math.inf
-    dropped: frozenset[_Way] = frozenset()
+    dropped: frozenset[_Direction] = frozenset()
     held: bool = False
 
 
@@ -43,13 +43,8 @@ _CUT: Final = _Mode(refusing=True)
 class TcpProxy:
     """Relays one port of this machine to another, in a thread with a loop of its own.
 
-    The mode may be changed at any time and from any thread; the call returns when it holds. No connection ever
-    delivers a torn stream: one that may have lost bytes is reset when they could flow again.
-
-    Attributes:
-        connections_cut: Open connections that :meth:`cut` has reset.
-        bytes_withheld: Bytes that were dropped or held.
-        bytes_delayed: Bytes that came late.
+    The mode may be changed at any time and from any thread; the call returns when it holds. No connection delivers a
+    torn stream: one that may have lost bytes is reset when they could flow again.
     """
 
     def __init__(self, upstream_port: int, port: int = 0) -> None:
@@ -57,6 +52,7 @@ class TcpProxy:
         self.port: Final = port or ports.choose(HOST)
         self.connections_cut = 0
         self.bytes_withheld = 0
+        """Bytes that were dropped or held."""
         self.bytes_delayed = 0
         self._upstream_port = upstream_port
         self._mode = _OPEN
@@ -96,7 +92,7 @@ class TcpProxy:
 
     def blackhole(self) -> None:
         """Keep connections and drop what they carry, their ends included: neither side learns anything."""
-        self._call(self._switch(_Mode(dropped=frozenset(_Way))))
+        self._call(self._switch(_Mode(dropped=frozenset(_Direction))))
 
     def hold(self) -> None:
         """Keep connections and what they carry: all of it arrives, late, at :meth:`open`, as TCP resends it."""
@@ -104,7 +100,7 @@ class TcpProxy:
 
     def lose_answers(self) -> None:
         """Let requests reach the broker and drop what it answers."""
-        self._call(self._switch(_Mode(dropped=frozenset({_Way.ANSWERS}))))
+        self._call(self._switch(_Mode(dropped=frozenset({_Direction.ANSWERS}))))
 
     # -- life ----------------------------------------------------------------------------------------------
 
@@ -169,13 +165,13 @@ class TcpProxy:
             upstream_reader, upstream_writer = await asyncio.open_connection(HOST, self._upstream_port)
             writers.append(upstream_writer)
             async with asyncio.TaskGroup() as group:
-                for way, source, target in (
-                    (_Way.REQUESTS, reader, upstream_writer),
-                    (_Way.ANSWERS, upstream_reader, writer),
+                for direction, source, target in (
+                    (_Direction.REQUESTS, reader, upstream_writer),
+                    (_Direction.ANSWERS, upstream_reader, writer),
                 ):
                     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_MAX)
                     group.create_task(self._read(source, under_way))
-                    group.create_task(self._deliver(way, under_way, target))
+                    group.create_task(self._deliver(direction, under_way, target))
         except (OSError, ExceptionGroup, asyncio.CancelledError):
             for stream_writer in writers:
                 _reset(stream_writer)
@@ -205,7 +201,10 @@ class TcpProxy:
             await under_way.put((self._loop.time() + mode.delay_s, chunk))
 
     async def _deliver(
-        self, way: _Way, under_way: asyncio.Queue[tuple[float, bytes]], target: asyncio.StreamWriter
+        self,
+        direction: _Direction,
+        under_way: asyncio.Queue[tuple[float, bytes]],
+        target: asyncio.StreamWriter,
     ) -> None:
         """Pass on what is due, in order, unless the mode of that moment is against it."""
         chunk = b"first"
@@ -213,7 +212,7 @@ class TcpProxy:
             due, chunk = await under_way.get()
             await asyncio.sleep(max(0.0, due - self._loop.time()))
             await self._flowing.wait()
-            if way in self._mode.dropped:
+            if direction in self._mode.dropped:
                 self.bytes_withheld += len(chunk)
                 continue
             if chunk:
@@ -221,7 +220,7 @@ class TcpProxy:
                 await target.drain()
             else:
                 target.write_eof()
-        if way in self._mode.dropped:
+        if direction in self._mode.dropped:
             await asyncio.Event().wait()  # the other side must not learn of the end until the reset
 
 

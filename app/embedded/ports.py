@@ -8,22 +8,19 @@ from typing import Final
 from ringfence_kafka.errors import PrerequisiteError
 
 _RANGE: Final = range(20_000, 32_768)
-"""Below the ports that Linux and macOS hand to outgoing connections. From among those, a client that tries to
-reach the broker while it is down could be given the broker's own port, connect to itself, and keep it."""
+"""Below the ports of outgoing connections on Linux and macOS: else a client that calls a stopped broker could get the broker's own
+port, connect to itself, and keep it."""
 _TRIES: Final = 200
-
-
 _held: Final[dict[int, socket.socket | None]] = {}
-"""What :func:`choose` gave; None where the system lets nobody listen beside a socket that is merely bound."""
+"""Ports of :func:`choose`; None where the system lets nobody listen beside a bound socket."""
 
 
 def choose(host: str) -> int:
-    """A port on which nothing listens, and which nobody else is given as long as this process lives.
+    """A free port that no other process gets as long as this one lives.
 
-    A broker listens seconds after its port was chosen, and again after it was killed: in between, whoever else
-    looks for a port could take it. So a socket that does not listen stays bound to it. On Linux that keeps off
-    everybody who asks for a port of their own, connections that go out among them, and does not hinder a listener
-    with SO_REUSEADDR, which all of ours set. Where it would hinder them (macOS), nothing is held.
+    A broker listens seconds after its port was chosen, and again after it was killed; in between another process could take the port.
+    So a socket stays bound to it without listening. On Linux that keeps the port from others, and from outgoing connections, but not
+    from a listener with SO_REUSEADDR, as Kafka's. Where it would (macOS), nothing is held.
 
     Raises:
         PrerequisiteError: none was found.
@@ -57,10 +54,10 @@ def choose_several(host: str, count: int) -> list[int]:
 
 
 def require_free(host: str, port: int) -> None:
-    """Make sure that the port can be listened on.
+    """Check that the port is free.
 
     Raises:
-        PrerequisiteError: it cannot; names the port and the way out.
+        PrerequisiteError: it is not; the text names the port and a remedy.
     """
     fault = _fault(host, port)
     if fault is None:

@@ -1,4 +1,4 @@
-"""``--property KEY=VALUE`` of ``ringfence broker``: what a person may set, and what the embedded broker sets itself. Pure."""
+"""``--property KEY=VALUE`` of ``ringfence broker``: properties that a user may set, and those of the broker itself. Pure."""
 
 import difflib
 import re
@@ -25,10 +25,10 @@ OWNED: Final[Mapping[str, str]] = {
         ("process.roles", "node.id", "broker.id", "controller.quorum.voters", "controller.quorum.bootstrap.servers"), _NODE
     ),
 }  # fmt: skip
-"""What nobody else may set, and why."""
+"""Properties of the broker itself, with the reason."""
 
 _SECRET: Final = re.compile("password|secret|key|certificate|jaas")
-"""In names of properties whose values Kafka shows to nobody."""
+"""Parts of the names of properties whose values Kafka hides."""
 _OF_A_LISTENER: Final = "listener.name."
 
 
@@ -36,9 +36,9 @@ def parsed(pairs: Sequence[str]) -> dict[str, str]:
     """Properties by their names.
 
     Raises:
-        ConfigurationError: one is no pair, stands twice, or is none to set; says which, and why.
+        ConfigurationError: one is no pair, stands twice, or is the broker's own.
     """
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         key = key.strip()
@@ -50,35 +50,33 @@ def parsed(pairs: Sequence[str]) -> dict[str, str]:
             raise ConfigurationError(
                 f"--property {key} cannot be set, the embedded broker does that: {reason}"
             )
-        if key in found:
+        if key in properties:
             raise ConfigurationError(
-                f"--property {key} stands twice, with {found[key]!r} and {value!r}: keep one"
+                f"--property {key} stands twice, with {properties[key]!r} and {value!r}: keep one"
             )
-        found[key] = value
-    return found
+        properties[key] = value
+    return properties
 
 
 def unknown(properties: Iterable[str], described: Mapping[str, bool]) -> list[str]:
-    """Those that Kafka does not know: it would pass over them without a word.
+    """Properties that Kafka does not know and ignores silently.
 
     Args:
         properties: Names that were set.
-        described: Of the running broker, each property's name, and whether its value is hidden: Kafka hides those it does not know.
+        described: Properties of the running broker, and whether each value is hidden. Kafka hides unknown ones.
     """
     return [
-        property_
-        for property_ in properties
-        if described.get(property_, True)
-        and not _SECRET.search(property_)
-        and not property_.startswith(_OF_A_LISTENER)
+        name
+        for name in properties
+        if described.get(name, True) and not _SECRET.search(name) and not name.startswith(_OF_A_LISTENER)
     ]
 
 
 def no_such(names: Sequence[str], described: Mapping[str, bool]) -> ConfigurationError:
-    """The error for them, with what may have been meant."""
+    """The error for unknown properties, with similar names."""
     known = sorted(set(described) - set(names))
     near = {name: difflib.get_close_matches(name, known, n=1) for name in names}
-    told = [f"{name} (did you mean {found[0]}?)" if found else name for name, found in near.items()]
+    shown = [f"{name} (did you mean {close[0]}?)" if close else name for name, close in near.items()]
     return ConfigurationError(
-        f"--property: Kafka knows none of the name {', '.join(told)}: correct or remove it"
+        f"--property: Kafka knows none of the name {', '.join(shown)}: correct or remove it"
     )

@@ -1,4 +1,4 @@
-"""Who may look at the pages of workers, consumers and bridges: TLS and a token, both where they are configured."""
+"""TLS and the token of the pages of workers, consumers and bridges."""
 
 import hmac
 import logging
@@ -27,28 +27,24 @@ _BEARER: Final = "Bearer "
 
 @dataclass(frozen=True, slots=True)
 class HttpAuth:
-    """Of a server."""
+    """TLS and token of a server."""
 
     token: str = ""
-    """Empty = none is asked for."""
+    """Empty = without."""
     context: ssl.SSLContext | None = None
-    """None = no TLS."""
+    """None = without TLS."""
     names: frozenset[str] = frozenset()
     """Host names of the server, besides addresses, localhost and the machine's own name."""
 
     @property
     def scheme(self) -> str:
-        """Of its addresses."""
+        """The scheme of its URLs."""
         return "http" if self.context is None else "https"
 
-    def application(self) -> web.Application:
-        """For a server's routes."""
-        return web.Application(middlewares=[self.middleware()])
-
     def middleware(self) -> Middleware:
-        """Ask for the token, and refuse what a web page of another origin would change.
+        """Ask for the token, and refuse changes by a web page of another origin.
 
-        Without the token a probe learns whether the process is ready, and a browser is shown the login form.
+        Without the token a probe gets the readiness, and a browser the login form.
         """
         expected = (_BEARER + self.token).encode()
         login = Login(self.token, secure=self.context is not None, names=self.names) if self.token else None
@@ -78,14 +74,14 @@ class HttpAuth:
 
 
 OPEN: Final = HttpAuth()
-"""Whoever reaches it."""
+"""Without TLS and token."""
 
 
 def http_auth(app: AppSettings) -> HttpAuth:
-    """As ``[app]`` says; a certificate that does not hold now is told in the log.
+    """The settings of ``[app]``. A certificate that is not valid now is logged.
 
     Raises:
-        ConfigurationError: its files do not hold what they should.
+        ConfigurationError: the certificate or the key cannot be used.
     """
     token = os.environ[app.web_token_env] if app.web_token_env else ""
     names = frozenset(name for name in (app.web_host, app.web_name) if name)
@@ -110,7 +106,7 @@ def http_auth(app: AppSettings) -> HttpAuth:
 
 
 def session(app: AppSettings, limit_s: float) -> aiohttp.ClientSession:
-    """For who asks such a server. Raises as :func:`http_auth` does."""
+    """A client session for such a server. Raises as :func:`http_auth` does."""
     headers = {"Authorization": _BEARER + os.environ[app.web_token_env]} if app.web_token_env else {}
     try:
         context = ssl.create_default_context(cafile=app.web_tls_cafile or None)
@@ -126,5 +122,5 @@ def session(app: AppSettings, limit_s: float) -> aiohttp.ClientSession:
 
 
 def _no_passphrase() -> str:
-    """In place of OpenSSL's own question on the terminal."""
+    """Replace OpenSSL's question on the terminal."""
     raise ValueError("the key is encrypted")

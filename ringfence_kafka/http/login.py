@@ -1,7 +1,7 @@
-"""A person's way past the token: a form, and a signed cookie that does not hold the token.
+"""The login of a person: a form, and a signed cookie that does not hold the token.
 
 The cookie is ``<end of the session, s since the epoch>.<HMAC of that with the token>``. Processes with the same token accept each other's
-cookies, and a restart ends no session. A new token ends all of them.
+cookies, a restart ends no session, and a new token ends all.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ _STYLE: Final = (
 
 
 def sign(token: str, ends_s: int) -> str:
-    """Return the cookie of a session that ends then."""
+    """The cookie of a session that ends then."""
     text = str(ends_s)
     return f"{text}.{hmac.digest(token.encode(), b'ringfence session ' + text.encode(), 'sha256').hex()}"
 
 
 def is_signed(token: str, cookie: str, now_s: float) -> bool:
-    """Whether a cookie is of a session that has not ended."""
+    """Whether a cookie belongs to a session that has not ended."""
     text, _, _ = cookie.partition(".")
     if not (text.isascii() and text.isdigit() and len(text) <= 12):
         return False
@@ -56,7 +56,7 @@ def is_signed(token: str, cookie: str, now_s: float) -> bool:
 
 
 def local_path(path: str) -> str:
-    """Return a path of this server to go on to; what leads to another one becomes ``/``."""
+    """The path, if it is one of this server, else ``/``."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"
 
 
@@ -72,12 +72,12 @@ class Login:
         self._waiting = 0
 
     def knows(self, request: web.Request) -> bool:
-        """Whether the request has the cookie of a session that goes on."""
+        """Whether the request has a valid cookie."""
         cookie = request.cookies.get(self._cookie(request))
         return cookie is not None and is_signed(self._token, cookie, time.time())
 
     def form(self, path: str, fault: str = "") -> web.Response:
-        """Return the form; after it the browser goes on to ``path``."""
+        """The form; after it the browser goes on to ``path``."""
         note = f"<p role=alert>{escape(fault)}</p>" if fault else ""
         target = f"{PATH}?to={quote(local_path(path), safe='/')}"
         return _page(
@@ -131,7 +131,7 @@ class Login:
 
 
 async def _token(request: web.Request) -> str:
-    """Return the token in a form; empty = the form has none, or is malformed."""
+    """The token in a form; empty if the form is malformed or has none."""
     try:
         given = (await request.post()).get("token")
     except (LookupError, ValueError):  # a charset that Python does not know, or bytes that are not in it

@@ -1,4 +1,4 @@
-"""Why a web server of a worker, a consumer or a bridge tells us nothing, and what helps."""
+"""Why a web server of a worker, a consumer or a bridge does not answer, and what to do."""
 
 import ssl
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from ringfence_kafka.config.settings import AppSettings
 
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST"})
 _PROBE: Final = {"ready"}
-"""All that ``/health`` tells whoever has no token."""
+"""Keys of ``/health`` without the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeError:
-    """It was not heard, and something is known about why."""
+    """The reason, as far as it is known, and the remedy."""
 
     what: str
-    """Of it: ``its web certificate has expired``."""
+    """For example ``its web certificate has expired``."""
     do: str
 
     def __str__(self) -> str:
@@ -30,12 +30,9 @@ class ProbeError:
 async def get(
     session: aiohttp.ClientSession, app: AppSettings, url: str
 ) -> dict[str, Any] | ProbeError | None:
-    """The document there; None = nobody answers, or with something else.
+    """The document at a URL; None = nobody answers, or with something else.
 
-    Args:
-        session: Of :func:`ringfence_kafka.http.auth.session`.
-        app: What that was made from.
-        url: With the path.
+    ``session``: of :func:`ringfence_kafka.http.auth.session`, with these settings.
     """
     try:
         async with session.get(url) as answer:
@@ -50,7 +47,7 @@ async def get(
 
 
 def token(app: AppSettings) -> ProbeError:
-    """It wants another token than we have."""
+    """The error of a server that asks for another token."""
     if app.web_token_env:
         what = f"it refuses the token in {app.web_token_env} (app.web_token_env)"
         return ProbeError(what, f"set {app.web_token_env} here to what it has there")
@@ -61,7 +58,7 @@ def token(app: AppSettings) -> ProbeError:
 
 
 def fault(app: AppSettings, error: BaseException) -> ProbeError | None:
-    """What a failed connection says of TLS; None = nothing."""
+    """The TLS error of a failed connection, if it is one."""
     cause = error
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         cause = error.certificate_error

@@ -1,7 +1,7 @@
 """Keeps web pages of other origins from changing anything through a browser.
 
-A browser sends requests of any page to any address that its machine reaches. Three things tell them apart: the page's ``Origin``, a
-``Host`` that is another name for this machine (DNS rebinding), and a content type that needs no permission of ours.
+A browser sends requests of any page to any address that its machine reaches. Three things identify them: the page's ``Origin``, a
+``Host`` with another name of this machine (DNS rebinding), and a content type that needs no permission of this server.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ JSON = "application/json"
 
 
 def refusal(request: web.Request, names: Collection[str], wanted_type: str = JSON) -> str | None:
-    """Return why a request that changes something is refused, as :func:`fault` does."""
+    """See :func:`fault`."""
     return fault(
         host=request.host, origin=request.headers.get("Origin"), site=request.headers.get("Sec-Fetch-Site"),
         content_type=request.content_type, names=names, wanted_type=wanted_type,
@@ -34,15 +34,15 @@ def fault(
     names: Collection[str],
     wanted_type: str = JSON,
 ) -> str | None:
-    """Return why a changing request is refused; None = it is not.
+    """Why a changing request is refused; None = it is not.
 
     Args:
-        host: its ``Host``.
-        origin: its ``Origin``; programs send none.
-        site: its ``Sec-Fetch-Site``, which newer browsers send.
-        content_type: media type of its body, without parameters.
-        names: host names of this server, besides addresses, localhost and the machine's own name.
-        wanted_type: the media type that it must have.
+        host: ``Host``.
+        origin: ``Origin``; programs send none.
+        site: ``Sec-Fetch-Site``, which newer browsers send.
+        content_type: Media type of the body, without parameters.
+        names: Host names of this server, besides addresses, localhost and the machine's own name.
+        wanted_type: The required media type.
     """
     if not is_ours(host, names):
         return f"Host {host!r} is no name of this server: ask by address, or set app.web_name to that name"
@@ -56,7 +56,7 @@ def fault(
 
 
 def port(host: str) -> int | None:
-    """Return the port in a ``Host``; None = it has none, or is malformed."""
+    """The port in a ``Host``; None if it has none, or is malformed."""
     try:
         return urlsplit(f"//{host}").port
     except ValueError:

@@ -54,7 +54,7 @@ async def serving_routes(
     routes: Iterable[web.AbstractRouteDef], listener: socket.socket, auth: HttpAuth
 ) -> AsyncIterator[None]:
     """Answer on a socket that listens."""
-    application = auth.application()
+    application = web.Application(middlewares=[auth.middleware()])
     application.add_routes(routes)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()

@@ -26,11 +26,9 @@ class Progress(Protocol):
 
     def begin(self, name: str) -> None:
         """End the step before, and begin this one."""
-        ...
 
     def count(self, counts: str | Callable[[], str]) -> None:
         """Replace the counts of the present step."""
-        ...
 
 
 class Steps:

@@ -170,7 +170,7 @@ async def receiving(bootstrap: str, folder: Path, bytes_max: int = 0) -> AsyncIt
 
 
 OURS = {
-    "_batch_message", "_connect", "_hand_over", "_join_again", "_keep_member", "_next_messages", "_soon", "_use_room", "_wake",
+    "_batch_message", "_connect", "_hand_over", "_keep_member", "_next_messages", "_soon",
     "is_active", "is_member", "join_again", "rewind_all", "wake",
 }  # fmt: skip
 """Methods that Faust does not have."""

@@ -118,7 +118,8 @@ class Buffers:
         clock: Callable[[], float] = time.monotonic,
         large: Callable[[], None] = gc_settings.give_back_large,
     ) -> None:
-        """``bytes_max``: of everything, about; ``large``: called, any number of times, for large records."""
+        """``bytes_max``: the bound; ``large``: called, any number of times, for large records."""
+        self.bytes_max: Final = bytes_max
         self.memory = MemoryBudget(bytes_max)
         self._large = large
         self._has_changed: Callable[[], None] = lambda: None
@@ -128,11 +129,6 @@ class Buffers:
         self._awaited = False
         self._moved = 0.0
         self._used = 0
-
-    @property
-    def bytes_max(self) -> int:
-        """The bound. In any thread."""
-        return self.memory.bytes_max
 
     @property
     def used(self) -> int:
@@ -198,11 +194,7 @@ class Buffers:
         return not self.memory.crowded and (wanted or self.memory.fetched < fetching // AHEAD_PART)
 
     async def read(self, fetcher: Any, tp: TopicPartition) -> tuple[Sequence[Record], Held | None]:
-        """The next fetched records of a partition, at most a batch.
-
-        Raises:
-            KafkaError: the fetch of this partition failed, or its records cannot be read.
-        """
+        """The next fetched records of a partition, at most a batch. Raises the error of a fetch or of its records."""
         share = self._share(tp)
         records, held = self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
         if held is not None and held.bytes >= LARGE_RECORD_BYTES * len(records):
@@ -287,11 +279,10 @@ class Buffers:
         return share is None or not share.batches or share.bytes < self.memory.limit(share.bytes)
 
     def _share(self, tp: TopicPartition) -> _Share:
-        return self._shares.get(tp) or self._join(tp)
-
-    def _join(self, tp: TopicPartition) -> _Share:
-        share = self._shares[tp] = _Share()
-        self.memory.join(share)
+        share = self._shares.get(tp)
+        if share is None:
+            share = self._shares[tp] = _Share()
+            self.memory.join(share)
         return share
 
     def _use(self, share: _Share, more: int, batches: int) -> None:
@@ -317,56 +308,3 @@ def cost(records: Iterable[Any]) -> int:
             fixed += HEADER_BYTES
             content += len(name) + (0 if text is None else len(text))
     return fixed + COPIES * content
-
-
-class BoundedFetches:
-    """Has a fetcher of aiokafka ask only for partitions with room."""
-
-    def __init__(
-        self, fetcher: Any, buffers: Buffers, wanted: Callable[[TopicPartition], bool], partial_wait_ms: int
-    ) -> None:
-        """Takes effect at once, for good.
-
-        Args:
-            fetcher: aiokafka's.
-            buffers: Of the process.
-            wanted: Whether the records of a partition are taken soon.
-            partial_wait_ms: How long a broker may hold a fetch without partitions that will soon have room.
-        """
-        self._fetcher = fetcher
-        self._buffers = buffers
-        self._wanted = wanted
-        self._partial_wait_ms = partial_wait_ms
-        self._actions = fetcher._get_actions_per_node
-        fetcher._get_actions_per_node = self._bounded
-
-    def _bounded(self, assignment: Any) -> tuple[Any, ...]:
-        """Aiokafka's choice of requests without partitions that have no room."""
-        buffers, memory = self._buffers, self._buffers.memory
-        buffers.assign(assignment.tps)
-        buffers.look_at(self._fetcher)
-        self._fetcher._max_partition_fetch_bytes = memory.partition_bytes_max
-        self._fetcher._fetch_max_bytes = memory.response_bytes_max
-        fetches, *others = self._actions(assignment)
-        allowed = [(node, request) for node, request in fetches if self._allow(request)]
-        return allowed, *others
-
-    def _allow(self, request: Any) -> bool:
-        """Remove partitions without room from a request; returns whether any is left."""
-        topics: list[tuple[str, Sequence[Any]]] = []
-        soon = False
-        for topic, partitions in request.topics:
-            kept = []
-            for partition in partitions:
-                tp = TopicPartition(topic, partition[0])
-                wanted = self._wanted(tp)
-                if self._buffers.may_fetch(tp, wanted=wanted):
-                    kept.append(partition)
-                else:
-                    soon = soon or wanted
-            if kept:
-                topics.append((topic, kept))
-        request._topics = topics
-        if soon and self._buffers.moving:
-            request._max_wait_ms = min(request._max_wait_ms, self._partial_wait_ms)
-        return bool(topics)

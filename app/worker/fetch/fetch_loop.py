@@ -17,9 +17,9 @@ from aiokafka.errors import (
 )
 
 from agents.batch.batch import FetchedBatch, Held, Record
-from app.worker.fetch.buffers import BoundedFetches, Buffers
+from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.fetch.fetch_scheduler import PARTIAL_WAIT_MS, FetchScheduler
+from app.worker.fetch.fetch_scheduler import BoundedFetches, FetchScheduler
 from ringfence_kafka.admin.topics import lacking
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.protocol.record_batch import OldFormatError
@@ -34,11 +34,6 @@ QUIET_AGAIN_S: Final = 0.1
 FAILED_AGAIN_S: Final = 10.0
 """If aiokafka's fetching ends sooner after a restart than this, the next restart waits."""
 
-Flag = Callable[[], bool]
-IsActive = Callable[[Any], bool]
-Unreadable = Callable[[str, int, str], None]
-"""Is given topic, partition and the reason."""
-
 
 class FetchLoop:
     """The batches of one connected consumer, on the loop of its thread."""
@@ -48,9 +43,9 @@ class FetchLoop:
         consumer: Any,
         buffers: Buffers,
         interval: FetchInterval,
-        is_flowing: Flag,
-        is_active: IsActive,
-        unreadable: Unreadable,
+        is_flowing: Callable[[], bool],
+        is_active: Callable[[Any], bool],
+        unreadable: Callable[[str, int, str], None],
     ) -> None:
         """Takes effect on aiokafka's fetcher at once.
 
@@ -60,7 +55,7 @@ class FetchLoop:
             interval: How often brokers are asked.
             is_flowing: Whether anything is wanted; a rebalance stops it.
             is_active: Whether batches of a partition are wanted now.
-            unreadable: Called for each fetch of a partition that is refused or damaged.
+            unreadable: Called with topic, partition and reason for each fetch that is refused or damaged.
         """
         self._consumer = consumer
         self._fetcher = consumer._fetcher
@@ -74,7 +69,7 @@ class FetchLoop:
         self._resting: dict[TopicPartition, float] = {}
         """When the rest of a partition that cannot be read ends, by the monotonic clock."""
         self._restarted = -math.inf
-        BoundedFetches(self._fetcher, buffers, self._may_read, PARTIAL_WAIT_MS)
+        BoundedFetches(self._fetcher, buffers, self._may_read)
         self._pace = FetchScheduler(self._fetcher, self._is_wanted, interval)
 
     async def fetch(self, limit_s: float) -> dict[TopicPartition, FetchedBatch]:

@@ -1,4 +1,4 @@
-"""How often brokers are asked for records: seldom enough that a batch is worth its transaction, and no lane waits for another.
+"""When brokers are asked for which records: each batch is worth its transaction, no lane waits for another, and memory is bounded.
 
 A transaction costs its lane some milliseconds of CPU, and some tens of milliseconds with the broker's answers, for one record as for a
 hundred. So a broker that was read to its end has a pause; a partition that is behind never waits. Nor does a record for an idle
@@ -7,11 +7,12 @@ nothing, and each fetched batch costs a turn of the consumer's thread and one of
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka import TopicPartition
 
+from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 
 FETCH_WAIT_MS: Final = 100
@@ -27,6 +28,49 @@ PARTIAL_WAIT_MS: Final = 10
 """The same of a fetch without partitions whose records will soon be taken: they would wait for the end of this one."""
 PARTIAL_AFTER_S: Final = 0.02
 """Time that the others wait for a partition with fetched records before a fetch leaves it out."""
+
+
+class BoundedFetches:
+    """Has a fetcher of aiokafka ask only for partitions with room."""
+
+    def __init__(self, fetcher: Any, buffers: Buffers, wanted: Callable[[TopicPartition], bool]) -> None:
+        """Takes effect at once, for good. ``wanted``: whether the records of a partition are taken soon."""
+        self._fetcher = fetcher
+        self._buffers = buffers
+        self._wanted = wanted
+        self._actions = fetcher._get_actions_per_node
+        fetcher._get_actions_per_node = self._bounded
+
+    def _bounded(self, assignment: Any) -> tuple[Any, ...]:
+        """Aiokafka's choice of requests without partitions that have no room."""
+        buffers, memory = self._buffers, self._buffers.memory
+        buffers.assign(assignment.tps)
+        buffers.look_at(self._fetcher)
+        self._fetcher._max_partition_fetch_bytes = memory.partition_bytes_max
+        self._fetcher._fetch_max_bytes = memory.response_bytes_max
+        fetches, *others = self._actions(assignment)
+        allowed = [(node, request) for node, request in fetches if self._allow(request)]
+        return allowed, *others
+
+    def _allow(self, request: Any) -> bool:
+        """Remove partitions without room from a request; returns whether any is left."""
+        topics: list[tuple[str, Sequence[Any]]] = []
+        soon = False
+        for topic, partitions in request.topics:
+            kept = []
+            for partition in partitions:
+                tp = TopicPartition(topic, partition[0])
+                wanted = self._wanted(tp)
+                if self._buffers.may_fetch(tp, wanted=wanted):
+                    kept.append(partition)
+                else:
+                    soon = soon or wanted
+            if kept:
+                topics.append((topic, kept))
+        request._topics = topics
+        if soon and self._buffers.moving:
+            request._max_wait_ms = min(request._max_wait_ms, PARTIAL_WAIT_MS)
+        return bool(topics)
 
 
 class FetchScheduler:

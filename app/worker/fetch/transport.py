@@ -61,27 +61,21 @@ class TransportHooks(Protocol):
 
     def connected(self, thread: "BatchConsumerThread") -> None:
         """The consumer is connected."""
-        ...
 
     def unreadable(self, topic: str, partition: int, reason: str) -> None:
         """A fetch of a partition was refused or is damaged."""
-        ...
 
     def excluded(self, reason: str) -> None:
         """This worker may not use its consumer group any more. Any number of times."""
-        ...
 
     def replaced(self) -> None:
         """Another worker has joined under the same instance name. Any number of times."""
-        ...
 
     def foreign(self) -> Sequence[str]:
         """A line for each member of the group that is not a worker."""
-        ...
 
     async def before_joining(self, topics: set[str]) -> None:
         """Awaited with the topics of the subscription, before the worker joins."""
-        ...
 
 
 class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -93,10 +87,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         self._keeping: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
-        """Connect, however long that takes; called in the thread.
-
-        Faust prints a trace of an error that a thread raises here, or waits for the thread for ever.
-        """
+        """Connect, however long that takes; called in the thread. After an error Faust might wait for the thread for ever."""
         transport: BatchTransport = self.transport
         if not await connected(self, self._connect):
             return
@@ -104,7 +95,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         late_revocation.revoke_late(consumer)
         if instance := transport.app.conf.consumer_group_instance_id:
             static_members.name_heartbeats(consumer, instance, transport.hooks.replaced)
-        self._fetches = FetchLoop(
+        self._fetches = fetches = FetchLoop(
             consumer,
             transport.buffers,
             transport.interval,
@@ -112,7 +103,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             self.consumer.is_active,
             transport.hooks.unreadable,
         )
-        transport.buffers.when_room(lambda: self._soon(self._use_room))
+        transport.buffers.when_room(lambda: self._soon(fetches.use_room))
         transport.hooks.connected(self)
         self._keeping = asyncio.create_task(self._keep_member())
 
@@ -145,8 +136,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def on_thread_stop(self) -> None:
         """Disconnect; called in the thread.
 
-        While the broker is away, aiokafka's stop ends with the cancellation of a fetch between two attempts. The thread
-        would end without a log line, and Faust would wait for it for a minute.
+        While the broker is away, aiokafka's stop raises the cancellation of a fetch. Faust would wait for the thread for a minute.
         """
         if self._keeping is not None:
             self._keeping.cancel()
@@ -178,11 +168,12 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     def wake(self) -> None:
         """Have a fetch that waits look again, because other partitions are wanted, or none. In any thread."""
-        self._soon(self._wake)
+        if self._fetches is not None:
+            self._soon(self._fetches.wake)
 
     def join_again(self) -> None:
-        """Have the group assign its partitions again, if this worker leads it. In any thread."""
-        self._soon(self._join_again)
+        """Have the group assign its partitions again, if this worker leads it. In any thread, once connected."""
+        self._soon(self._ensure_consumer()._coordinator.request_rejoin)
 
     @property
     def member_id(self) -> str:
@@ -192,18 +183,6 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     def _soon(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the thread has ended, and nothing waits
             self.thread_loop.call_soon_threadsafe(call)
-
-    def _wake(self) -> None:
-        if self._fetches is not None:
-            self._fetches.wake()
-
-    def _use_room(self) -> None:
-        if self._fetches is not None:
-            self._fetches.use_room()
-
-    def _join_again(self) -> None:
-        if self._consumer is not None:
-            self._consumer._coordinator.request_rejoin()
 
     async def rewind_all(self, places: Collection[Place]) -> dict[Place, int | Exception]:
         """See :meth:`FetchLoop.rewind`; runs in the consumer's thread."""
@@ -228,8 +207,6 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     def thread(self) -> BatchConsumerThread:
         """The thread that owns the aiokafka consumer."""
         return cast("BatchConsumerThread", self._thread)
-
-    # Each of the next three changes which records are wanted, and the thread may be waiting for others.
 
     def on_buffer_drop(self, tp: TP) -> None:
         """The buffer of a partition has room again."""
@@ -263,10 +240,9 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         return tp in self._active_partitions
 
     async def _drain_messages(self, fetcher: Any) -> None:
-        """Hand over what is fetched until ``fetcher``, which is Faust's, is stopped.
+        """Hand over fetched batches until ``fetcher``, which is Faust's, is stopped.
 
-        Faust's own method takes several turns of the loop for each message, and what it does with offsets is not for lanes. In a
-        busy worker of many partitions the next fetch would wait for all those turns.
+        Faust's own method takes several turns of the loop for each message, and the next fetch would wait for them.
         """
         try:
             while not (self.should_stop or fetcher.should_stop):

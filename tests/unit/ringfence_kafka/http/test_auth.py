@@ -2,14 +2,11 @@
 
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import trustme
 from aiohttp import web
 
 from app.worker import parts
@@ -18,6 +15,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.http.auth import OPEN, HttpAuth, http_auth, session
 from ringfence_kafka.http.server import advertised
+from tests.unit.ringfence_kafka.http.served import certificate_files, served
 
 TOKEN = "let-me-see"
 
@@ -26,34 +24,11 @@ TOKEN = "let-me-see"
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Keys of [app] for both."""
     monkeypatch.setenv("RINGFENCE_WEB_TOKEN", TOKEN)
-    authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1")
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    certificate.private_key_pem.write_to_path(tmp_path / "web.key")
-    certificate.cert_chain_pems[0].write_to_path(tmp_path / "web.pem")
-    return {
-        "web_token_env": "RINGFENCE_WEB_TOKEN",
-        "web_tls_certfile": str(tmp_path / "web.pem"),
-        "web_tls_keyfile": str(tmp_path / "web.key"),
-        "web_tls_cafile": str(tmp_path / "ca.pem"),
-    }
+    return {"web_token_env": "RINGFENCE_WEB_TOKEN"} | certificate_files(tmp_path)
 
 
-@asynccontextmanager
-async def _served(guard: HttpAuth) -> AsyncIterator[str]:
-    async def page(request: web.Request) -> web.Response:
-        return web.json_response({"page": request.path}, status=503 if request.path == "/health" else 200)
-
-    application = guard.application()
-    application.add_routes([web.get("/{name}", page), web.post("/{name}", page)])
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        await web.SockSite(runner, listener, ssl_context=guard.context).start()
-        try:
-            yield advertised(*listener.getsockname()[:2], auth=guard)
-        finally:
-            await runner.cleanup()
+async def _page(request: web.Request) -> web.Response:
+    return web.json_response({"page": request.path}, status=503 if request.path == "/health" else 200)
 
 
 async def _get(asking: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, Any]:
@@ -80,7 +55,7 @@ def test_a_worker_tells_its_name() -> None:
 
 async def test_without_the_token(files: dict[str, str]) -> None:
     """A probe learns whether it is well; everything else is refused, whatever stands where the token belongs."""
-    async with _served(HttpAuth(TOKEN)) as url, aiohttp.ClientSession() as asking:
+    async with served(HttpAuth(TOKEN), _page) as url, aiohttp.ClientSession() as asking:
         assert await _get(asking, f"{url}/live") == (200, {"page": "/live"})
         assert await _get(asking, f"{url}/health") == (503, {"ready": False})
         for given in ({}, {"Authorization": TOKEN}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "Bearer "},
@@ -103,7 +78,7 @@ async def test_without_the_token(files: dict[str, str]) -> None:
 async def test_tls_and_token(files: dict[str, str]) -> None:
     """Verbs get in by the same settings; who does not know the authority, or speaks no TLS, does not."""
     app = validate({"app": files}).app
-    async with _served(http_auth(app)) as url:
+    async with served(http_auth(app), _page) as url:
         assert url.startswith("https://127.0.0.1:")
         async with session(app, 10) as asking:
             assert await _get(asking, f"{url}/groups") == (200, {"page": "/groups"})
@@ -116,7 +91,7 @@ async def test_tls_and_token(files: dict[str, str]) -> None:
 async def test_open_without_settings() -> None:
     """As before."""
     assert http_auth(validate({}).app) == HttpAuth(names=frozenset({"127.0.0.1"}))
-    async with _served(OPEN) as url, session(validate({}).app, 10) as asking:
+    async with served(OPEN, _page) as url, session(validate({}).app, 10) as asking:
         assert url.startswith("http://")
         assert await _get(asking, f"{url}/metrics") == (200, {"page": "/metrics"})
 

@@ -1,7 +1,6 @@
 """A person's way past the token, on a real server."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,26 +13,21 @@ from aiohttp import web
 
 from ringfence_kafka.http import login
 from ringfence_kafka.http.auth import HttpAuth
+from tests.unit.ringfence_kafka.http.served import served
 
 TOKEN = "let-me-see"
 HTML = {"Accept": "text/html"}
 
 
-@asynccontextmanager
-async def _served(guard: HttpAuth) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
-    async def page(request: web.Request) -> web.Response:
-        return web.json_response({"method": request.method})
+async def _page(request: web.Request) -> web.Response:
+    return web.json_response({"method": request.method})
 
-    application = guard.application()
-    application.add_routes([web.get("/{name}", page), web.post("/{name}", page)])
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
+
+@asynccontextmanager
+async def _served(auth: HttpAuth) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
     jar = aiohttp.CookieJar(unsafe=True)  # cookies of addresses
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        await web.SockSite(runner, listener).start()
-        async with aiohttp.ClientSession(cookie_jar=jar) as asking:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}", asking
-        await runner.cleanup()
+    async with served(auth, _page) as url, aiohttp.ClientSession(cookie_jar=jar) as asking:
+        yield url, asking
 
 
 async def _log_in(

@@ -2,15 +2,13 @@
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from aiohttp import web
 
 from app.commands.groups import consumer_api, show
@@ -22,8 +20,8 @@ from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.http import probe_errors
 from ringfence_kafka.http.auth import HttpAuth, http_auth, session
 from ringfence_kafka.http.probe_errors import ProbeError
-from ringfence_kafka.http.server import advertised
 from tests.support.standing import STATUS, WORKER, with_lanes, with_share
+from tests.unit.ringfence_kafka.http.served import certificate_files, served
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
@@ -31,41 +29,13 @@ TOKEN = "let-me-see"
 OTHER = "somebody-else"
 
 
-class Site:
-    """A consumer's pages, with a certificate."""
-
-    def __init__(self, folder: Path, name: str = "127.0.0.1", **times: Any) -> None:
-        authority = trustme.CA()
-        certificate = authority.issue_cert(name, **times)
-        authority.cert_pem.write_to_path(folder / "ca.pem")
-        certificate.private_key_pem.write_to_path(folder / "web.key")
-        certificate.cert_chain_pems[0].write_to_path(folder / "web.pem")
-        self.keys = {
-            "web_tls_certfile": str(folder / "web.pem"),
-            "web_tls_keyfile": str(folder / "web.key"),
-            "web_tls_cafile": str(folder / "ca.pem"),
-        }
-
-    def app(self, **changes: str) -> AppSettings:
-        """Of who asks it, or of itself."""
-        return validate({"app": self.keys | changes}).app
+def _app(folder: Path, name: str = "127.0.0.1", **times: Any) -> AppSettings:
+    """Of a server with a certificate, and of its clients."""
+    return validate({"app": certificate_files(folder, name, **times)}).app
 
 
-@asynccontextmanager
-async def _served(guard: HttpAuth) -> AsyncIterator[str]:
-    async def page(_: web.Request) -> web.Response:
-        return web.json_response({"groups": [], "instance": "w1", "ready": True})
-
-    application = guard.application()
-    application.add_routes([web.get("/{name}", page), web.post("/{name}/{what}", page)])
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        await web.SockSite(runner, listener, ssl_context=guard.context).start()
-        try:
-            yield advertised(*listener.getsockname()[:2], auth=guard)
-        finally:
-            await runner.cleanup()
+async def _page(_: web.Request) -> web.Response:
+    return web.json_response({"groups": [], "instance": "w1", "ready": True})
 
 
 async def _asked(app: AppSettings, url: str, path: str = "/health") -> Any:
@@ -83,8 +53,8 @@ async def _asked(app: AppSettings, url: str, path: str = "/health") -> Any:
 )  # fmt: skip
 async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], what: str, do: str) -> None:
     """Which fault it is, and what helps against that one."""
-    app = Site(tmp_path, name, **times).app()
-    async with _served(http_auth(app)) as url:
+    app = _app(tmp_path, name, **times)
+    async with served(http_auth(app), _page) as url:
         found = await _asked(app, url)
 
         assert isinstance(found, ProbeError)
@@ -95,9 +65,9 @@ async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], wh
 
 async def test_an_authority_that_is_not_known(tmp_path: Path) -> None:
     """Names the key of who asks."""
-    site = Site(tmp_path)
-    async with _served(http_auth(site.app())) as url:
-        found = await _asked(site.app(web_tls_cafile=""), url)
+    app = _app(tmp_path)
+    async with served(http_auth(app), _page) as url:
+        found = await _asked(app.model_copy(update={"web_tls_cafile": ""}), url)
 
     assert "is not trusted" in found.what
     assert "set app.web_tls_cafile here, now '' (the system's)" in found.do
@@ -105,8 +75,8 @@ async def test_an_authority_that_is_not_known(tmp_path: Path) -> None:
 
 async def test_tls_where_none_is(tmp_path: Path) -> None:
     """Another program listens there."""
-    async with _served(HttpAuth()) as url:
-        found = await _asked(Site(tmp_path).app(), url.replace("http:", "https:"))
+    async with served(HttpAuth(), _page) as url:
+        found = await _asked(_app(tmp_path), url.replace("http:", "https:"))
 
     assert found.what == "it does not speak TLS there"
 
@@ -117,7 +87,7 @@ async def test_tokens(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     without = validate({}).app
     monkeypatch.setenv("RINGFENCE_WEB_TOKEN", OTHER)
     wrong = validate({"app": {"web_token_env": "RINGFENCE_WEB_TOKEN"}}).app
-    async with _served(HttpAuth(TOKEN)) as url:
+    async with served(HttpAuth(TOKEN), _page) as url:
         no_token, other = await _asked(without, url, path), await _asked(wrong, url, path)
         refused = await consumer_api.ask(wrong, url, "groups/skip", {})
         monkeypatch.setenv("RINGFENCE_WEB_TOKEN", TOKEN)
@@ -145,8 +115,8 @@ async def test_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
     """``status`` says what it was, of the worker and of lanes that wait."""
-    app = Site(tmp_path, not_before=NOW - 9 * DAY, not_after=NOW - DAY).app()
-    async with _served(http_auth(app)) as url, session(app, 10) as asking:
+    app = _app(tmp_path, not_before=NOW - 9 * DAY, not_after=NOW - DAY)
+    async with served(http_auth(app), _page) as url, session(app, 10) as asking:
         why = await lanes.ask(asking, app, url)
     assert isinstance(why, ProbeError)
     worker = replace(WORKER, ready=None, unheard=why)
@@ -181,7 +151,7 @@ def test_its_own_certificate(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, times: dict[str, Any], said: str
 ) -> None:
     """Who serves one that has expired says it as it starts: it goes on, and is not heard."""
-    made: Callable[[], HttpAuth] = lambda: http_auth(Site(tmp_path, **times).app())  # noqa: E731
+    made: Callable[[], HttpAuth] = lambda: http_auth(_app(tmp_path, **times))  # noqa: E731
     with caplog.at_level(logging.WARNING, logger="ringfence.web"):
         assert made().context is not None
 

@@ -8,8 +8,10 @@ from aiohttp import web
 
 from app.worker.run import _check_port
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.http.auth import OPEN
 from ringfence_kafka.http.server import advertised
 from ringfence_kafka.http.sockets import listen
+from tests.unit.ringfence_kafka.http.served import served
 
 
 def _has_ipv6() -> bool:
@@ -28,19 +30,11 @@ async def test_ipv6(host: str, asked: str) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="here")
 
-    listener = listen(host, None)
-    port = listener.getsockname()[1]
-    application = web.Application()
-    application.add_routes([web.get("/", answer)])
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, listener).start()
-        async with aiohttp.ClientSession() as session, session.get(f"http://{asked}:{port}/") as said:
+    async with served(OPEN, answer, host) as url, aiohttp.ClientSession() as session:
+        port = url.rpartition(":")[2]
+        async with session.get(f"http://{asked}:{port}/page") as said:
             assert await said.text() == "here"
-    finally:
-        await runner.cleanup()
-    _check_port(host, port)
+    _check_port(host, int(port))
 
     assert advertised("::1", 80) == "http://[::1]:80"
     assert advertised("::", 80) == f"http://{socket.gethostname()}:80"

@@ -15,7 +15,8 @@ from aiokafka.protocol.fetch import FetchRequest
 
 from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
 from agents.batch.inbox import Inbox
-from app.worker.fetch.buffers import COPIES, RECORD_BYTES, STEP_RECORDS, BoundedFetches, Buffers, Held, cost
+from app.worker.fetch.buffers import COPIES, RECORD_BYTES, STEP_RECORDS, Buffers, Held, cost
+from app.worker.fetch.fetch_scheduler import BoundedFetches
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 
 MIB = 2**20
@@ -290,7 +291,7 @@ class Asked:
         self.wanted = set(self.assignment.tps)
         self.fetcher: Any = SimpleNamespace(_get_actions_per_node=self._actions, _records={})
         self.buffers = buffers
-        BoundedFetches(self.fetcher, buffers, self.wanted.__contains__, 10)
+        BoundedFetches(self.fetcher, buffers, self.wanted.__contains__)
 
     def _actions(self, assignment: Any) -> tuple[Any, ...]:
         places = [
