@@ -1,7 +1,8 @@
-"""What keeps a bridge from working as it is configured, asked before it starts: a cluster that is away is none of that."""
+"""Faults of a bridge's configuration, asked of both clusters before it starts. A cluster that is away is no fault."""
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -24,21 +25,19 @@ _OPTIONS: Final[dict[str, Any]] = {
 
 
 async def faults(plan: Plan) -> list[str]:
-    """A line a fault, with the way out; none where all is well, or a cluster cannot say."""
+    """A line for each fault, with what to do."""
     of_source, of_target = await asyncio.gather(_of_source(plan), _of_target(plan))
-    return [f"bridge {plan.name}: {name}" for name in [*of_source, *of_target]]
+    return [f"bridge {plan.name}: {fault}" for fault in [*of_source, *of_target]]
 
 
 async def _of_source(plan: Plan) -> list[str]:
-    denied = await _denied(plan.source)
-    if denied is not None:
+    if (denied := await _denied(plan.source)) is not None:
         return [f"source: {denied}"]
-    return [f"source: {name}" for name in await asyncio.to_thread(_source_faults, plan)]
+    return [f"source: {fault}" for fault in await asyncio.to_thread(list, _source_faults(plan))]
 
 
 async def _of_target(plan: Plan) -> list[str]:
-    denied = await _denied(plan.target)
-    if denied is not None:
+    if (denied := await _denied(plan.target)) is not None:
         return [f"target: {denied}"]
     try:
         await look(plan)
@@ -46,72 +45,63 @@ async def _of_target(plan: Plan) -> list[str]:
         log.warning("bridge %s: target: %s: messages wait at the source", plan.name, error)
     except RingfenceError as error:
         return [f"target: {error}"]
-    return [f"target: {name}" for name in await asyncio.to_thread(_target_faults, plan)]
+    return [f"target: {fault}" for fault in await asyncio.to_thread(list, _target_faults(plan))]
 
 
 async def _denied(kafka: Any) -> str | None:
-    """Why brokers that are there do not let us in."""
+    """Why brokers refuse the connection."""
     try:
-        found = await refusal(kafka)
+        reason = await refusal(kafka)
     except ConfigurationError as error:
         return str(error)
-    return None if found is None else str(found)
+    return None if reason is None else str(reason)
 
 
-def _source_faults(plan: Plan) -> list[str]:
+def _source_faults(plan: Plan) -> Iterator[str]:
     admin = AdminClient(confluent_options(plan.source))
     topic = plan.source_topic
-    found = []
+    no_topic_right = f"topic {topic}: this user may not read it: allow Read on it"
+    no_group_right = f"group {plan.group}: this user may not use it: allow Read on it"
     try:
         described = admin.describe_topics(TopicCollection([topic]), **_OPTIONS)[topic].result()
     except KafkaException as error:
         code = error.args[0].code()
         if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            found.append(
-                f"{topic} does not exist at {plan.source.bootstrap_servers}, or this user may not see it: fix source_topic, or create it"
-            )
+            yield f"{topic} does not exist at {plan.source.bootstrap_servers}, or this user may not see it: fix source_topic, or create it"
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            found.append(f"topic {topic}: this user may not read it: allow Read on it")
+            yield no_topic_right
         else:
             log.warning(
                 "bridge %s: source: %s: nothing is forwarded until it is back",
                 plan.name, access_errors.nobody(plan.source, f" ({error.args[0].str()})"),
             )  # fmt: skip
-        return found
+        return
     if _lacks(described, "READ"):
-        found.append(f"topic {topic}: this user may not read it: allow Read on it")
+        yield no_topic_right
     try:
         group = admin.describe_consumer_groups([plan.group], **_OPTIONS)[plan.group].result()
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            found.append(f"group {plan.group}: this user may not use it: allow Read on it")
-        return found
+            yield no_group_right
+        return
     if _lacks(group, "READ"):
-        found.append(f"group {plan.group}: this user may not use it: allow Read on it")
-    return found
+        yield no_group_right
 
 
-def _target_faults(plan: Plan) -> list[str]:
+def _target_faults(plan: Plan) -> Iterator[str]:
     admin = AdminClient(confluent_options(plan.target))
-    names = [plan.target_topic, plan.quarantine_topic]
-    found = []
-    for name, future in admin.describe_topics(TopicCollection(names), **_OPTIONS).items():
+    topics = TopicCollection([plan.target_topic, plan.quarantine_topic])
+    for name, future in admin.describe_topics(topics, **_OPTIONS).items():
         try:
-            described = future.result()
+            denied = _lacks(future.result(), "WRITE")
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and name == plan.target_topic:
-                found.append(
-                    f"topic {name}: this user may not write to it: allow Write and DescribeConfigs on it"
-                )
-            continue
-        if _lacks(described, "WRITE"):
-            found.append(
-                f"topic {name}: this user may not write to it: allow Write and DescribeConfigs on it"
-            )
-    return found
+            unauthorized = error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+            denied = unauthorized and name == plan.target_topic
+        if denied:
+            yield f"topic {name}: this user may not write to it: allow Write and DescribeConfigs on it"
 
 
 def _lacks(described: Any, right: str) -> bool:
-    """Whether the cluster says that this user has not that right; without ACLs all have all."""
+    """Whether this user lacks a right; without ACLs nobody lacks any."""
     operations = described.authorized_operations
     return operations is not None and right not in {operation.name for operation in operations}

@@ -1,16 +1,14 @@
-"""Child processes of the demo, and the signals that end it. Children are ended by their process ID."""
+"""Child processes of the demo. They are ended by their process ID."""
 
 import contextlib
 import http.client
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final, Self
+from typing import Final
 
 from ringfence_kafka.config.load import ENV_PREFIX
 
@@ -18,67 +16,6 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 """Where ``python -m app`` finds the application, installed or not."""
 LOG_LINES_SHOWN: Final = 20
 _POLL_S: Final = 0.05
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class InterruptedDemoError(BaseException):
-    """A signal asked the demo to end; not an Exception, so that nothing on the way takes it for a fault."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-class Interruption:
-    """Notes stop signals: an exception between the start of a child and the note of its ID would leave it behind.
-
-    The demo calls :meth:`check` wherever it waits; :meth:`immediate` is for the wait inside another library.
-    """
-
-    def __init__(self) -> None:
-        self._number: int | None = None
-        self._immediate = False
-        self._former: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        for item in _STOP_SIGNALS:
-            if signal.getsignal(item) is not signal.SIG_IGN:  # nohup means it
-                self._former[item] = signal.signal(item, self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._former.items():
-            signal.signal(number, handler)
-
-    def check(self) -> None:
-        """Raise :class:`InterruptedDemoError` if a signal came."""
-        if self._number is not None:
-            raise InterruptedDemoError(self._number)
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep, but not through a signal."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            self.check()
-            time.sleep(min(left, _POLL_S))
-        self.check()
-
-    @contextlib.contextmanager
-    def immediate(self) -> Iterator[None]:
-        """Let signals raise at once, for what cleans up behind any exception."""
-        self.check()
-        self._immediate = True
-        try:
-            yield
-        finally:
-            self._immediate = False
-        self.check()
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._number = number
-        if self._immediate:
-            self._immediate = False  # a second signal must not cut the clean-up short
-            raise InterruptedDemoError(number)
 
 
 class Child:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from app.demo.display import Display
-from app.demo.processes import Child, InterruptedDemoError, Interruption, WorkerProcess
+from app.demo.processes import Child, WorkerProcess
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.process.signals import InterruptedBySignalError, Interruption
 
 READY_LIMIT_S: Final = 90.0
 """A worker opens its lanes within this time; after a crash the group first waits for the dead one's session to end."""
@@ -98,7 +99,7 @@ def play(prefix: str, keep: bool, total: int, scene: Callable[[Stage], int]) -> 
             code = scene(Stage(directory, display, interruption, stack))
         evidence = code != 0
         return code
-    except InterruptedDemoError as interrupted:
+    except InterruptedBySignalError as interrupted:
         evidence = False
         sys.stderr.write("interrupted: what was started is ended, nothing was judged\n")
         return 128 + interrupted.number

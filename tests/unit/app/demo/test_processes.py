@@ -1,61 +1,16 @@
-"""Children of the demo and the signals that end it."""
+"""Children of the demo."""
 
-import os
 import signal
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from app.demo.processes import Child, InterruptedDemoError, Interruption
+from app.demo.processes import Child
 
 
 def _never() -> None:
     """Nothing to look at."""
-
-
-def test_signals_are_noted_not_raised() -> None:
-    """A signal shows at the next check and nowhere before; the former handlers come back."""
-    former = signal.getsignal(signal.SIGTERM)
-    with Interruption() as interruption:
-        interruption.check()
-        os.kill(os.getpid(), signal.SIGTERM)
-        with pytest.raises(InterruptedDemoError) as caught:
-            interruption.check()
-    assert caught.value.number == signal.SIGTERM
-
-    assert signal.getsignal(signal.SIGTERM) is former
-
-
-def test_a_signal_ends_a_sleep() -> None:
-    """Sleeping is no excuse."""
-    began = time.monotonic()
-    with Interruption() as interruption:
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-        with pytest.raises(InterruptedDemoError):
-            interruption.sleep(30)
-
-    assert time.monotonic() - began < 10
-
-
-def test_an_immediate_signal_raises_once() -> None:
-    """Somebody else's wait is broken off at once; a second signal does not break off the clean-up behind it."""
-    cleaned = []
-
-    def wait_and_clean() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(30)
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
-            cleaned.append(True)
-
-    with Interruption() as interruption, pytest.raises(InterruptedDemoError), interruption.immediate():
-        wait_and_clean()
-
-    assert cleaned == [True]
 
 
 def test_a_child_sees_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
