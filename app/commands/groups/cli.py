@@ -2,7 +2,7 @@
 
 import click
 
-from app.commands.options import JSON, YES, addresses_option
+from app.commands.options import JSON, YES, addresses_option, stacked
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import CONSUMER_GROUP, silence_clients
 
@@ -30,13 +30,12 @@ def groups_show(settings: Settings, address: str, group: str, as_json: bool) -> 
     return groups_module.show(settings, address, group, as_json)
 
 
+_target = stacked(click.argument("address"), click.argument("name", metavar="GROUP"), _consumer_group)
 _to_dlq = click.option("--to-dlq", "letters", is_flag=True, help="Send them to the dead letters.")
 
 
 @groups.command("purge")
-@click.argument("address")
-@click.argument("name", metavar="GROUP")
-@_consumer_group
+@_target
 @_to_dlq
 @YES
 @addresses_option
@@ -51,9 +50,7 @@ def groups_purge(settings: Settings, address: str, name: str, group: str, letter
 
 
 @groups.command("release")
-@click.argument("address")
-@click.argument("name", metavar="GROUP")
-@_consumer_group
+@_target
 @addresses_option
 def groups_release(settings: Settings, address: str, name: str, group: str) -> int:
     """End the handler that runs the first message of GROUP at ADDRESS: a failed attempt; the group rests for 10 s or more.
@@ -66,9 +63,7 @@ def groups_release(settings: Settings, address: str, name: str, group: str) -> i
 
 
 @groups.command("skip")
-@click.argument("address")
-@click.argument("name", metavar="GROUP")
-@_consumer_group
+@_target
 @_to_dlq
 @YES
 @addresses_option

@@ -27,7 +27,7 @@ async def missing(settings: Settings) -> Findings:
     of_topics, of_group = await asyncio.gather(
         missing_on_topics(settings), asyncio.to_thread(_missing_on_group, settings)
     )
-    of_topics.shared += of_group
+    of_topics.merge(Findings(shared=of_group))
     return of_topics
 
 

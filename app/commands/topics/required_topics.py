@@ -17,7 +17,7 @@ from ringfence_kafka.admin.topics import (
     TopicDescription,
 )
 from ringfence_kafka.config.addresses import upstream_first
-from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
 
@@ -199,13 +199,13 @@ def replica_faults(settings: Settings, brokers: int) -> list[str]:
 
 def compare(settings: Settings, described: Described) -> Findings:
     """Compare the topics of all addresses with the requirements."""
-    findings = Findings()
     app_id, existing = settings.app.id, described.topics
+    findings = Findings()
     journal = existing.get(wire_names.journal_topic(app_id))
     if journal is None:
-        findings.shared.append(topic_faults.missing_journal(app_id))
+        findings.merge(Findings(shared=[topic_faults.missing_journal(app_id)]))
     else:
-        findings.notes += topic_faults.journal_notes(journal)
+        findings.merge(Findings(notes=topic_faults.journal_notes(journal)))
     for address in settings.addresses:
         targets = settings.transaction_targets(address)
         findings.by_address[address.name] = [
@@ -214,18 +214,29 @@ def compare(settings: Settings, described: Described) -> Findings:
             *topic_faults.topic_faults(app_id, address, existing),
             *topic_faults.target_faults(address, targets, existing),
         ]
-        findings.notes += topic_faults.notes(app_id, address, existing, targets)
-    progress_topic = existing.get(wire_names.progress_topic(app_id))
-    if progress_topic is not None:  # the first consumer creates it
-        findings.consumers += consumer_faults.progress_faults(progress_topic)
-        findings.notes += consumer_faults.progress_notes(progress_topic)
-        for address in settings.addresses:
-            _compare_letters(findings, address, described)
-    elif wire_names.progress_topic(app_id) not in described.refused:
-        findings.consumers += consumer_faults.progress_deleted(
-            wire_names.progress_topic(app_id), existing_letters(settings, existing)
-        )
+        findings.merge(Findings(notes=topic_faults.notes(app_id, address, existing, targets)))
+    findings.merge(_compare_consumers(settings, described))
     return findings
+
+
+def _compare_consumers(settings: Settings, described: Described) -> Findings:
+    name = wire_names.progress_topic(settings.app.id)
+    progress_topic = described.topics.get(name)
+    if progress_topic is None:  # the first consumer creates it
+        letters = existing_letters(settings, described.topics)
+        unseen = name in described.refused
+        return Findings(consumers=[] if unseen else consumer_faults.progress_deleted(name, letters))
+    faults = [*consumer_faults.progress_faults(progress_topic)]
+    notes = [*consumer_faults.progress_notes(progress_topic)]
+    for address in settings.addresses:
+        name = wire_names.dead_letter_topic(address.name)
+        if (topic := described.topics.get(name)) is not None:
+            faults += consumer_faults.letter_faults(address, topic)
+            accepted = described.topics.get(address.accepted_topic)
+            notes += consumer_faults.letter_notes(address, topic, accepted)
+        elif name not in described.refused:
+            notes.append(consumer_faults.no_letters(address, name))
+    return Findings(consumers=faults, notes=notes)
 
 
 def existing_letters(settings: Settings, existing: Iterable[str]) -> list[str]:
@@ -233,14 +244,3 @@ def existing_letters(settings: Settings, existing: Iterable[str]) -> list[str]:
     return sorted(
         {wire_names.dead_letter_topic(address.name) for address in settings.addresses}.intersection(existing)
     )
-
-
-def _compare_letters(findings: Findings, address: AddressSettings, described: Described) -> None:
-    name = wire_names.dead_letter_topic(address.name)
-    letters = described.topics.get(name)
-    if letters is not None:
-        findings.consumers += consumer_faults.letter_faults(address, letters)
-        accepted = described.topics.get(address.accepted_topic)
-        findings.notes += consumer_faults.letter_notes(address, letters, accepted)
-    elif name not in described.refused:
-        findings.notes.append(consumer_faults.no_letters(address, name))

@@ -134,10 +134,10 @@ async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
     async with _connected(settings.kafka) as admin:
         limits = await broker_settings(admin, SETTINGS)
         brokers = len((await admin.describe_cluster())["brokers"])
-    findings.shared += limit_faults(settings, limits)
-    findings.shared += replica_faults(settings, brokers)
     async with _answered(settings.kafka):
-        findings.notes += [address.note for address in await removed_addresses(settings)]
+        notes = [address.note for address in await removed_addresses(settings)]
+    shared = [*limit_faults(settings, limits), *replica_faults(settings, brokers)]
+    findings.merge(Findings(shared=shared, notes=notes))
     return findings, denied
 
 
@@ -150,11 +150,11 @@ async def examine(settings: Settings) -> Findings:
     async with _connected(settings.kafka) as admin:
         described = await describe(admin, [*required(settings), *_of_consumers(settings)])
     findings = compare(settings, described)
-    findings.notes += readable(settings.kafka)
+    findings.merge(Findings(notes=readable(settings.kafka)))
     # Rings are looked at only where topics are sound.
     sound = [address for address in settings.addresses if not findings.by_address[address.name]]
     async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
-        findings.by_address |= await state_faults(cluster, settings, sound, described.topics)
+        findings.by_address.update(await state_faults(cluster, settings, sound, described.topics))
     return findings
 
 
