@@ -1,4 +1,5 @@
-"""The reconciliation run and the audit, on Spark: compares what came in with what went out, from Kafka alone.
+"""The reconciliation run and the audit, on Spark: they compare inputs with outputs, from Kafka alone.
 
-It shares settings, names and errors of :mod:`ringfence_kafka` with the rest, and no code that it judges: a checker must not inherit its bugs.
+They share settings, names and errors of :mod:`ringfence_kafka`, and no code that they judge: a checker must
+not inherit bugs.
 """

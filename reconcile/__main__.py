@@ -5,7 +5,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Load the job, and run it."""
+    """Import the job, then run it."""
     try:
         from reconcile.job import main as run
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
-"""The job: what is asked of the cluster, what Spark is given, what is kept, and the exit code.
+"""The reconciliation run: preparation, session, judgement, results and exit code.
 
-It runs as ``ringfence reconcile``, as ``python -m reconcile``, and unchanged under ``spark-submit``.
+It runs as ``ringfence reconcile``, as ``python -m reconcile``, and under ``spark-submit``.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import json
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,11 @@ from reconcile.run.frames.scope import begin, records
 from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history import acknowledge as acknowledgement
 from reconcile.run.history import cut, id_store, retained, rules
-from reconcile.run.history.history import RunHistory, results_folder
+from reconcile.run.history.history import RunHistory
+from reconcile.run.history.layout import results_folder
 from reconcile.run.outcome import carry_over, report_model, results
-from reconcile.run.outcome.terminal_report import progress, show, terminal
+from reconcile.run.outcome.terminal_report import progress as shown_progress
+from reconcile.run.outcome.terminal_report import show, terminal
 from reconcile.run.verdict import summary
 from reconcile.run.verdict.judge import STEPS, Judge
 from reconcile.session.session import FEW, fit_to, local_dir, required, session, submitted
@@ -50,20 +52,19 @@ from ringfence_kafka.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of one run."""
+    """Options of one run."""
 
     out: str | None = None
     as_json: bool = False
-    acknowledge: int | None = None
-    """The night to acknowledge; :data:`reconcile.run.history.acknowledge.LAST` = whichever is the last."""
+    acknowledge: int | None = None  # the run to acknowledge; LAST = whichever is the last
     master: str | None = None
 
 
 def run(settings: Settings, options: Options) -> int:
-    """Judge a night, or acknowledge the last one; returns the exit code, also where a signal ended it.
+    """Judge a run, or acknowledge the last one; returns the exit code.
 
     Raises:
-        RingfenceError: it could not; nothing is half-done, and the next run begins where this one did.
+        RingfenceError: it failed. No result is kept, and the next run begins where this one did.
     """
     try:
         with stoppable() as stop:
@@ -74,26 +75,26 @@ def run(settings: Settings, options: Options) -> int:
 
 
 def _check(settings: Settings, options: Options) -> None:
-    """Raises ConfigurationError: what is asked for makes no sense."""
+    """Raise ConfigurationError if the options make no sense."""
     if not settings.addresses:
         raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
     if options.acknowledge is not None and (options.as_json or options.out is not None):
         raise ConfigurationError("--acknowledge cannot be combined with --json or --out: it judges nothing")
     if options.out is not None:
         named(options.out)
-        apart(options.out, settings.nights_dir)
+        apart(options.out, settings.runs_dir)
     if options.acknowledge is None:
         refuse_callback(settings.kafka)
 
 
 def _run(settings: Settings, options: Options, stop: Stop) -> int:
     _check(settings, options)
-    night = options.acknowledge
-    master, folder = options.master or settings.reconcile.master, readable(settings.nights_dir)
+    run = options.acknowledge
+    master, folder = options.master or settings.reconcile.master, readable(settings.runs_dir)
     # Whose master it is that spark-submit has, the session knows.
     here = not submitted() and is_local(folder, master)
-    if night is not None and here:
-        return acknowledgement.here(settings, folder, night)
+    if run is not None and here:
+        return acknowledgement.here(settings, folder, run)
     required(master)
     with contextlib.ExitStack() as held:
         ready = _ready(settings, folder, held) if here else None
@@ -101,7 +102,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
         out = None
         if options.out and not submitted() and is_local(options.out, master):
             out = proved(LocalFiles(options.out))
-        if ready is None and night is None:
+        if ready is None and run is None:
             Admin(settings.kafka, settings.app.id).connect()  # who does not get in need not wait for Spark
         spark = held.enter_context(
             session(master, stop, records=records, executor_timeout_s=settings.reconcile.executor_timeout)
@@ -110,14 +111,14 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
             if ready is None:
                 files = opened(spark, folder)
                 held.enter_context(files.locked())
-                if night is not None:
-                    return acknowledgement.acknowledge(settings, files, night)
+                if run is not None:
+                    return acknowledgement.acknowledge(settings, files, run)
                 ready = Ready(RunHistory.load(files), surveyed(settings))
             if options.out and out is None:
                 out = proved(opened(spark, options.out))
-            document = judge(spark, settings, ready.nights, ready.survey, out)
+            document = judge(spark, settings, ready.runs, ready.survey, out)
             drawn = out is not None and pages.PAGE in out.names("")
-            kept = ready.nights.files.read(f"{results_folder(document['night'])}/{results.FIGURES}")
+            kept = ready.runs.files.read(f"{results_folder(document['night'])}/{results.FIGURES}")
         except (*SPARK, AssertionError) as error:
             if (found := of_spark(error)) is None:
                 raise
@@ -128,40 +129,40 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What is known before Spark is needed."""
+    """Facts that are known before Spark is needed."""
 
-    nights: RunHistory
+    runs: RunHistory
     survey: Survey
 
     def records(self, settings: Settings) -> int:
-        """How many this night reads at most: of logs that keep weeks it is what came since the last one, and the IDs of those before."""
-        base, cuts = begin(settings, self.nights, self.survey)
+        """The most records that the run reads, kept IDs included."""
+        base, cuts = begin(settings, self.runs, self.survey)
         beyond = cut.backlog([cut.input for cut in cuts.values()], self.survey.stable)
         small = {**beyond, "": self.survey.journal}
         behind = sum(end - start for spans in small.values() for start, end in spans.values())
-        return records(cuts) + behind + id_store.count(self.nights, base)
+        return records(cuts) + behind + id_store.count(self.runs, base)
 
 
 def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready:
-    """Without Spark: whatever is amiss is told before it is waited for. The folder is locked until ``held`` ends."""
+    """Check all that needs no Spark. The folder is locked until ``held`` ends."""
     files = LocalFiles(folder)
-    # Alone first: what was asked before another run's night ended would look as if logs had lost their tails.
+    # Alone first: what was asked before another run's run ended would look as if logs had lost their tails.
     held.enter_context(files.locked())
-    nights = RunHistory.load(files)
-    nights.belong_to(settings.app.id)
+    runs = RunHistory.load(files)
+    runs.belong_to(settings.app.id)
     survey = surveyed(settings)
-    nights.belong_to(settings.app.id, survey.cluster)
-    return Ready(nights, survey)
+    runs.belong_to(settings.app.id, survey.cluster)
+    return Ready(runs, survey)
 
 
 def opened(spark: SparkSession, folder: str) -> Files:
-    """A folder where it is."""
+    """The files of a folder, local or wherever Spark reaches."""
     local = is_local(folder, spark.sparkContext.master or "")
     return LocalFiles(folder) if local else HadoopFiles(spark, folder)
 
 
 def surveyed(settings: Settings) -> Survey:
-    """What the cluster says, asked before Spark is started: what is missing is told at once."""
+    """Ask the cluster before Spark starts, so that problems appear at once."""
     with steps() as progress:
         progress.begin("asking the cluster")
         progress.count(counted(len(settings.addresses), "address", "addresses"))
@@ -169,48 +170,50 @@ def surveyed(settings: Settings) -> Survey:
 
 
 def judge(
-    spark: SparkSession, settings: Settings, nights: RunHistory, survey: Survey, out: Files | None
+    spark: SparkSession, settings: Settings, runs: RunHistory, survey: Survey, out: Files | None
 ) -> dict[str, Any]:
-    """One night, from its cut to its commit; returns the document. Results go to ``out`` too."""
+    """Judge a run from its cut to its commit; returns the document. Results go to ``out`` too."""
     began = dt.datetime.now(dt.UTC)
-    nights.belong_to(settings.app.id, survey.cluster)
-    base, cuts = begin(settings, nights, survey)
-    id_store.sweep(nights)
+    runs.belong_to(settings.app.id, survey.cluster)
+    base, cuts = begin(settings, runs, survey)
+    id_store.sweep(runs)
     events_from = carry_over.events_from(base, cuts, survey.journal_position)
-    number, today, keep = nights.next_number, began.date().isoformat(), settings.reconcile.keep_days
-    recent = nights.since(base, today, keep)
-    fit_to(spark, records(cuts) + id_store.count(nights, base))
+    number, today, keep = runs.next_number, began.date().isoformat(), settings.reconcile.keep_days
+    recent = runs.since(base, today, keep)
+    fit_to(spark, records(cuts) + id_store.count(runs, base))
     frames = Frames(
         spark,
         kafka_options(settings.kafka),
         settings.addresses,
         cuts,
-        nights.files,
+        runs.files,
         base,
     )
-    console = Console(stderr=True)
-    with progress(spark, len(STEPS), console) as told:
-        found = Judge(
-            Workspace(spark, nights.files, frames, number), today, told, recent, settings.reconcile.ring_confidence,
-        ).judge(
-            base,
-            nights.chain(base),
-            frames.events(wire_names.journal_topic(settings.app.id), survey.journal, events_from),
-            cut.backlog([cut.input for cut in cuts.values()], survey.stable),
-            carry_over.complete(settings, base, cuts),
-        )  # fmt: skip
+    with shown_progress(spark, len(STEPS), Console(stderr=True)) as progress:
+        judgement = Judge(
+            workspace=Workspace(frames, number),
+            date=today,
+            progress=progress,
+            base=base,
+            chain=runs.chain(base),
+            events=frames.events(wire_names.journal_topic(settings.app.id), survey.journal, events_from),
+            beyond=cut.backlog([cut.input for cut in cuts.values()], survey.stable),
+            complete=carry_over.complete(settings, base, cuts),
+            recent=recent,
+            confidence=settings.reconcile.ring_confidence,
+        ).judge()
     judged = {name: [run for run in recent if run.judged(cuts[name].input)] for name in cuts}
-    rings = report_model.rings(settings, found, judged, today)
+    rings = report_model.rings(settings, judgement, judged, today)
     addresses = {address.name: address for address in settings.addresses}
     document: dict[str, Any] = {
-        "verdict": summary.verdict(found.anomalies),
+        "verdict": summary.verdict(judgement.anomalies),
         "addresses": {
             name: summary.address_counts(
-                found.counts[name],
-                found.anomalies[name],
+                judgement.counts[name],
+                judgement.anomalies[name],
                 advice.document(rings[name]),
                 divert=rules.diverts(address, base),
-                unknown=found.unknown[name],
+                unknown=judgement.unknown[name],
             )
             for name, address in addresses.items()
         },
@@ -219,25 +222,24 @@ def judge(
         "began": began.isoformat(timespec="seconds"),
         "from_night": base.number if base else None,
     }
-    held = report_model.held(base, found, {name: cut.input.recreated for name, cut in cuts.items()})
+    held = report_model.held(base, judgement, {name: cut.input.recreated for name, cut in cuts.items()})
     lanes = {name: len(cut.input.spans) for name, cut in cuts.items()}
-    figures = report_model.figures(settings, document, found, rings, held, lanes)
-    with steps() as told:
-        told.begin("keeping results")
-        told.count(f"run {number}")
-        results.keep(spark, nights.files, document, figures, out)
-    finished = carry_over.night(
-        settings, base, cuts, found, document, today, survey.journal_position, events_from, survey.cluster
+    figures = report_model.figures(settings, document, judgement, rings, held, lanes)
+    with steps() as progress:
+        progress.begin("keeping results")
+        progress.count(f"run {number}")
+        results.keep(spark, runs.files, document, figures, out)
+    finished = carry_over.finished_run(
+        settings, base, cuts, judgement, document, today, survey.journal_position, events_from, survey.cluster
     )
-    finished.leaves = retained.of(nights.files, today, number)
-    nights.commit(finished)
-    id_store.sweep(nights)
-    id_store.forget(nights, today, keep)
+    runs.commit(replace(finished, leaves=retained.of(runs.files, today, number)))
+    id_store.sweep(runs)
+    id_store.forget(runs, today, keep)
     return document
 
 
 def tell(document: Mapping[str, Any], sentences: Sequence[str], options: Options, *, drawn: bool) -> None:
-    """On the terminal, with the page's advice; ``drawn``: the page is in the folder that was asked for."""
+    """Print the result, with the page's advice; ``drawn``: the page is in the folder of ``--out``."""
     if options.as_json:
         print(json.dumps(document, indent=2))
         return

@@ -1,10 +1,10 @@
-"""``ringfence reconcile show``: the anomalies that a run has named, without anybody opening Parquet.
+"""``ringfence reconcile show``: the named anomalies of a run, without Parquet tools.
 
-The first of each are among the figures of the run, and need neither Spark nor the cluster. For more of them Spark reads all.
+The first of each need neither Spark nor the cluster. For more of them Spark reads all.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from rich.table import Table
 from conf.terminal import tell
 from reconcile.page.report_data import FINDINGS_MAX, Figures, Finding
 from reconcile.run.history import acknowledge
-from reconcile.run.history.history import RESULTS, Run, RunHistory, results_folder
+from reconcile.run.history.history import Run, RunHistory
+from reconcile.run.history.layout import RESULTS, results_folder
 from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import Files, LocalFiles, is_local, readable
 from ringfence_kafka.config.settings import Settings
@@ -25,27 +26,25 @@ FIGURES = "figures.json"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be shown."""
+    """The options of the command."""
 
-    anomaly: str = ""
-    """Its name; empty = all."""
+    anomaly: str = ""  # its name; empty = all
     limit: int = 20
-    run: int | None = None
-    """Its number; None = the last."""
+    run: int | None = None  # its number; None = the last
     as_json: bool = False
     master: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An anomaly, and the address that it is of."""
+    """An anomaly and its address."""
 
     address: str
     finding: Finding
 
 
 def run(settings: Settings, wanted: Wanted) -> int:
-    """Show them; returns the exit code.
+    """Show the anomalies; returns the exit code.
 
     Raises:
         RingfenceError: no such run is kept, or it cannot be read.
@@ -58,54 +57,54 @@ def run(settings: Settings, wanted: Wanted) -> int:
 
 
 def _run(settings: Settings, wanted: Wanted) -> int:
-    folder, master = readable(settings.nights_dir), wanted.master or settings.reconcile.master
+    folder, master = readable(settings.runs_dir), wanted.master or settings.reconcile.master
     if not is_local(folder, master):
         return _elsewhere(settings, wanted, folder, master)
     if not Path(folder).is_dir():
-        raise _no_run(folder)
+        raise acknowledge.no_run(folder)
     files = LocalFiles(folder)
-    night = _night(files, settings, wanted)
-    figures, counts = _told(files, night, wanted.anomaly)
+    run = _chosen_run(files, settings, wanted)
+    figures, counts = _figures(files, run, wanted.anomaly)
     found = first(figures, wanted)
     if len(found) < min(wanted.limit, sum(counts.values())) and wanted.limit > FINDINGS_MAX:
         from reconcile.show_all import from_parquet
 
-        found = from_parquet(files, night.number, wanted, master, settings.reconcile.executor_timeout)
-    return show(night, found, counts, wanted, acknowledge.when(files, night))
+        found = from_parquet(files, run.number, wanted, master, settings.reconcile.executor_timeout)
+    return show(run, found, counts, wanted, acknowledge.when(files, run))
 
 
 def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> int:
-    """Where Spark's cluster keeps them."""
+    """Show anomalies of a folder on Spark's cluster."""
     from reconcile.show_all import opened
 
     with opened(folder, master, settings.reconcile.executor_timeout) as (files, read):
-        night = _night(files, settings, wanted)
-        _, counts = _told(files, night, wanted.anomaly)
-        return show(night, read(night.number, wanted), counts, wanted, acknowledge.when(files, night))
+        run = _chosen_run(files, settings, wanted)
+        _, counts = _figures(files, run, wanted.anomaly)
+        return show(run, read(run.number, wanted), counts, wanted, acknowledge.when(files, run))
 
 
-def _night(files: Files, settings: Settings, wanted: Wanted) -> Run:
-    nights = RunHistory.load(files)
-    nights.belong_to(settings.app.id)
-    night = nights.last if wanted.run is None else nights.finished.get(wanted.run)
-    if nights.last is None:
-        raise _no_run(files.root)
-    if night is None:
-        known = ", ".join(map(str, sorted(nights.finished)))
+def _chosen_run(files: Files, settings: Settings, wanted: Wanted) -> Run:
+    runs = RunHistory.load(files)
+    runs.belong_to(settings.app.id)
+    run = runs.last if wanted.run is None else runs.finished.get(wanted.run)
+    if runs.last is None:
+        raise acknowledge.no_run(files.root)
+    if run is None:
+        known = ", ".join(map(str, sorted(runs.finished)))
         raise ConfigurationError(
             f"--run {wanted.run}: no such run is kept in {files.root}: there are {known}"
         )
-    return night
+    return run
 
 
-def _told(files: Files, night: Run, anomaly: str) -> tuple[Figures, dict[str, int]]:
-    """The figures of a run, and how many there are of what is asked for, by address."""
-    folder = results_folder(night.number)
+def _figures(files: Files, run: Run, anomaly: str) -> tuple[Figures, dict[str, int]]:
+    """The figures of a run, and the wanted anomalies by address."""
+    folder = results_folder(run.number)
     there = [name for name in files.names(RESULTS) if name.isdecimal()]
     if folder not in {f"{RESULTS}/{name}" for name in there}:
         known = ", ".join(str(int(name)) for name in there) or "none"
         raise PrerequisiteError(
-            f"the results of run {night.number} are not in {files.root}/{RESULTS} any more: they are kept for reconcile.keep_days. "
+            f"the results of run {run.number} are not in {files.root}/{RESULTS} any more: they are kept for reconcile.keep_days. "
             f"Restore them from a backup, look into the folder that --out named in that run, or name another run: there are those of {known}"
         )
     try:
@@ -125,28 +124,27 @@ def _told(files: Files, night: Run, anomaly: str) -> tuple[Figures, dict[str, in
 
 
 def first(figures: Figures, wanted: Wanted) -> list[Shown]:
-    """Those that the figures have, as many as are wanted."""
-    return list(_matching(figures, wanted.anomaly))[: wanted.limit]
-
-
-def _matching(figures: Figures, anomaly: str) -> Iterator[Shown]:
-    for address in figures.addresses:
-        for finding in address.findings:
-            if not anomaly or finding.anomaly == anomaly:
-                yield Shown(address.name, finding)
+    """The first wanted anomalies among the figures."""
+    found = [
+        Shown(address.name, finding)
+        for address in figures.addresses
+        for finding in address.findings
+        if wanted.anomaly in {"", finding.anomaly}
+    ]
+    return found[: wanted.limit]
 
 
 def show(
-    night: Run, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted, acknowledged: str | None
+    run: Run, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted, acknowledged: str | None
 ) -> int:
-    """Print them; returns the exit code, 0. ``acknowledged``: as :func:`reconcile.run.history.acknowledge.when` has it."""
+    """Print the anomalies; returns the exit code. ``acknowledged``: result of :func:`reconcile.run.history.acknowledge.when`."""
     total = sum(counts.values())
     if wanted.as_json:
         rows = [{"address": shown.address, **asdict(shown.finding)} for shown in found]
         document = {
-            "run": night.number,
-            "verdict": night.verdict,
-            "acknowledged": night.acknowledged,
+            "run": run.number,
+            "verdict": run.verdict,
+            "acknowledged": run.acknowledged,
             "acknowledged_at": acknowledged or None,
             "total": total,
             "anomalies": rows,
@@ -154,37 +152,22 @@ def show(
         click.echo(json.dumps(document, indent=2))
         return 0
     if found:
-        tell(_table(night, found))
-    verdict = night.verdict + _seen(acknowledged)
-    click.echo(f"run {night.number} ({verdict}): {len(found):,} of {total:,}{_named(wanted.anomaly)} shown")
+        tell(_table(run, found))
+    seen = "" if acknowledged is None else f", acknowledged {acknowledged[:16].replace('T', ' ')} UTC"
+    click.echo(
+        f"run {run.number} ({run.verdict}{seen}): {len(found):,} of {total:,} {wanted.anomaly or 'anomalies'} shown"
+    )
     if len(found) < total:
         click.echo(f"--limit {total} shows all")
     return 0
 
 
-def _seen(acknowledged: str | None) -> str:
-    return "" if acknowledged is None else f", acknowledged {acknowledged[:16].replace('T', ' ')} UTC"
-
-
-def _named(anomaly: str) -> str:
-    return f" {anomaly}" if anomaly else " anomalies"
-
-
-def _table(night: Run, found: Sequence[Shown]) -> Table:
-    table = Table(
-        "anomaly",
-        "address",
-        "input",
-        "output",
-        "other input",
-        "ID",
-        "group",
-        "what",
-        title=f"Run {night.number}",
-    )
+def _table(run: Run, found: Sequence[Shown]) -> Table:
+    names = ("anomaly", "address", "input", "output", "other input", "ID", "group", "what")
+    table = Table(*names, title=f"Run {run.number}")
     for shown in found:
         it = shown.finding
-        cells = (
+        table.add_row(
             it.anomaly,
             shown.address,
             _place(it.topic, it.partition, it.offset),
@@ -194,15 +177,8 @@ def _table(night: Run, found: Sequence[Shown]) -> Table:
             it.group or "",
             it.detail,
         )
-        table.add_row(*cells)
     return table
 
 
 def _place(topic: str | None, partition: int | None, offset: int | None) -> str:
     return "" if partition is None or offset is None else f"{topic}/{partition}/{offset}"
-
-
-def _no_run(folder: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"no run is kept in {folder}: name the reconcile.state_dir of the runs, or run one first"
-    )

@@ -1,4 +1,4 @@
-"""All anomalies of a run, as Spark reads them."""
+"""All anomalies of a run, read by Spark."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from reconcile.page.report_data import FINDINGS_MAX
-from reconcile.run.history.history import results_folder
+from reconcile.run.history.layout import results_folder
 from reconcile.run.outcome.report_model import finding
 from reconcile.session.session import local_dir, required, session
 from reconcile.session.spark_errors import SPARK, explained, of_spark
@@ -24,7 +24,7 @@ _ORDER = ("address", "anomaly", "partition", "offset", "out_partition", "out_off
 def from_parquet(
     files: Files, number: int, wanted: Wanted, master: str, executor_timeout_s: float
 ) -> list[Shown]:
-    """Of a folder of this machine."""
+    """Read anomalies of a local folder."""
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
         return read(spark, files, number, wanted)
@@ -34,7 +34,7 @@ def from_parquet(
 def opened(
     folder: str, master: str, executor_timeout_s: float
 ) -> Iterator[tuple[Files, Callable[[int, Wanted], list[Shown]]]]:
-    """A folder that only Spark reaches, and who reads a run of it."""
+    """The files of a folder that only Spark reaches, and a function that reads a run of it."""
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
         files = HadoopFiles(spark, folder)
@@ -42,7 +42,7 @@ def opened(
 
 
 def read(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list[Shown]:
-    """Of a run, as many as are wanted.
+    """Read the wanted anomalies of a run.
 
     Raises:
         RingfenceError: Spark cannot read them.

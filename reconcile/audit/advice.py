@@ -1,16 +1,14 @@
-"""What the numbers of an audit mean, in words, and as configuration. Pure."""
+"""Sentences and configuration that follow from an audit. Pure."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from typing import Final
 
+from reconcile.audit.configuration import obvious_group_header
 from reconcile.audit.partitioner import EXPLAINED_MIN
 from reconcile.audit.result import SPAN_MIN_MS, Audit, Resends
 from ringfence_kafka.wording import counted
 
-GROUP_HEADERS: Final = ("JMSXGroupID", "_AMQ_GROUP_ID", "qpid.group", "x-group")
-"""Names under which brokers that had groups carried them."""
 _LARGE_SHARE: Final = 0.5
 _SKEWED: Final = 1.5
 _FEW_KEYS: Final = 20
@@ -20,59 +18,13 @@ _NAME_MAX: Final = 60
 
 
 def notes(audit: Audit) -> list[str]:
-    """Whole sentences, what matters most first."""
+    """Whole sentences, the most important first."""
     if not audit.records:
         return [*_nothing(audit), *_compacted(audit)]
     parts = (
-        _compacted,
-        _meaning,
-        _transactions,
-        _bridges,
-        _instead,
-        _across,
-        _partitioner,
-        _groups,
-        _contents,
-        _limits,
-    )
+        _compacted, _meaning, _transactions, _bridges, _instead, _across, _partitioner, _groups, _contents, _limits,
+    )  # fmt: skip
     return [sentence for part in parts for sentence in part(audit)]
-
-
-def toml(audit: Audit) -> str:
-    """Ready for ringfence.toml."""
-    keys = audit.settings
-    values: dict[str, object] = {
-        "name": audit.configured or audit.topic.name,
-        "id_cache_size": audit.recommended,
-        "partitioner": audit.partitioner,
-    }
-    if audit.configured and audit.configured != audit.topic.name:
-        values["input_topic"] = audit.topic.name
-    if keys.duplicate_id_from != "header":
-        values["duplicate_id_from"] = keys.duplicate_id_from
-    else:
-        values["duplicate_id_headers"] = list(keys.duplicate_id_headers)
-    if keys.group_header:
-        values["group_header"] = keys.group_header
-    if keys.id_max_age:
-        values["id_max_age"] = keys.id_max_age
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
-    if header := obvious_group_header(audit):
-        # All numbers are of lanes without it: one large group in one lane may need a far larger ring.
-        lines.append(f"# {header} looks like a group: run again with --group-header {header}")
-    head = ["# not as it is: Ringfence refuses a compacted input"] if audit.topic.compacted else []
-    return "\n".join([*head, "[[addresses]]", *lines]) + "\n"
-
-
-def obvious_group_header(audit: Audit) -> str:
-    """Where no record has a key, and one of the usual headers is there; empty = none."""
-    if audit.sum("keyed") or audit.settings.group_header:
-        return ""
-    seen = {header.name for header in audit.headers}
-    return next((header for header in GROUP_HEADERS if header in seen), "")
-
-
-# -- parts ---------------------------------------------------------------------------------------------------------------
 
 
 def _nothing(audit: Audit) -> Iterator[str]:
@@ -112,7 +64,10 @@ def _compacted(audit: Audit) -> Iterator[str]:
 def _meaning(audit: Audit) -> Iterator[str]:
     found = audit.found
     if not found.with_id:
-        yield f"No record has an ID ({_where(audit)}): as it is, Ringfence would let everything pass, unchecked."
+        keys = audit.settings
+        headers = f"headers {', '.join(keys.duplicate_id_headers)}"
+        where = headers if keys.duplicate_id_from == "header" else keys.duplicate_id_from
+        yield f"No record has an ID (looked for in the {where}): as it is, Ringfence would let everything pass, unchecked."
         return
     if found.with_id < audit.records:
         yield f"{_share(audit.records - found.with_id, audit.records)} of the records have no ID: they would pass unchecked."
@@ -137,24 +92,15 @@ def _meaning(audit: Audit) -> Iterator[str]:
         )
 
 
-def _where(audit: Audit) -> str:
-    keys = audit.settings
-    if keys.duplicate_id_from == "header":
-        return "looked for in the headers " + ", ".join(keys.duplicate_id_headers)
-    return f"looked for in the {keys.duplicate_id_from}"
-
-
 def _instead(audit: Audit) -> Iterator[str]:
-    """Where no record has an ID: what could serve as one."""
+    """Suggest other IDs where no record has one."""
     if audit.found.with_id:
         return
     for other in audit.others:
-        yield _by_key(audit, other) if other.id_from == "key" else _by_value(audit, other)
-    likely = [
-        header for header in audit.headers if header.values >= _UNIQUE * header.records and header.records > 1
-    ]
+        yield _other_id(audit, other)
+    likely = [seen for seen in audit.headers if seen.values >= _UNIQUE * seen.records and seen.records > 1]
     if likely:
-        names = ", ".join(header_seen.name for header_seen in likely[:_NAMED_MAX])
+        names = ", ".join(seen.name for seen in likely[:_NAMED_MAX])
         yield (
             f"Of the headers, {names} has a value of its own in nearly each of the {audit.headers_sample:,} records looked at: "
             f"if that is what a producer keeps when it sends again, try --id-header {shlex.quote(likely[0].name)}."
@@ -165,19 +111,16 @@ def _instead(audit: Audit) -> Iterator[str]:
         yield "The records have no headers at all."
 
 
-def _by_key(audit: Audit, found: Resends) -> str:
+def _other_id(audit: Audit, found: Resends) -> str:
+    by_key = found.id_from == "key"
     if not found.with_id:
-        return "By key: no record has one."
-    text = f"By key: {found.resends:,} of {found.with_id:,} records would be resends ({_share(found.resends, audit.records)})."
-    if not found.resends:
+        return f"By {found.id_from}: no record has one."
+    repeat = "would be resends" if by_key else "repeat an earlier one byte for byte"
+    text = f"By {found.id_from}: {found.resends:,} of {found.with_id:,} records {repeat} ({_share(found.resends, audit.records)})."
+    if by_key and not found.resends:
         return f"{text} Each key is there once: keys may be IDs (--id-from key)."
-    return f"{text} Equal keys usually are groups, not IDs: each message of a group but the first would be dropped."
-
-
-def _by_value(audit: Audit, found: Resends) -> str:
-    if not found.with_id:
-        return "By value: no record has one."
-    text = f"By value: {found.resends:,} of {found.with_id:,} records repeat an earlier one byte for byte ({_share(found.resends, audit.records)})."
+    if by_key:
+        return f"{text} Equal keys usually are groups, not IDs: each message of a group but the first would be dropped."
     if not found.resends:
         return f"{text} Whatever is sent again has something in it that changes."
     return (
@@ -240,8 +183,8 @@ def _partitioner(audit: Audit) -> Iterator[str]:
     if not audit.sum("keyed"):
         yield "No record has a key: which partition it reached was chance."
     elif shares is not None:
-        told = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
-        base = f"Of the keyed records, as far as {audit.sampled_keys:,} keys tell, each explains so many: {told}."
+        shown = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+        base = f"Of the keyed records, as far as {audit.sampled_keys:,} keys tell, each explains so many: {shown}."
         if shares[audit.partitioner] >= EXPLAINED_MIN:
             few = " That is few keys to go by." if audit.sampled_keys < _FEW_KEYS else ""
             yield f'{base} partitioner = "{audit.partitioner}".{few}'
@@ -300,7 +243,6 @@ def _contents(audit: Audit) -> Iterator[str]:
 
 
 def _limits(audit: Audit) -> Iterator[str]:
-    """What these numbers cannot show."""
     part, extents = audit.topic.part, audit.topic.extents.values()
     if not part.whole:
         there = sum(extent.stable - extent.start for extent in extents)
@@ -352,11 +294,8 @@ def _bridges(audit: Audit) -> Iterator[str]:
 
 
 def _share(part: int, of: int) -> str:
-    """In percent; never 0 % of something, nor 100 % of less than all."""
-    share = part / of if of else 0.0
-    text = f"{share:.1%}"
-    if part and text == "0.0%":
+    """A percentage; never 0 % of something, nor 100 % of less than all."""
+    text = f"{part / of if of else 0.0:.1%}".replace("%", " %")
+    if part and text == "0.0 %":
         return "under 0.1 %"
-    if part < of and text == "100.0%":
-        return "over 99.9 %"
-    return text.replace("%", " %")
+    return "over 99.9 %" if part < of and text == "100.0 %" else text

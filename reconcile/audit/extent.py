@@ -1,4 +1,4 @@
-"""Which part of a topic an audit reads. Pure."""
+"""The part of a topic that an audit reads. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -10,30 +10,25 @@ _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
 
 
 class Extent(NamedTuple):
-    """What there is of a partition."""
+    """The offsets of a partition."""
 
-    start: int
-    """Its first offset that is still there."""
-    stable: int
-    """Where its last stable offset is: nobody may read beyond."""
-    end: int
-    """Where its log ends."""
+    start: int  # its first offset that is still there
+    stable: int  # where its last stable offset is: nobody may read beyond
+    end: int  # where its log ends
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is read."""
+    """The offsets to read."""
 
-    asked: str
-    """As a person would say it: ``the whole topic``, ``the last 24h``, ``the last 1,000 records``."""
+    asked: str  # as a person would say it: the whole topic, the last 24h, the last 1,000 records
     spans: Mapping[int, tuple[int, int]]
     """Partition → offsets from, to. Offsets also count markers of transactions and what compaction took away."""
-    whole: bool
-    """All that there is of the topic."""
+    whole: bool  # all that there is of the topic
 
     @property
     def offsets(self) -> int:
-        """How many there are to read, at most."""
+        """The most records that it can have."""
         return sum(end - begin for begin, end in self.spans.values())
 
     def ranges(self) -> dict[int, tuple[int, int]]:
@@ -42,10 +37,10 @@ class Part:
 
 
 def seconds_of(text: str) -> int:
-    """Of a duration: 90s, 30m, 24h, 7d.
+    """Seconds of a duration: 90s, 30m, 24h, 7d.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no duration.
     """
     match = _DURATION.fullmatch(text)
     if match is None or not int(match[1]):
@@ -54,14 +49,14 @@ def seconds_of(text: str) -> int:
 
 
 def whole(extents: Mapping[int, Extent]) -> Part:
-    """All of it."""
+    """The whole topic."""
     return Part(
         "the whole topic", {number: (extent.start, extent.stable) for number, extent in extents.items()}, True
     )
 
 
 def since(extents: Mapping[int, Extent], begins: Mapping[int, int | None], asked: str) -> Part:
-    """From these offsets on; None = nothing that recent is there."""
+    """The part from these offsets on; None = the partition has no such record."""
     spans = {}
     for number, extent in extents.items():
         begin = begins[number]
@@ -73,7 +68,7 @@ def since(extents: Mapping[int, Extent], begins: Mapping[int, int | None], asked
 
 
 def last(extents: Mapping[int, Extent], count: int) -> Part:
-    """The last offsets of each partition, as many as its share of the topic; together ``count``."""
+    """The last ``count`` offsets, shared by the partitions according to their size."""
     sizes = {number: extent.stable - extent.start for number, extent in extents.items()}
     total = sum(sizes.values())
     wanted = min(count, total)

@@ -1,4 +1,4 @@
-"""The figures of an audit, as the page draws them. Pure."""
+"""Figures of an audit for the page. Pure."""
 
 import datetime as dt
 import math
@@ -9,7 +9,7 @@ from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring, step
 
 
 def figures(audit: Audit, notes: Sequence[str]) -> Figures:
-    """One address: the topic."""
+    """The audited topic as one address."""
     return Figures(
         title=f"Audit of {audit.topic.name}",
         subtitle=_subtitle(audit),
@@ -27,7 +27,6 @@ def _subtitle(audit: Audit) -> str:
 
 
 def _day(at: int) -> str:
-    """A timestamp, which may be any number."""
     try:
         return dt.datetime.fromtimestamp(at / 1000, dt.UTC).isoformat(" ", "minutes")[:16]
     except (OverflowError, ValueError, OSError):

@@ -1,17 +1,17 @@
-"""How far resends are from what they repeat: frames in, frames out.
+"""Distances between resends and their originals, as frames.
 
-**Order.** Within a partition it is that of the offsets. Between partitions nobody knows it; what comes nearest is the
-timestamp, raised where it is below that of an earlier offset, so that both orders agree: the *moment*. The first of an ID is
-the first by moment, partition, offset.
+**Order.** Within a partition offsets are the order. Between partitions the order is unknown. The nearest to
+it is the *moment*: the timestamp, never below that of an earlier offset. The first record of an ID is the
+first by moment, partition, offset.
 
-**Lanes.** A record's home is where its group, or without one its ID, hashes to; with neither it is where it stands.
+**Lanes.** The home of a record follows from its group, else from its ID, else from its partition.
 
-**Distance.** How many IDs a ring without end would have accepted in the lane from the first of the ID, this one included, up
-to the resend. Of what came from the resend's own partition that is exact, by offsets; of the others all count whose moment
-lies between the two or is equal to one of them: at most these were in between.
+**Distance.** It is the number of IDs that an endless ring accepts in the lane from the original, included, up
+to the resend. Within the resend's partition it is exact, by offsets. Of other partitions all IDs count whose
+moment lies between the two or equals one of them, which is an upper bound.
 
-**Age.** With ``id_max_age``, what comes later than that after the first of its ID has no distance: no ring would catch it. In
-those of others it counts as accepted again, which it is at most: a later acceptance than the first may still be known.
+**Age.** With ``id_max_age``, a later resend has no distance, as no ring would catch it. In other distances it
+counts as accepted again.
 """
 
 from collections.abc import Iterator
@@ -23,26 +23,25 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from reconcile.audit.home_lane import home
+from reconcile.spark.columns import of_schema
 from reconcile.spark.schemas import ARRIVED, AUDITED_RESENDS
 from reconcile.spark.topic_reader import concatenated
 
 _BEGIN, _NOW = Window.unboundedPreceding, Window.currentRow
 _PLACE = ["moment", "partition", "offset"]
-_BEFORE = -1
-"""In a range of moments: those before this one."""
+_BEFORE = -1  # in a range of moments: those before this one
 
 
 class IDs(NamedTuple):
-    """Records with an ID, and without; and how long one counts."""
+    """Numbers of records with and without an ID, and how long an ID counts."""
 
     there: int
     missing: int
-    max_age_ms: int = 0
-    """0 = for ever."""
+    max_age_ms: int = 0  # 0 = for ever
 
 
 def arrived(records: DataFrame, partitions: int, partitioner: str, ids: IDs) -> DataFrame:
-    """:data:`reconcile.spark.schemas.ARRIVED` of :data:`reconcile.spark.schemas.AUDITED`; ``ids``: how many there are."""
+    """:data:`reconcile.spark.schemas.ARRIVED` of :data:`reconcile.spark.schemas.AUDITED`."""
     # In one partition offsets are the order: no moment is needed, and no sort for it.
     in_order = Window.partitionBy("partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
     moment = F.max("timestamp").over(in_order) if partitions > 1 else F.lit(0).cast("bigint")
@@ -61,7 +60,6 @@ def arrived(records: DataFrame, partitions: int, partitioner: str, ids: IDs) -> 
 
 
 def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
-    """Of records that have an ID: which are the first."""
     of_topic = Window.partitionBy("id").orderBy(*_PLACE)
     of_lane = Window.partitionBy("id", "lane").orderBy(*_PLACE)
     seen = placed.withColumns(
@@ -99,25 +97,16 @@ def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
 
 
 def _columns(special: dict[str, Column]) -> list[Column]:
-    """In the order of the schema; what is not said of a record is null, or False."""
-    plain = {"partition", "offset", "timestamp", "moment", "lane"}
-    missing = {struct_field.name: F.lit(None) for struct_field in ARRIVED if struct_field.name not in plain}
+    """All columns in the order of the schema; missing ones are null, or False."""
     flags = ("fresh", "repeats", "expired", "cross_lane", "other_partition", "other_group")
-    missing |= {flag: F.lit(False) for flag in flags}
-    return [
-        special.get(struct_field.name, missing.get(struct_field.name, F.col(struct_field.name)))
-        .cast(struct_field.dataType)
-        .alias(struct_field.name)
-        for struct_field in ARRIVED
-    ]
+    missing = {flag: F.lit(False) for flag in flags}
+    return of_schema(ARRIVED, missing | special, {"partition", "offset", "timestamp", "moment", "lane"})
 
 
 def resends(arrived: DataFrame, *, alone: bool) -> DataFrame:
-    """:data:`reconcile.spark.schemas.AUDITED_RESENDS` of :data:`reconcile.spark.schemas.ARRIVED`.
+    """:data:`reconcile.spark.schemas.AUDITED_RESENDS` of all :data:`reconcile.spark.schemas.ARRIVED`.
 
-    Args:
-        arrived: All records, since they lie in between.
-        alone: Each lane's records are all of its own partition: offsets tell everything, and two sorts are saved.
+    ``alone``: each lane has only records of its own partition, so offsets suffice, and two sorts are saved.
     """
     counts = ["ids", "records", *_BETWEEN]
     repeated = Window.partitionBy("first_partition", "first_offset").orderBy(F.desc("fresh"))
@@ -134,7 +123,9 @@ def resends(arrived: DataFrame, *, alone: bool) -> DataFrame:
         "messages": _between("records", same, offset_of_both=0),
     }
     known = ~F.col("fresh") & ~F.col("expired")
-    return both.select(*_resend({name: F.when(known, distance) for name, distance in distances.items()}))
+    return both.select(
+        *of_schema(AUDITED_RESENDS, {name: F.when(known, distance) for name, distance in distances.items()})
+    )
 
 
 _BETWEEN = tuple(
@@ -146,7 +137,7 @@ _BETWEEN = tuple(
 
 
 def _ranked(arrived: DataFrame, *, alone: bool) -> DataFrame:
-    """With how many IDs and records were there up to each: by offset of its own partition, by moment of all."""
+    """The rows, with the IDs and records up to each: by offset of its partition, by moment of all."""
     accepted, one = (F.col("fresh") | F.col("expired")).cast("int"), F.lit(1)
     own = Window.partitionBy("lane", "partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
     counted = arrived.withColumns({"ids": F.sum(accepted).over(own), "records": F.sum(one).over(own)})
@@ -167,23 +158,16 @@ def _ranked(arrived: DataFrame, *, alone: bool) -> DataFrame:
 
 
 def _between(what: str, same: Column, offset_of_both: int) -> Column:
-    """From the first up to the resend: exact within its partition, at most so many of the others."""
+    """From the original up to the resend: exact within its partition, an upper bound for the others."""
     of_all = F.col(f"all_{what}_now") - F.col(f"a.all_{what}_before")
     of_own = F.col(f"own_{what}_now") - F.col(f"a.own_{what}_before")
     exact = F.col(what) - F.col(f"a.{what}") + offset_of_both
     return F.when(same, exact + of_all - of_own).otherwise(of_all - (1 - offset_of_both))
 
 
-def _resend(special: dict[str, Column]) -> list[Column]:
-    return [
-        special.get(resend.name, F.col(resend.name)).cast(resend.dataType).alias(resend.name)
-        for resend in AUDITED_RESENDS
-    ]
-
-
 @contextmanager
 def kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Kept on disk while several questions are put to it."""
+    """The frame on disk, for several questions."""
     there = frame.persist(StorageLevel.DISK_ONLY)
     try:
         yield there

@@ -1,7 +1,7 @@
-"""The home lane of a record as Spark computes it: hash of a column of bytes, modulo the partitions.
+"""The home lane of a record in Spark: a hash of bytes, modulo the partitions.
 
-No Python runs on executors, so murmur2 is written in Spark's own functions here. :mod:`reconcile.audit.partitioner` has the same in
-Python, and a test holds the two together.
+Executors run no Python, so murmur2 is written in Spark's functions. A test compares it with
+:mod:`reconcile.audit.partitioner`.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from reconcile.audit.partitioner import FACTOR, MASK, SEED
 def home(data: Column, partitions: int, partitioner: str) -> Column:
     """The partition of a key; null of null."""
     if partitions == 1:
-        return F.when(data.isNotNull(), F.lit(0))
+        return F.when(data.isNotNull(), 0)
     hashed = F.crc32(data) if partitioner == "crc32" else murmur2(data).bitwiseAND(0x7FFFFFFF)
     return (hashed % partitions).cast("int")
 
 
 def murmur2(data: Column) -> Column:
-    """As :func:`reconcile.audit.partitioner.murmur2`. Every step keeps below 2^63: a word is below 2^32, the factor below 2^31."""
+    """:func:`reconcile.audit.partitioner.murmur2` in Spark. Each step stays below 2^63: a word is below 2^32, the factor below 2^31."""
     text, length = F.hex(data), F.length(data)
     count = F.shiftright(length, 2)
     numbers = F.when(count > 0, F.sequence(F.lit(0), count - 1)).otherwise(F.array().cast("array<int>"))
@@ -38,15 +38,15 @@ def murmur2(data: Column) -> Column:
         lambda found: _let(
             _let(
                 F.when(rest > 0, _times(found.bitwiseXOR(tail))).otherwise(found),
-                lambda each: _times(each.bitwiseXOR(F.shiftright(each, 13))),
+                lambda word: _times(word.bitwiseXOR(F.shiftright(word, 13))),
             ),
-            lambda each: each.bitwiseXOR(F.shiftright(each, 15)),
+            lambda word: word.bitwiseXOR(F.shiftright(word, 15)),
         ),
     )
 
 
 def _let(value: Column, body: Callable[[Column], Column]) -> Column:
-    """``body`` of a value that is computed once, however often it is named."""
+    """``body`` of a value that is computed once."""
     return F.element_at(F.transform(F.array(value), body), 1)
 
 
@@ -63,7 +63,7 @@ def _swapped_text(digits: Column) -> Column:
 
 
 def _swapped(word: Column) -> Column:
-    """The four bytes the other way round."""
+    """The four bytes in reverse order."""
     low, second = word.bitwiseAND(F.lit(0xFF)), word.bitwiseAND(F.lit(0xFF00))
     third, high = F.shiftright(word, 8).bitwiseAND(F.lit(0xFF00)), F.shiftright(word, 24)
     return F.shiftleft(low, 24).bitwiseOR(F.shiftleft(second, 8)).bitwiseOR(third).bitwiseOR(high)

@@ -1,6 +1,6 @@
-"""``ringfence audit``: what a topic's records say about duplicates, before anything is installed. It only reads.
+"""``ringfence audit``: duplicates in a topic before anything is installed. It only reads.
 
-No consumer group, nothing made, nothing written to Kafka: Describe and Read on the topic are enough.
+It joins no consumer group and needs only Describe and Read on the topic.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from reconcile.audit import advice, report
+from reconcile.audit import advice, configuration, report
 from reconcile.audit.figures import figures
 from reconcile.audit.numbers import STEPS, Counter, dialect
 from reconcile.audit.result import Audit, document
@@ -35,20 +35,18 @@ from ringfence_kafka.process.step_progress import steps
 from ringfence_kafka.wording import counted as number_of
 
 DOCUMENT: Final = "audit.json"
-GROUP: Final = "ringfence-audit"
-"""Clients want a name; no group of it is ever joined or asked for."""
+GROUP: Final = "ringfence-audit"  # clients want a name; no group of it is ever joined or asked for
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One run."""
+    """The options of one audit."""
 
     wanted: Wanted
     kafka: KafkaSettings
     settings: AddressDefaults
     """How IDs and groups are found; ``id_cache_size`` and ``partitioner`` are what is in force, or would be."""
-    configured: str
-    """The address of which it is the input; empty = none."""
+    configured: str  # the address of which it is the input; empty = none
     confidence: Fraction
     master: str
     out: str | None = None
@@ -59,10 +57,10 @@ class Request:
 
 
 def run(request: Request) -> int:
-    """Audit a topic; returns the exit code, also where a signal ended it.
+    """Audit a topic; returns the exit code.
 
     Raises:
-        RingfenceError: it could not, or what was being read was deleted.
+        RingfenceError: it failed, or records were deleted while it read.
     """
     try:
         with stoppable() as stop:
@@ -93,27 +91,27 @@ def _run(request: Request, stop: Stop) -> None:
 
 
 def asked(request: Request) -> Topic:
-    """What the cluster says, before Spark is started: what is missing is told at once."""
-    with steps() as told:
-        told.begin(f"asking the cluster about {request.wanted.topic}")
+    """Ask the cluster before Spark starts, so that problems appear at once."""
+    with steps() as progress:
+        progress.begin(f"asking the cluster about {request.wanted.topic}")
         topic = surveyed(Admin(request.kafka, GROUP), request.wanted, int(time.time() * 1000))
-        told.count(number_of(topic.part.offsets, "offset"))
+        progress.count(number_of(topic.part.offsets, "offset"))
     return topic
 
 
 def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
-    """All numbers.
+    """Count everything.
 
     Raises:
-        EvidenceGoneError: retention deleted what was being read.
-        SparkFailedError: Spark could not do it.
+        EvidenceGoneError: retention deleted records while they were read.
+        SparkFailedError: Spark failed.
     """
     fit_to(spark, topic.part.offsets)
     further = request.settings.duplicate_id_from == "header"
     try:
-        with progress(spark, len(STEPS), Console(stderr=True)) as told:
+        with progress(spark, len(STEPS), Console(stderr=True)) as shown:
             others = {name: dialect(other) for name, other in request.others.items()}
-            counter = Counter(spark, kafka_options(request.kafka), told, others)
+            counter = Counter(spark, kafka_options(request.kafka), shown, others)
             return counter.counted(_nothing_yet(request, topic), look_further=further)
     except (*SPARK, AssertionError) as error:
         if (found := of_spark(error)) is None:
@@ -127,18 +125,18 @@ def _nothing_yet(request: Request, topic: Topic) -> Audit:
     )
 
 
-def told(audit: Audit) -> dict[str, object]:
-    """The document."""
-    return document(audit, advice.notes(audit), advice.toml(audit))
+def audit_document(audit: Audit) -> dict[str, object]:
+    """The document of the audit."""
+    return document(audit, advice.notes(audit), configuration.toml(audit))
 
 
 def _tell(audit: Audit, request: Request, files: Files | None) -> None:
-    """On the terminal first: a folder that fails then costs no number."""
+    """Print the result first: a folder that fails then costs no number."""
     console = terminal()
     if request.as_json:
-        print(json.dumps(told(audit), indent=2), flush=True)
+        print(json.dumps(audit_document(audit), indent=2), flush=True)
     else:
-        report.show(audit, advice.notes(audit), advice.toml(audit), console)
+        report.show(audit, advice.notes(audit), configuration.toml(audit), console)
     if files is None or not keep(audit, files) or request.as_json:
         return
     page = f"{str(request.out).rstrip('/')}/{PAGE}"
@@ -146,13 +144,13 @@ def _tell(audit: Audit, request: Request, files: Files | None) -> None:
 
 
 def keep(audit: Audit, files: Files) -> bool:
-    """Document, figures and page in a folder; whether there is a page. That of an earlier run is none of this one."""
+    """Write document, figures and page into a folder, and remove an earlier page; returns whether there is a page."""
     files.remove(DOCUMENT)  # written last: where it is, all that stands beside it is of the same run
     drawn = figures(audit, advice.notes(audit))
     files.write("figures.json", drawn.to_json() + "\n")
     page = written(drawn)
     put(files, page)
-    files.write(DOCUMENT, json.dumps(told(audit), indent=2) + "\n")
+    files.write(DOCUMENT, json.dumps(audit_document(audit), indent=2) + "\n")
     return page is not None
 
 

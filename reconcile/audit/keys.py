@@ -1,4 +1,4 @@
-"""What an audit counts of records as they stand: by partition, by key, by group, by header. Bounded, whatever the data."""
+"""Counts records by partition, key, group and header. The result is bounded."""
 
 from dataclasses import replace
 from typing import Final
@@ -9,30 +9,28 @@ from pyspark.sql import functions as F
 from reconcile.audit.frames import kept
 from reconcile.audit.partitioner import Placed, explained
 from reconcile.audit.result import Audit, Groups, HeaderSeen, PartitionCount, Resends
-from reconcile.page.escapes import as_text
+from reconcile.page.formatting import as_text
 from reconcile.page.report_data import DAY_MS, GROUPS_MAX, GroupBin, LargeGroup
-from reconcile.spark.bins import power_of_two
+from reconcile.spark.columns import power_of_two
 from ringfence_kafka.escaping import printable
 
-NEARLY_ALL: Final = 0.05
-"""What may stand before, and after, nearly all."""
+NEARLY_ALL: Final = 0.05  # what may stand before, and after, nearly all
 FAR_MS: Final = 366 * DAY_MS
 """Further than that from nearly all a timestamp is a mistake: seconds sent as milliseconds are in January 1970, a clock without
 a battery has a year of its own. A few such must not make the span fifty years."""
 KEYS_SAMPLED: Final = 10_000
-KEY_BYTES_MAX: Final = 4_096
-"""The driver hashes the sampled ones: of longer keys none is taken."""
+KEY_BYTES_MAX: Final = 4_096  # the driver hashes the sampled ones: of longer keys none is taken
 NAME_BYTES_MAX: Final = 512
 HEADERS_SHOWN: Final = 20
 
 
 def by_partition(audit: Audit, records: DataFrame) -> Audit:
-    """Counts, and from when to when."""
-    told = F.when(F.col("timestamp") > 0, F.col("timestamp"))
+    """Counts of the partitions, and first and last times."""
+    dated = F.when(F.col("timestamp") > 0, F.col("timestamp"))
     rows = records.groupBy("partition").agg(
         F.count(F.lit(1)).alias("records"), F.count("id").alias("with_id"), F.count_if("keyed").alias("keyed"),
         F.count_if("tombstone").alias("tombstones"), F.count_if("envelope").alias("envelopes"), F.count("hop_source").alias("bridged"),
-        F.min(told).alias("first"), F.max(told).alias("last"),
+        F.min(dated).alias("first"), F.max(dated).alias("last"),
     ).collect()  # fmt: skip
     names = ("records", "with_id", "keyed", "tombstones", "envelopes", "bridged")
     there = {row["partition"]: row for row in rows}
@@ -58,17 +56,17 @@ def by_partition(audit: Audit, records: DataFrame) -> Audit:
 
 
 def _usual(timestamps: DataFrame) -> tuple[int, int, int]:
-    """The first and the last, of those that are not far from nearly all; and how many are."""
+    """First and last time of those near nearly all others, and how many are not."""
     at = F.col("timestamp")
     [low, high] = timestamps.agg(F.percentile_approx(at, [NEARLY_ALL, 1 - NEARLY_ALL])).collect()[0][0]
     usual = at.between(low - FAR_MS, high + FAR_MS)
-    told = F.when(usual, at)
-    [row] = timestamps.agg(F.min(told), F.max(told), F.count_if(~usual)).collect()
+    near = F.when(usual, at)
+    [row] = timestamps.agg(F.min(near), F.max(near), F.count_if(~usual)).collect()
     return row[0], row[1], row[2]
 
 
 def by_key(audit: Audit, records: DataFrame) -> Audit:
-    """Which partitioner puts keys where they are."""
+    """Which partitioner explains where keys are."""
     if audit.topic.partitions == 1 or not audit.sum("keyed"):
         return audit
     key = F.col("key" if audit.settings.group_header else "group").alias("key")
@@ -85,7 +83,7 @@ def by_key(audit: Audit, records: DataFrame) -> Audit:
 
 
 def groups(records: DataFrame) -> Groups:
-    """How many there are of each size, and the largest."""
+    """The number of groups of each size, and the largest groups."""
     grouped = records.where("`group` is not null").groupBy("group").count()
     with kept(grouped) as sizes:
         bins = (
@@ -105,7 +103,7 @@ def groups(records: DataFrame) -> Groups:
 
 
 def headers(rows: DataFrame) -> list[HeaderSeen]:
-    """Names, and how many values each has; ``rows``: name, value, of a sample."""
+    """Names of headers with the number of their values; ``rows``: name, value, of a sample."""
     counted = rows.groupBy("name").agg(
         F.count(F.lit(1)).alias("records"), F.approx_count_distinct("value").alias("values")
     )

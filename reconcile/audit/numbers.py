@@ -1,4 +1,4 @@
-"""Counts a topic: the order of the questions, and what is kept between them."""
+"""The questions of an audit in order, and the frames kept between them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,10 +6,10 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from reconcile.audit import bridges, frames, keys, resend_counts, transactions
+from reconcile.audit import frames, keys, resend_counts, special_records
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Audit, Resends
-from reconcile.spark import topic_reader
+from reconcile.spark import columns, topic_reader
 from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.process.step_progress import Progress
 from ringfence_kafka.wording import counted
@@ -29,19 +29,13 @@ class Counter:
     """Counts one topic."""
 
     spark: SparkSession
-    options: Mapping[str, str]
-    """Of the Kafka source."""
+    options: Mapping[str, str]  # of the Kafka source
     progress: Progress
-    others: Mapping[str, topic_reader.Dialect] = field(default_factory=dict)
+    others: Mapping[str, columns.Dialect] = field(default_factory=dict)
     """How other addresses that are configured name their IDs: transactions may have parts for them."""
 
     def counted(self, asked: Audit, *, look_further: bool) -> Audit:
-        """All numbers of an audit of which only what is asked is known.
-
-        Args:
-            asked: Topic, settings, confidence.
-            look_further: Where no record has an ID, see what keys and values would give.
-        """
+        """Count everything. ``look_further``: if no record has an ID, try keys and values as IDs."""
         ranges = {asked.topic.name: asked.topic.part.ranges()}
         if not ranges[asked.topic.name]:
             return asked
@@ -59,11 +53,13 @@ class Counter:
             self.progress.begin(STEPS[2])
             audit = self._resends(audit, records)
             if audit.sum("bridged"):
-                audit = replace(audit, bridges=bridges.counted(records))
+                audit = replace(audit, bridges=special_records.count_bridges(records))
         if audit.sum("envelopes"):
             scanned = topic_reader.scan(self.spark, self.options, ranges)
             name = audit.configured or audit.topic.name
-            audit = replace(audit, transactions=transactions.counted(scanned, name, own, self.others))
+            audit = replace(
+                audit, transactions=special_records.count_transactions(scanned, name, own, self.others)
+            )
         without_ids = look_further and not audit.found.with_id
         if without_ids or not audit.sum("keyed"):
             self.progress.begin(STEPS[4])
@@ -92,8 +88,7 @@ class Counter:
             ],
         )
 
-    def _instead(self, audit: Audit, own: topic_reader.Dialect, id_from: str) -> Resends:
-        """What IDs of another kind would find."""
+    def _instead(self, audit: Audit, own: columns.Dialect, id_from: str) -> Resends:
         ranges = {audit.topic.name: audit.topic.part.ranges()}
         records = topic_reader.audited(
             topic_reader.scan(self.spark, self.options, ranges), own._replace(id_from=id_from)
@@ -105,7 +100,7 @@ class Counter:
             return self._measured(audit, arrived, placed)
 
     def _headers(self, audit: Audit) -> Audit:
-        """Of a small sample, the latest."""
+        """The headers of a small sample of the latest records."""
         spans = audit.topic.part.ranges()
         few = max(1, HEADERS_SAMPLED // len(spans))
         latest = {number: (max(begin, end - few), end) for number, (begin, end) in spans.items()}
@@ -129,8 +124,8 @@ def _arrived(audit: Audit, records: DataFrame, with_id: int) -> DataFrame:
     return frames.arrived(records, audit.topic.partitions, audit.partitioner, ids)
 
 
-def dialect(keys: AddressDefaults) -> topic_reader.Dialect:
-    """How records that are configured so name ID and group."""
-    return topic_reader.Dialect(
+def dialect(keys: AddressDefaults) -> columns.Dialect:
+    """How these settings name ID and group."""
+    return columns.Dialect(
         keys.duplicate_id_headers, keys.duplicate_id_from, keys.group_header, keys.default_group
     )

@@ -1,4 +1,4 @@
-"""Which partition a producer chooses for a key, and which partitioner a topic's records show. Pure."""
+"""Partitioners of producers, and which of them a topic's records show. Pure."""
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ class Placed(NamedTuple):
 
 
 def murmur2(data: bytes) -> int:
-    """Of Java clients: the 32-bit hash, unsigned."""
+    """The unsigned 32-bit hash of Java clients."""
     found = SEED ^ len(data)
     whole = len(data) & ~3
     for at in range(0, whole, 4):
@@ -42,23 +42,23 @@ HASHES: Final[Mapping[str, Callable[[bytes], int]]] = {
 
 
 def explained(sample: Iterable[Placed], partitions: int) -> dict[str, float]:
-    """Partitioner → the share of these records that it would have put where they are. Empty = nothing can be told.
+    """Partitioner → share of these records that it explains; empty = unknown.
 
-    With one partition every partitioner puts everything there. Empty keys are left out: librdkafka spreads them.
+    One partition shows nothing. Empty keys are left out: librdkafka spreads them.
     """
-    told = [item for item in sample if item.key]
-    total = sum(item.records for item in told)
+    keyed = [item for item in sample if item.key]
+    total = sum(item.records for item in keyed)
     if not total or partitions == 1:
         return {}
     return {
-        name: sum(item.records for item in told if HASHES[name](item.key) % partitions == item.partition)
+        name: sum(item.records for item in keyed if HASHES[name](item.key) % partitions == item.partition)
         / total
         for name in NAMES
     }
 
 
 def chosen(shares: Mapping[str, float], partitions: int, otherwise: str) -> str:
-    """The one to configure: what explains most of the records, and more than chance would; else what it was."""
-    best = max(shares, key=lambda each: (shares[each], each == otherwise), default=otherwise)
+    """The partitioner that explains most records, if it beats chance; else the configured one."""
+    best = max(shares, key=lambda name: (shares[name], name == otherwise), default=otherwise)
     chance = 1 / partitions
     return best if shares and shares[best] - chance >= (1 - chance) / 2 else otherwise

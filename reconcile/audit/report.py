@@ -1,4 +1,4 @@
-"""An audit on the terminal: a table, what it means, the configuration."""
+"""An audit on the terminal: a table, sentences, and configuration."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from reconcile.audit.result import Audit, Resends, Spread
 
 
 def show(audit: Audit, notes: Sequence[str], snippet: str, console: Console) -> None:
-    """Numbers, sentences, TOML."""
+    """Print numbers, sentences and TOML."""
     table = Table(title=f"{audit.topic.name}: {audit.topic.part.asked}", show_header=False)
     table.add_column("what")
     table.add_column("number", justify="right")
@@ -52,7 +52,6 @@ def _rows(audit: Audit) -> list[tuple[str, str]]:
 
 
 def _transactions(audit: Audit) -> list[tuple[str, str]]:
-    """Nothing where there are none."""
     found = audit.transactions
     if not audit.sum("envelopes"):
         return []
@@ -66,7 +65,6 @@ def _transactions(audit: Audit) -> list[tuple[str, str]]:
 
 
 def _bridges(audit: Audit) -> list[tuple[str, str]]:
-    """Nothing where nothing came over any."""
     found = audit.bridges
     if not audit.sum("bridged"):
         return []

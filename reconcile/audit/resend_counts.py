@@ -1,4 +1,4 @@
-"""What an audit counts of resends. What is collected is a row a lane, a partition, a stretch of time, or a bin."""
+"""Counts of resends by lane, partition, time and distance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from reconcile.audit.result import LaneCount, Resends, Spread
 from reconcile.page.report_data import Bin, Moment, step_ms
-from reconcile.spark.bins import power_of_two
+from reconcile.spark.columns import power_of_two
 
 _HALF: Final = Fraction(1, 2)
 _MOST: Final = Fraction(99, 100)
@@ -19,7 +19,7 @@ _SECOND_MS: Final = 1_000
 
 @dataclass(slots=True)
 class Tally:
-    """Rows by what they were counted by."""
+    """Collected rows, by what they were counted by."""
 
     lanes: list[Any]
     partitions: list[Any]
@@ -27,7 +27,7 @@ class Tally:
 
 
 def tallied(arrived: DataFrame, first_ms: int, last_ms: int) -> Tally:
-    """By lane, by partition and by time, at one look; by time only what lies between the two, in so few stretches."""
+    """Count by lane, by partition, and by time between the two limits, in one pass."""
     dropped = F.col("has_id") & ~F.col("fresh") & ~F.col("expired")
     step = step_ms(first_ms, last_ms)
     within = F.col("timestamp").between(first_ms, last_ms) & (F.col("timestamp") > 0)
@@ -57,7 +57,7 @@ def tallied(arrived: DataFrame, first_ms: int, last_ms: int) -> Tally:
 
 
 def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
-    """With what was counted by lane; a lane that gets nothing is one too."""
+    """The result with the counts by lane; lanes without records are included."""
     names = ("with_id", "resends", "cross_lane", "expired", "other_partition", "other_group")
     there = {row["lane"]: row for row in rows}
     counted = ("records", "ids", "dropped", "forwarded")
@@ -72,14 +72,14 @@ def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
 
 
 def moments(rows: Sequence[Any]) -> list[Moment]:
-    """Of what was counted by time."""
+    """Moments of the rows counted by time."""
     return [
         Moment(row["at"], row["records"], row["records"] - row["dropped"], row["dropped"]) for row in rows
     ]
 
 
 def spreads(resends: DataFrame, found: Resends, confidence: Fraction, capacity: int) -> Resends:
-    """Exactly, by cumulative sums: nothing but counts by bin is collected."""
+    """Exact distances by cumulative sums; only counts by bin are collected."""
     caught = found.resends - found.cross_lane - found.expired
     totals = {"distance": caught, "messages": caught, "age": found.resends}
     values = F.array(
@@ -125,7 +125,7 @@ def spreads(resends: DataFrame, found: Resends, confidence: Fraction, capacity: 
 
 
 def _reached(share: Fraction) -> Column:
-    """Whether so great a share has this value, or a lower one. In whole numbers."""
+    """Whether this share of the values is not larger, in whole numbers."""
     return F.col("upto") * share.denominator >= F.col("total") * share.numerator
 
 
@@ -134,7 +134,7 @@ def _least(rows: Sequence[Any], name: str) -> int:
 
 
 def _spread(rows: Sequence[Any], unit: int = 1) -> Spread:
-    """``unit``: what the values are counted in; bins are in whole ones."""
+    """The spread of rows; ``unit`` divides the values."""
 
     def shown(value: int) -> float:
         return value / unit if unit > 1 else value
@@ -149,5 +149,5 @@ def _spread(rows: Sequence[Any], unit: int = 1) -> Spread:
 
 
 def confidence_of(share: float) -> Fraction:
-    """As it was written, so that no rounding asks for one resend more; a millionth is enough."""
+    """The share as it was written, to a millionth: no rounding asks for one more resend."""
     return Fraction(str(share)).limit_denominator(10**6)

@@ -1,4 +1,4 @@
-"""What an audit found, in numbers: the document of ``--json``. Pure. docs/audit.md says what each means."""
+"""Results of an audit: the document of ``--json``. Pure. docs/audit.md explains each number."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,13 +11,12 @@ from reconcile.page.report_data import DAY_MS, Bin, GroupBin, LargeGroup, Moment
 from ringfence_kafka.config.settings import AddressDefaults
 
 FORMAT: Final = 1
-SPAN_MIN_MS: Final = 3_600_000
-"""From less than an hour nobody can tell a day."""
+SPAN_MIN_MS: Final = 3_600_000  # from less than an hour nobody can tell a day
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How some values are spread."""
+    """The spread of some values."""
 
     count: int = 0
     p50: float = 0
@@ -28,200 +27,169 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCount:
-    """One partition, as it was read."""
+    """Counts of one partition."""
 
     partition: int
     records: int
     with_id: int
     keyed: int
     tombstones: int
-    envelopes: int = 0
-    """Records that are transactions."""
-    bridged: int = 0
-    """Records that came over bridges."""
+    envelopes: int = 0  # records that are transactions
+    bridged: int = 0  # records that came over bridges
     resends: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LaneCount:
-    """One lane, as Ringfence would fill it."""
+    """Counts of one lane, as Ringfence would fill it."""
 
     lane: int
     records: int
-    ids: int
-    """Different ones."""
-    resends: int
-    """That a ring without end would drop."""
-    forwarded: int
-    """Of the records: found in another partition."""
+    ids: int  # different ones
+    resends: int  # that a ring without end would drop
+    forwarded: int  # of the records: found in another partition
 
 
 @dataclass(frozen=True, slots=True)
 class Resends:
-    """What one way to name IDs finds."""
+    """Resends by one kind of ID."""
 
-    id_from: str
-    """``header``, ``key`` or ``value``."""
+    id_from: str  # header, key or value
     with_id: int = 0
-    resends: int = 0
-    """Records whose ID occurred before."""
+    resends: int = 0  # records whose ID occurred before
     cross_lane: int = 0
     """Of these: of another group, whose home is another lane, where the ID was not yet: Ringfence cannot know them."""
     expired: int = 0
     """Of these: later than ``id_max_age`` after the first of their ID, which then no longer counts."""
-    other_partition: int = 0
-    """In another partition than the first of their ID."""
-    other_group: int = 0
-    """Of another group than the first of their ID."""
-    distance: Spread = Spread()
-    """In IDs; of all but the cross-lane and the expired ones, as is the next."""
+    other_partition: int = 0  # in another partition than the first of their ID
+    other_group: int = 0  # of another group than the first of their ID
+    distance: Spread = Spread()  # in IDs; of all but the cross-lane and the expired ones, as is the next
     messages: Spread = Spread()
     seconds: Spread = Spread()
-    needed: int = 0
-    """The smallest ring for the confidence asked for; 0 where there is nothing to know."""
-    within_needed: int = 0
-    """Resends that a ring of that size would drop."""
-    within_capacity: int = 0
-    """Resends that the present ``id_cache_size`` would drop."""
+    needed: int = 0  # the smallest ring for the confidence asked for; 0 where there is nothing to know
+    within_needed: int = 0  # resends that a ring of that size would drop
+    within_capacity: int = 0  # resends that the present id_cache_size would drop
     lanes: Sequence[LaneCount] = ()
 
     @property
     def forwarded(self) -> int:
-        """Records that Ringfence would send to another lane than where they stand."""
+        """Records that Ringfence would forward to another lane."""
         return sum(lane.forwarded for lane in self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """How the records fall into groups."""
+    """Groups of the records."""
 
     count: int = 0
-    records: int = 0
-    """That have one."""
+    records: int = 0  # that have one
     largest: Sequence[LargeGroup] = ()
     sizes: Sequence[GroupBin] = ()
 
     def share(self, first: int) -> float:
-        """What part of the records the largest have."""
-        return (
-            sum(large_group.records for large_group in self.largest[:first]) / self.records
-            if self.records
-            else 0.0
-        )
+        """The share of records in the largest groups."""
+        return sum(group.records for group in self.largest[:first]) / self.records if self.records else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderSeen:
-    """A header that a sample of the records has."""
+    """A header of a sample of the records."""
 
     name: str
     records: int
-    values: int
-    """Different ones, roughly."""
+    values: int  # different ones, roughly
 
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """What envelopes hold."""
+    """Transactions of the topic."""
 
     count: int = 0
-    malformed: int = 0
-    """Others that cannot be read: Ringfence would refuse them."""
+    malformed: int = 0  # others that cannot be read: Ringfence would refuse them
     parts: int = 0
-    part_ids: int = 0
-    """Parts that have an ID."""
-    without_id: int = 0
-    """Transactions that have none, and whose parts have none: they would pass unchecked."""
-    largest: int = 0
-    """Parts of the one that has most."""
+    part_ids: int = 0  # parts that have an ID
+    without_id: int = 0  # transactions that have none, and whose parts have none: they would pass unchecked
+    largest: int = 0  # parts of the one that has most
     addresses: Mapping[str, int] = field(default_factory=dict)
     """Parts by their address; of the addresses that have most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bridges:
-    """What came over bridges."""
+    """Records that came over bridges."""
 
     records: int = 0
-    malformed: int = 0
-    """Others, whose hop cannot be read: Ringfence would refuse them."""
-    resends: int = 0
-    """Records whose hop was there already: Ringfence would drop them, whatever ring it has."""
-    ids_ignored: int = 0
-    """Records whose own ID is not to be looked at."""
+    malformed: int = 0  # others, whose hop cannot be read: Ringfence would refuse them
+    resends: int = 0  # records whose hop was there already: Ringfence would drop them, whatever ring it has
+    ids_ignored: int = 0  # records whose own ID is not to be looked at
     bridges: Mapping[str, int] = field(default_factory=dict)
     """Records by their bridge; of the bridges that have most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """All of it."""
+    """The result of an audit."""
 
     topic: Topic
     bootstrap_servers: str
     settings: AddressDefaults
     """As it was read by: those of its address, or the defaults, and what the command line said."""
-    configured: str
-    """The address of which it is the input; empty = none."""
+    configured: str  # the address of which it is the input; empty = none
     confidence: Fraction
     partitions: Sequence[PartitionCount] = ()
     first_ms: int = 0
-    last_ms: int = 0
-    """Timestamps; 0 where there is no record. Those far from nearly all are left out."""
-    far_off: int = 0
-    """Records with such a timestamp."""
+    last_ms: int = 0  # Timestamps; 0 where there is no record. Those far from nearly all are left out.
+    far_off: int = 0  # records with such a timestamp
     found: Resends = Resends("header")
-    others: Sequence[Resends] = ()
-    """By key and by value, where no record has an ID."""
+    others: Sequence[Resends] = ()  # by key and by value, where no record has an ID
     groups: Groups = Groups()
     sampled_keys: int = 0
     partitioners: Mapping[str, float] | None = None
     """Share of the sampled keyed records that each explains; None = nothing can be told."""
     headers: Sequence[HeaderSeen] = ()
-    headers_sample: int = 0
-    """So many records were looked at for them."""
+    headers_sample: int = 0  # so many records were looked at for them
     moments: Sequence[Moment] = ()
     transactions: Transactions = Transactions()
     bridges: Bridges = Bridges()
 
     @property
     def records(self) -> int:
-        """How many were read."""
+        """The number of records."""
         return sum(partition.records for partition in self.partitions)
 
     @property
     def partitioner(self) -> str:
-        """The one to configure."""
+        """The partitioner to configure."""
         return chosen(self.partitioners or {}, self.topic.partitions, self.settings.partitioner)
 
     @property
     def recommended(self) -> int:
-        """``id_cache_size`` to configure: what is needed; where nothing was seen, what it is."""
+        """The ``id_cache_size`` to configure: the needed one, else the present one."""
         return self.found.needed or self.settings.id_cache_size
 
     @property
     def days(self) -> float | None:
-        """What the timestamps span; None = too little to tell a day by."""
+        """Days that the timestamps span; None = too short."""
         span = self.last_ms - self.first_ms
         return span / DAY_MS if span >= SPAN_MIN_MS else None
 
     def a_day(self, count: int) -> float | None:
-        """So many in this part of the topic are how many a day."""
+        """This count for each day; None = not known."""
         return None if self.days is None else count / self.days
 
     @property
     def lane_skew(self) -> float:
-        """Records of the busiest lane, against the mean of all."""
+        """Records of the busiest lane, divided by the mean."""
         loads = [lane.records for lane in self.found.lanes]
         return max(loads) * self.topic.partitions / sum(loads) if sum(loads) else 0.0
 
     def sum(self, name: str) -> int:
-        """Over all partitions."""
+        """A count of all partitions."""
         return sum(int(getattr(partition, name)) for partition in self.partitions)
 
 
 def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]:
-    """As ``--json`` and audit.json have it."""
+    """The document of ``--json`` and audit.json."""
     part, found = audit.topic.part, audit.found
     return {
         "format": FORMAT,
@@ -257,7 +225,7 @@ def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]
             "records": audit.groups.records,
             "largest_share": audit.groups.share(1),
             "top_10_share": audit.groups.share(10),
-            "largest": [asdict(large_group) for large_group in audit.groups.largest],
+            "largest": [asdict(group) for group in audit.groups.largest],
             "sizes": [asdict(size) for size in audit.groups.sizes],
         },
         "lanes": [asdict(lane) for lane in found.lanes],

@@ -1,4 +1,4 @@
-"""What the cluster says of a topic that is to be audited. Nothing is joined, made or written."""
+"""Facts of the cluster on a topic that is to be audited. Nothing is joined, made or written."""
 
 import difflib
 from collections.abc import Mapping
@@ -16,28 +16,25 @@ _NEAR_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for."""
+    """The topic and the part of it to read."""
 
     topic: str
-    since: str = ""
-    """A duration: 24h; empty = from the start."""
-    last: int | None = None
-    """So many records; None = all."""
+    since: str = ""  # a duration: 24h; empty = from the start
+    last: int | None = None  # so many records; None = all
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What there is of it, and what is read."""
+    """Extents of a topic, and the part to read."""
 
     name: str
     extents: Mapping[int, Extent]
     part: Part
-    cleanup_policy: str | None
-    """None = the cluster does not say, or this user may not know."""
+    cleanup_policy: str | None  # none = the cluster does not say, or this user may not know
 
     @property
     def partitions(self) -> int:
-        """How many."""
+        """The number of partitions."""
         return len(self.extents)
 
     @property
@@ -47,16 +44,11 @@ class Topic:
 
 
 def surveyed(cluster: Admin, wanted: Wanted, now: int) -> Topic:
-    """Ask.
-
-    Args:
-        cluster: Where.
-        wanted: What.
-        now: The time, ms since the epoch.
+    """Ask the cluster; ``now`` is the time in ms since the epoch.
 
     Raises:
-        MissingTopicError: it is not there, or this user may not read it.
-        BrokerUnavailableError: nobody answers.
+        MissingTopicError: the topic is not there, or this user may not read it.
+        BrokerUnavailableError: no broker answers.
     """
     name = wanted.topic
     cluster.connect()

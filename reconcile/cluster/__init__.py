@@ -1,1 +1,1 @@
-"""What the cluster is asked before Spark reads, and why it does not answer."""
+"""Questions to the cluster before Spark reads, and why it does not answer."""

@@ -1,6 +1,6 @@
-"""Why a broker denies access, or does not answer: from what librdkafka says while it tries.
+"""Why a broker denies access or does not answer, from messages of librdkafka while it tries.
 
-Librdkafka itself goes on trying, and in the end says only that nobody answered in time.
+Librdkafka itself goes on trying, and in the end reports only a time-out.
 """
 
 import re
@@ -28,12 +28,7 @@ _NO_CONNECTION: Final = re.compile(r"Connect to \S+ failed: (.*)", re.DOTALL)
 
 
 def unreachable(kafka: KafkaSettings, heard: Iterable[KafkaError]) -> BrokerUnavailableError:
-    """The error for what was heard since the first try: a refusal if there was one, else that nobody is there.
-
-    Args:
-        kafka: How we tried.
-        heard: What the client said of its connections, in order, and that all are down.
-    """
+    """The error for all messages on connections since the first try: a refusal, else that no broker is there."""
     absent = ""
     for error in heard:
         said = _SAID.fullmatch(error.str())
@@ -79,7 +74,7 @@ def _tls(server: str) -> bool | None:
 
 
 def _distrust(kafka: KafkaSettings, server: str) -> tuple[str, int] | None:
-    """What is wrong with the broker's certificate, which librdkafka does not say; and OpenSSL's number of it."""
+    """The problem of the broker's certificate, which librdkafka does not report, and OpenSSL's number of it."""
     host, _, port = server.rpartition(":")
     try:
         with create_connection((host, int(port)), HANDSHAKE_LIMIT_S) as plain:

@@ -1,49 +1,33 @@
-"""Questions to the cluster that Spark's Kafka source does not ask: what is committed, and where logs begin and end."""
+"""Questions to the cluster that Spark's Kafka source does not ask: committed offsets, and where logs begin and end."""
 
+import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, Final, NamedTuple, TypeVar
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+import confluent_kafka as kafka_client
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
 from reconcile.cluster import access, retriable_errors
+from ringfence_kafka import errors
 from ringfence_kafka.auth import access_errors
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.errors import (
-    BrokerUnavailableError,
-    ConfigurationError,
-    PrerequisiteError,
-    RingfenceError,
-)
 
 Answer = TypeVar("Answer")
 
-CONTACT_LIMIT_S: Final = 10.0
-"""For the first answer; a person waits."""
+CONTACT_LIMIT_S: Final = 10.0  # for the first answer; a person waits
 ANSWER_LIMIT_S: Final = 15.0
-OPEN_LIMIT_S: Final = 120.0
-"""Longer than the broker keeps a transaction of a worker that died open."""
-DOWN_LIMIT_S: Final = 1.0
-"""For an answer although the client says that all brokers are away."""
+OPEN_LIMIT_S: Final = 120.0  # longer than the broker keeps a transaction of a worker that died open
+DOWN_LIMIT_S: Final = 1.0  # for an answer although the client says that all brokers are away
 LOOK_EVERY_S: Final = 0.1
-HEAR_EVERY_S: Final = 0.02
-"""How soon an answer, a refusal or a signal is noticed."""
+HEAR_EVERY_S: Final = 0.02  # how soon an answer, a refusal or a signal is noticed
 HEARD_MAX: Final = 100
-TAIL_OFFSETS: Final = 64
-"""A look at a partition's newest records begins so far before its end."""
+TAIL_OFFSETS: Final = 64  # a look at a partition's newest records begins so far before its end
 NO_TOPIC: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -55,26 +39,23 @@ NO_TOPIC: Final = frozenset(
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-Place = tuple[str, int]
-"""Topic and partition."""
+Place = tuple[str, int]  # topic and partition
 
 
-class OpenTransactionError(RingfenceError):
-    """A transaction does not end, and nobody may read what stands behind its beginning."""
+class OpenTransactionError(errors.RingfenceError):
+    """A transaction stays open, and hides all records behind its beginning."""
 
 
 class TopicFacts(NamedTuple):
-    """What identifies a topic."""
+    """Identity of a topic."""
 
-    id: str
-    """Kafka's own: a topic that was deleted and created again has another."""
+    id: str  # Kafka's own: a topic that was deleted and created again has another
     partitions: int
-    readable: bool = True
-    """Whether this user may read it, as far as the cluster tells."""
+    readable: bool = True  # whether this user may read it, as far as the cluster tells
 
 
 class Admin:
-    """One admin client: it joins nothing."""
+    """One admin client. It joins no group."""
 
     def __init__(self, kafka: KafkaSettings, group: str) -> None:
         """``group`` is the workers'; it is asked, not joined.
@@ -91,16 +72,18 @@ class Admin:
         try:
             self._admin = self._client()
         except KafkaException as error:
-            raise ConfigurationError(f"[kafka] cannot be used: {error.args[0].str()}: fix that") from error
+            raise errors.ConfigurationError(
+                f"[kafka] cannot be used: {error.args[0].str()}: fix that"
+            ) from error
 
     def _client(self) -> AdminClient:
         return AdminClient(confluent_options(self._kafka) | {"error_cb": self._hear})
 
     def connect(self) -> str:
-        """Make sure that a broker is there and grants access; returns the cluster's ID, empty where it has none.
+        """Check that a broker grants access; returns the cluster's ID, empty if it has none.
 
         Raises:
-            BrokerUnavailableError: nobody answers, or all deny access: says which, and why.
+            BrokerUnavailableError: no broker answers, or all deny access.
         """
         try:
             described = self._awaited(self._admin.describe_cluster(request_timeout=CONTACT_LIMIT_S))
@@ -113,81 +96,77 @@ class Admin:
         return str(described.cluster_id or "")
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
-        """Those of the topics that exist and that this user may see.
+        """The topics that exist and that this user may see.
 
         Raises:
-            BrokerUnavailableError: nobody answers.
+            BrokerUnavailableError: no broker answers.
         """
-        try:
+        found = {}
+        with self._answers():
             futures = self._admin.describe_topics(
-                TopicCollection(sorted(topics)),
+                kafka_client.TopicCollection(sorted(topics)),
                 include_authorized_operations=True,
                 request_timeout=ANSWER_LIMIT_S,
             )
-        except KafkaException as error:
-            raise self._unavailable(error) from error
-        found = {}
-        for name, future in futures.items():
-            try:
-                described = self._awaited(future)
-            except KafkaException as error:
-                if error.args[0].code() in NO_TOPIC:
-                    continue
-                raise self._unavailable(error) from error
-            granted = set(described.authorized_operations or ())
-            readable = not granted or bool({AclOperation.READ, AclOperation.ALL} & granted)
-            found[name] = TopicFacts(str(described.topic_id), len(described.partitions), readable)
+            for name, future in futures.items():
+                try:
+                    described = self._awaited(future)
+                except KafkaException as error:
+                    if error.args[0].code() in NO_TOPIC:
+                        continue
+                    raise
+                granted = set(described.authorized_operations or ())
+                readable = not granted or bool({AclOperation.READ, AclOperation.ALL} & granted)
+                found[name] = TopicFacts(str(described.topic_id), len(described.partitions), readable)
         return found
 
     def committed(self, places: Iterable[Place]) -> dict[Place, int | None]:
-        """The group's offsets now; None = there is none.
-
-        Those of transactions whose markers are not written yet are none: the answer does not wait for them.
+        """Offsets of the group now; None = none. Offsets of transactions without markers are none yet.
 
         Raises:
-            BrokerUnavailableError: nobody answers.
+            BrokerUnavailableError: no broker answers.
             PrerequisiteError: this user may not see the group.
         """
-        wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(*place) for place in places])
+        wanted = kafka_client.ConsumerGroupTopicPartitions(
+            self._group, [TopicPartition(*place) for place in places]
+        )
 
         def ask() -> Sequence[TopicPartition]:
             # A client that knows a coordinator goes on asking it when it was restarted, and never hears; then it aborts the process.
-            anew = self._client()
-            asked = anew.list_consumer_group_offsets([wanted], request_timeout=ANSWER_LIMIT_S)
-            found = self._awaited(asked[self._group], anew).topic_partitions or ()
-            if fault := next((item.error for item in found if item.error is not None), None):
-                raise KafkaException(fault)
+            client = self._client()
+            answer = client.list_consumer_group_offsets([wanted], request_timeout=ANSWER_LIMIT_S)[self._group]
+            found = self._awaited(answer, client).topic_partitions or ()
+            if problem := next((item.error for item in found if item.error is not None), None):
+                raise KafkaException(problem)
             return found
 
-        try:
-            answers = retriable_errors.asked(self._admin, ask)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                raise PrerequisiteError(
+        with self._answers():
+            try:
+                answers = retriable_errors.asked(self._admin, ask)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise
+                raise errors.PrerequisiteError(
                     f"group {self._group}: this user may not see it: allow Describe on it; see docs/security.md"
                 ) from error
-            raise self._unavailable(error) from error
-        return {
-            (answer.topic, answer.partition): answer.offset if answer.offset >= 0 else None
-            for answer in answers
-        }
+        return {(at.topic, at.partition): at.offset if at.offset >= 0 else None for at in answers}
 
     def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
-        """The first offsets that are still there."""
+        """The first offsets that still exist."""
         return self._offsets(places, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
 
     def high_watermarks(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Where the logs end, undecided transactions included."""
+        """The ends of the logs, undecided transactions included."""
         return self._offsets(places, _LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def stable_ends(self, places: Iterable[Place], at_least: Mapping[Place, int]) -> dict[Place, int]:
-        """Where the last stable offsets are, once they have reached ``at_least``: all up to there is decided.
+        """Last stable offsets, once they have reached ``at_least``.
 
-        The markers of a transaction are written after its offsets are committed, so what a commit covers may be
-        readable only a moment later.
+        Markers of a transaction are written after its offsets are committed, so committed inputs may become
+        readable a moment later.
 
         Raises:
-            OpenTransactionError: one stays open.
+            OpenTransactionError: a transaction stays open.
         """
         wanted = list(places)
         deadline = time.monotonic() + OPEN_LIMIT_S
@@ -205,18 +184,18 @@ class Admin:
             time.sleep(LOOK_EVERY_S)
 
     def newest(self, places: Iterable[Place], key: bytes) -> dict[Place, bytes]:
-        """The value of the last committed record of that key in each partition, if it stands among the last records there.
+        """The last committed record of this key in each partition, if it is among the newest records.
 
-        What this user may not read, or what does not come in time, is absent.
+        Partitions that this user may not read, or that do not answer in time, are absent.
 
         Raises:
-            BrokerUnavailableError: nobody answers.
+            BrokerUnavailableError: no broker answers.
         """
         wanted = list(places)
         starts = self.log_starts(wanted)
         ends = self._offsets(wanted, _LATEST, IsolationLevel.READ_COMMITTED)
         left = {place for place in wanted if starts[place] < ends[place]}
-        consumer = Consumer(
+        consumer = kafka_client.Consumer(
             self._options | {"isolation.level": "read_committed", "enable.partition.eof": True}
         )
         found: dict[Place, bytes] = {}
@@ -238,32 +217,29 @@ class Admin:
 
     def names(self) -> list[str]:
         """All topics that this user may see."""
-        try:
+        with self._answers():
             # It waits without hearing a signal; a broker has answered just before.
             return sorted(self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics)
-        except KafkaException as error:
-            raise self._unavailable(error) from error
 
     def cleanup_policy(self, topic: str) -> str | None:
-        """``cleanup.policy`` of a topic; None = the cluster does not say, or this user may not know.
+        """``cleanup.policy`` of a topic; None = not known, or denied to this user.
 
         Raises:
-            BrokerUnavailableError: nobody answers.
+            BrokerUnavailableError: no broker answers.
         """
         wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        try:
-            found = self._awaited(
-                self._admin.describe_configs([wanted], request_timeout=ANSWER_LIMIT_S)[wanted]
-            )
-        except KafkaException as error:
-            if refused(error.args[0]):
-                return None
-            raise self._unavailable(error) from error
-        told = found.get("cleanup.policy")
-        return None if told is None or told.value is None else str(told.value)
+        with self._answers():
+            try:
+                answer = self._admin.describe_configs([wanted], request_timeout=ANSWER_LIMIT_S)[wanted]
+                policy = self._awaited(answer).get("cleanup.policy")
+            except KafkaException as error:
+                if refused(error.args[0]):
+                    return None
+                raise
+        return None if policy is None or policy.value is None else str(policy.value)
 
     def offsets_at(self, places: Iterable[Place], timestamp: int) -> dict[Place, int | None]:
-        """The first offsets of records of that time (ms) or later; None = there is none."""
+        """First offsets of records of this time (ms) or later; None = there is none."""
         found = self._offsets(places, OffsetSpec.for_timestamp(timestamp), IsolationLevel.READ_UNCOMMITTED)
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
@@ -278,10 +254,8 @@ class Admin:
                 (tp.topic, tp.partition): int(self._awaited(future).offset) for tp, future in futures.items()
             }
 
-        try:
+        with self._answers():
             return retriable_errors.asked(self._admin, ask)
-        except KafkaException as error:
-            raise self._unavailable(error) from error
 
     def _hear(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -290,10 +264,10 @@ class Admin:
             self._heard.append(error)
 
     def _awaited(self, future: "Future[Answer]", admin: AdminClient | None = None) -> Answer:
-        """An answer, of this client where another one is asked. It hears what becomes of the connections, so that nobody waits for brokers that are all away.
+        """The answer of ``admin``, or of this client. Messages on connections end the wait for absent brokers.
 
         Raises:
-            BrokerUnavailableError: all of them are, or let nobody in.
+            BrokerUnavailableError: all brokers are away, or deny access.
             KafkaException: the answer, or that it did not come in time.
         """
         asked = admin or self._admin
@@ -310,17 +284,26 @@ class Admin:
         asked.poll(0)  # what was heard up to here is of no later question
         return future.result()
 
-    def _unavailable(self, error: KafkaException) -> BrokerUnavailableError:
-        return BrokerUnavailableError(
+    @contextlib.contextmanager
+    def _answers(self) -> Iterator[None]:
+        """Raise BrokerUnavailableError for an answer that cannot be used."""
+        try:
+            yield
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: KafkaException) -> errors.BrokerUnavailableError:
+        return errors.BrokerUnavailableError(
             f"no usable answer at kafka.bootstrap_servers = {self._kafka.bootstrap_servers!r} ({error.args[0].str()}): start the "
             "broker, fix the address, or grant what it names"
         )
 
 
 def refused(error: KafkaError) -> bool:
-    """Whether the cluster answered, and will not tell or does not know the question; False = nobody answered.
+    """Whether the cluster answered with a refusal, or does not know the question; False = no answer.
 
-    What librdkafka says by itself has numbers below UNKNOWN's; among them that the broker does not know the request.
+    Librdkafka's own errors have numbers below UNKNOWN's; one of them means that the broker does not know the
+    request.
     """
     code = error.code()
     return code >= KafkaError.UNKNOWN or code == KafkaError._UNSUPPORTED_FEATURE

@@ -1,4 +1,4 @@
-"""Owner and rules of the lanes of an address, from the changelogs. Another application's address may make the same names."""
+"""Owner and rules of the lanes, from the changelogs. An address of another application may have the same names."""
 
 import json
 from typing import Final
@@ -9,24 +9,19 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
 from ringfence_kafka.protocol import wire_names
 
-META_KEY: Final = b"\x00"
-"""Of the record that ends each transaction in a changelog (docs/formats.md)."""
-FORMATS: Final = frozenset({1, 2})
-"""Of such a record."""
+META_KEY: Final = b"\x00"  # of the record that ends each transaction in a changelog (docs/formats.md)
+FORMATS: Final = frozenset({1, 2})  # of such a record
 
 
 def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded]]:
-    """Read what each lane records, and make sure that the changelogs, and so the forward topics, are those of these addresses.
+    """The records of the lanes, by address and lane; lanes without a record are absent.
 
-    A changelog without an answer is not refused: it does not exist, or this user may not read it.
-
-    Returns:
-        Address → lane → what it goes by; lanes without a record are absent.
+    A changelog that cannot be read is not refused: it does not exist, or this user may not read it.
 
     Raises:
-        ForeignChangelogError: one is another address's.
+        ForeignChangelogError: a changelog, and so a forward topic, is another address's.
         PrerequisiteError: another version wrote a record.
-        BrokerUnavailableError: nobody answers.
+        BrokerUnavailableError: no broker answers.
     """
     addresses = {
         wire_names.changelog_topic(settings.app.id, address.name): address.name
@@ -45,11 +40,7 @@ def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded
 
 
 def _meta(value: bytes, where: str) -> tuple[tuple[str, str], Recorded]:
-    """Return app ID, address, rules and limits of a meta record.
-
-    Raises:
-        PrerequisiteError: another version wrote it, or it is damaged.
-    """
+    """App ID and address, and rules and limits, of a meta record."""
     try:
         return _parsed(value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

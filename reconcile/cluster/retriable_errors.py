@@ -1,4 +1,4 @@
-"""Answers that say *not now*, or *not here*: while leaders and coordinators move a cluster gives them, and a moment later another one."""
+"""Retries questions while leaders and coordinators move."""
 
 import contextlib
 import time
@@ -10,8 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 Answer = TypeVar("Answer")
 
-LIMIT_S: Final = 30.0
-"""Longer than a broker's session, and than the start of one that is restarted."""
+LIMIT_S: Final = 30.0  # longer than a broker's session, and than the start of one that is restarted
 PAUSE_S: Final = 0.2
 LEADERS_LIMIT_S: Final = 5.0
 MOVING: Final = frozenset(
@@ -33,10 +32,10 @@ MOVING: Final = frozenset(
 
 
 def asked(admin: AdminClient, question: Callable[[], Answer]) -> Answer:
-    """Its answer. It is asked again while that is one of :data:`MOVING`, for :data:`LIMIT_S`.
+    """The answer, asked again for :data:`LIMIT_S` while it is one of :data:`MOVING`.
 
     Raises:
-        KafkaException: any other, or the last of these.
+        KafkaException: any other error, or the last of these.
     """
     deadline = time.monotonic() + LIMIT_S
     while True:

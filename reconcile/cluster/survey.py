@@ -1,7 +1,7 @@
-"""What the cluster says when a night begins, asked in the one order that makes the cut consistent.
+"""State of the cluster when a run begins, asked in the one order that makes the cut consistent.
 
-First what the workers have committed. Then where the outputs end, and that all up to there is decided: whatever those
-commits cover is below. Then where the inputs end: no output can name a place beyond.
+First the committed offsets. Then the ends of the outputs, and that all up to there is decided: the effects of
+the commits are below. Then the ends of the inputs: no output can name a record beyond.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,18 +10,7 @@ from typing import Self
 
 from reconcile.cluster.admin import Admin, Place, TopicFacts
 from reconcile.cluster.owners import recorded
-from reconcile.run.history.cut import (
-    AddressCut,
-    Lost,
-    Position,
-    Recorded,
-    TopicCut,
-    TopicState,
-    chained_key,
-    cut_topic,
-    journal_lost,
-    topic_roles,
-)
+from reconcile.run.history import cut
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
 from ringfence_kafka.protocol import wire_names
@@ -29,38 +18,33 @@ from ringfence_kafka.protocol import wire_names
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All that a cut is made of."""
+    """All facts for a cut."""
 
-    cluster: str
-    """Kafka's own ID of it; empty = it has none."""
-    roles: Mapping[str, Mapping[str, str]]
-    """Address → role → topic."""
+    cluster: str  # Kafka's own ID of it; empty = it has none
+    roles: Mapping[str, Mapping[str, str]]  # Address → role → topic
     topics: Mapping[str, TopicFacts]
     committed: Mapping[Place, int | None]
     starts: Mapping[Place, int]
     ends: Mapping[Place, int]
     """Of inputs the high watermarks, of the others the stable ends. A topic that is both is one of the others."""
-    stable: Mapping[Place, int]
-    """Of inputs the stable ends."""
-    journal: Mapping[int, tuple[int, int]]
-    """What there is of the journal, by partition."""
-    journal_position: Mapping[str, Position]
-    """Where it begins and ends, by its name."""
-    recorded: Mapping[str, Mapping[int, Recorded]] = field(default_factory=dict)
+    stable: Mapping[Place, int]  # of inputs the stable ends
+    journal: Mapping[int, tuple[int, int]]  # what there is of the journal, by partition
+    journal_position: dict[str, cut.Position]  # where it begins and ends, by its name
+    recorded: Mapping[str, Mapping[int, cut.Recorded]] = field(default_factory=dict)
     """Address → lane → what the lane goes by."""
 
     @classmethod
     def of(cls, settings: Settings, cluster: Admin) -> Self:
-        """Ask.
+        """Ask the cluster.
 
         Raises:
             MissingTopicError: a topic does not exist.
             PrerequisiteError: this user may not read one, or not see the group.
-            BrokerUnavailableError: nobody answers, or all deny access.
+            BrokerUnavailableError: no broker answers, or all deny access.
             OpenTransactionError: a transaction stays open.
             ForeignChangelogError: an address's topics are another one's.
         """
-        roles = {address.name: topic_roles(settings.app.id, address) for address in settings.addresses}
+        roles = {address.name: cut.topic_roles(settings.app.id, address) for address in settings.addresses}
         journal = wire_names.journal_topic(settings.app.id)
         cluster_id = cluster.connect()
         names = list(dict.fromkeys([*(topic for role in roles.values() for topic in role.values()), journal]))
@@ -104,7 +88,7 @@ class Survey:
             cluster.stable_ends(inputs, dict.fromkeys(inputs, 0)),
             {number: (starts[journal, number], stable[journal, number]) for _, number in of_journal if starts[journal, number] < stable[journal, number]},
             {
-                journal: Position(
+                journal: cut.Position(
                     topics[journal].id,
                     tuple(starts[item] for item in of_journal),
                     tuple(stable[item] for item in of_journal),
@@ -116,16 +100,13 @@ class Survey:
     def cuts(
         self,
         addresses: Sequence[AddressSettings],
-        positions: Mapping[str, Position],
-        seen: Mapping[str, Sequence[Position]] | None = None,
-    ) -> dict[str, AddressCut]:
-        """Return the cut of each address, going on from these positions.
-
-        ``seen``: by topic, as :func:`reconcile.run.history.cut.cut_topic` has it.
-        """
+        positions: Mapping[str, cut.Position],
+        seen: Mapping[str, Sequence[cut.Position]] | None = None,
+    ) -> dict[str, cut.AddressCut]:
+        """The cut of each address from these positions on; ``seen``: see :func:`reconcile.run.history.cut.cut_topic`."""
         seen = seen or {}
         ((journal, now),) = self.journal_position.items()
-        lost = journal_lost(journal, now, positions.get(journal), seen.get(journal, ()))
+        lost = cut.journal_lost(journal, now, positions.get(journal), seen.get(journal, ()))
         cuts = {
             address.name: self._cut(self.roles[address.name], positions, seen, lost) for address in addresses
         }
@@ -141,11 +122,11 @@ class Survey:
     def _cut(
         self,
         roles: Mapping[str, str],
-        positions: Mapping[str, Position],
-        seen: Mapping[str, Sequence[Position]],
-        journal: Sequence[Lost],
-    ) -> AddressCut:
-        cuts: dict[str, TopicCut] = {}
+        positions: Mapping[str, cut.Position],
+        seen: Mapping[str, Sequence[cut.Position]],
+        journal: Sequence[cut.Lost],
+    ) -> cut.AddressCut:
+        cuts: dict[str, cut.TopicCut] = {}
         accepted = {role["accepted"] for role in self.roles.values()}
         for role, topic in roles.items():
             numbers = range(self.topics[topic].partitions)
@@ -153,16 +134,16 @@ class Survey:
             key, ends = topic, self.ends
             if role == "input" and topic in accepted:
                 # Where the inputs end is asked behind the outputs, and no output names a record that is not committed.
-                key, ends = chained_key(topic), self.stable
-            state = TopicState(
+                key, ends = cut.chained_key(topic), self.stable
+            state = cut.TopicState(
                 self.topics[topic].id,
                 tuple(self.starts[topic, number] for number in numbers),
                 tuple(until[topic, number] for number in numbers),
                 tuple(ends[topic, number] for number in numbers),
             )
-            cuts[role] = replace(cut_topic(topic, state, positions.get(key), seen.get(key, ())), key=key)
+            cuts[role] = replace(cut.cut_topic(topic, state, positions.get(key), seen.get(key, ())), key=key)
         forward = roles["forward"]
-        return AddressCut(
+        return cut.AddressCut(
             cuts["input"], cuts["forward"], cuts["accepted"], cuts["quarantine"], cuts.get("duplicates"),
             tuple(self.committed[forward, index] or 0 for index in range(self.topics[forward].partitions)),
             journal,

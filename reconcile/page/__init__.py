@@ -1,1 +1,1 @@
-"""The report page, and all that is shown to a person."""
+"""The report page, and all other output for a person."""

@@ -1,4 +1,4 @@
-"""What the resends seen say of a ring's size: HornetQ 37.2's "set it to a large enough size" as a number. Pure."""
+"""The size of a ring that resends ask for (HornetQ 37.2: "set it to a large enough size"). Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,18 +9,17 @@ from ringfence_kafka.wording import counted
 
 
 class Seen(NamedTuple):
-    """Resends of an address, over some nights."""
+    """Resends of an address in some runs."""
 
     resends: int = 0
-    needed: int = 0
-    """The smallest ring that would have caught the confidence of them."""
+    needed: int = 0  # the smallest ring that would have caught the confidence of them
     p50: int = 0
     p99: int = 0
     largest: int = 0
 
 
 def ring(capacity: int, confidence: float, seen: Seen, *, overruns: int, days: int) -> Ring:
-    """Capacity, and what would be enough; where nothing was seen, what there is."""
+    """Size of the ring, and the size that would do; without resends the present one."""
     return Ring(
         capacity=capacity,
         recommended=seen.needed if seen.resends else capacity,
@@ -44,7 +43,7 @@ def document(ring: Ring) -> dict[str, int]:
 
 
 def sentences(addresses: Mapping[str, Mapping[str, Any]], confidence: float) -> Sequence[str]:
-    """One for each address of the document whose ring is too small."""
+    """A sentence for each address of the document whose ring is too small."""
     return [
         f"{name}: {_percent(confidence)} of resends need id_cache_size = {address['ring']['recommended']}, "
         f"it has {address['ring']['capacity']}"
@@ -54,13 +53,7 @@ def sentences(addresses: Mapping[str, Mapping[str, Any]], confidence: float) -> 
 
 
 def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
-    """What is torn at an address, and what to do: the first by its envelope's place, with the parts that came; empty = nothing.
-
-    Args:
-        name: The address.
-        count: How many transactions.
-        findings: Those of the address that are named, of whatever anomaly.
-    """
+    """A sentence on the torn transactions of an address, with the first one; empty = there are none."""
     if not count:
         return []
     several = f"{name}: {counted(count, 'transaction is', 'transactions are')} torn"

@@ -1,9 +1,8 @@
-"""The morning's page: one HTML file that needs nothing else, of a night's figures or an audit's.
+"""The page of a run or an audit: one HTML file that needs nothing else.
 
-``python -m reconcile.page figures.json > report.html`` draws it again.
-
-Whatever comes from data is escaped, in one place (``finalize`` and autoescape of the templates): IDs, groups and topics are
-what producers make them. The page forbids itself scripts and outside resources (Content-Security-Policy).
+All text from data is escaped in one place (``finalize`` and autoescape of the templates), because producers
+choose IDs, groups and topics. The page forbids itself scripts and outside resources
+(Content-Security-Policy).
 """
 
 import sys
@@ -20,14 +19,12 @@ from reconcile.page import formatting, plots, prose, record_links
 from reconcile.page.report_data import FINDINGS_MAX, AddressFigures, Figures, Finding, Lane
 from ringfence_kafka.errors import RingfenceError
 
-OPEN_MAX: Final = 5
-"""Findings of an anomaly that are shown at once; the rest unfolds."""
-_ALLOWED: Final = "OVERRUN"
-"""The one anomaly that is no alarm."""
+OPEN_MAX: Final = 5  # findings of an anomaly that are shown at once; the rest unfolds
+_ALLOWED: Final = "OVERRUN"  # the one anomaly that is no alarm
 
 
 class Verdict(NamedTuple):
-    """How it is shown."""
+    """Appearance of a verdict."""
 
     sign: str
     word: str
@@ -44,7 +41,7 @@ VERDICTS: Final = {
 
 
 class FiguresUnreadableError(RingfenceError):
-    """The file is not what the job or the audit wrote."""
+    """The file is no figures.json of this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Anomaly:
-    """One name of an address, with those of its findings that are named."""
+    """One anomaly of an address, with its named findings."""
 
     name: str
     count: int
@@ -81,7 +78,7 @@ class _Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """What the template shows of one address."""
+    """One address, as the template needs it."""
 
     it: AddressFigures
     anchor: str
@@ -99,7 +96,7 @@ class _Address:
 
     @property
     def found(self) -> int:
-        """Anomalies of all names."""
+        """The number of anomalies."""
         return sum(anomaly.count for anomaly in self.anomalies)
 
     @property
@@ -108,12 +105,12 @@ class _Address:
 
     @property
     def rings(self) -> bool:
-        """Whether there is something to say of them."""
+        """Whether rings have IDs."""
         return self.it.ring.capacity > 0 and any(lane.ring_used for lane in self.it.lanes)
 
     @property
     def apart(self) -> bool:
-        """Whether lanes have resends of their own to show."""
+        """Whether lanes have resends."""
         return any(lane.resends for lane in self.it.lanes)
 
     @property
@@ -130,13 +127,13 @@ def render(figures: Figures) -> str:
     )  # fmt: skip
     environment.filters.update(number=formatting.number, shortened=formatting.shortened)
     unknown = Verdict("?", figures.verdict, "unknown", "")
-    night = figures.verdict != ""
+    of_run = figures.verdict != ""
     addresses = [
-        _address(address, f"a{at}", figures.bootstrap_servers, night=night)
+        _address(address, f"a{at}", figures.bootstrap_servers, of_run=of_run)
         for at, address in enumerate(figures.addresses, 1)
     ]
     return environment.get_template("page.html").render(
-        figures=figures, verdict=VERDICTS.get(figures.verdict, unknown), night=night, addresses=addresses,
+        figures=figures, verdict=VERDICTS.get(figures.verdict, unknown), of_run=of_run, addresses=addresses,
         totals=_totals(figures.addresses), findings_max=FINDINGS_MAX, open_max=OPEN_MAX,
     )  # fmt: skip
 
@@ -146,14 +143,13 @@ def _template(name: str) -> str:
 
 
 def _finalized(value: Any) -> Any:
-    """Every text that a template writes, before it is escaped; what is HTML already is our own."""
+    """Make each text of a template visible before it is escaped; HTML stays as it is."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return formatting.visible(value)
 
 
 def _totals(addresses: Sequence[AddressFigures]) -> dict[str, int]:
-    """Each count, over all addresses that have it."""
     totals: dict[str, int] = {}
     for address in addresses:
         for name, count in address.counts.items():
@@ -161,7 +157,7 @@ def _totals(addresses: Sequence[AddressFigures]) -> dict[str, int]:
     return totals
 
 
-def _address(it: AddressFigures, anchor: str, servers: str, *, night: bool) -> _Address:
+def _address(it: AddressFigures, anchor: str, servers: str, *, of_run: bool) -> _Address:
     anomalies = list(_anomalies(it, anchor, servers))
     drawn = dict[str, Any](distances="", ages="")
     if it.moments:
@@ -175,13 +171,13 @@ def _address(it: AddressFigures, anchor: str, servers: str, *, night: bool) -> _
         drawn["groups"] = Markup(plots.groups(it.group_sizes))  # noqa: S704
         drawn["groups_say"] = prose.groups(it)
     return _Address(
-        it, anchor, anomalies, **drawn, resends=prose.resends(it, night=night), lanes=prose.shown(it.lanes),
-        lanes_say=prose.lanes(it, night=night), looks=[anomaly for anomaly in anomalies if anomaly.findings],
+        it, anchor, anomalies, **drawn, resends=prose.resends(it, of_run=of_run), lanes=prose.shown(it.lanes),
+        lanes_say=prose.lanes(it, of_run=of_run), looks=[anomaly for anomaly in anomalies if anomaly.findings],
     )  # fmt: skip
 
 
 def _anomalies(it: AddressFigures, anchor: str, servers: str) -> Iterator[_Anomaly]:
-    """Those that were found, in the order of the figures; a name of which only findings tell is not forgotten."""
+    """Anomalies in the order of the figures, with those that only findings name."""
     named: dict[str, list[Finding]] = {name: [] for name in it.anomalies}
     for finding in it.findings:
         named.setdefault(finding.anomaly, []).append(finding)

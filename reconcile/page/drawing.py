@@ -1,6 +1,6 @@
-"""The drawings of the page, by matplotlib, as images that the page contains.
+"""Drawings of the page by matplotlib, as embedded images.
 
-Only the object API is used, in a context that restores every setting of matplotlib. The same numbers give the same bytes.
+Only the object API is used, in a context that restores every setting. The same numbers give the same bytes.
 """
 
 import base64
@@ -18,7 +18,7 @@ from reconcile.page import formatting
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Matplotlib's remarks, on folders that it may not write to and on fonts, do not reach who waits for a page."""
+    """Suppress matplotlib's messages on folders and fonts."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -35,8 +35,7 @@ with _silent():
 
 _LEFT, _RIGHT = 46, 24
 _PER_INCH: Final = 72
-_LETTER: Final = 7.8
-"""Width of a letter in a label, in units: more than most fonts have."""
+_LETTER: Final = 7.8  # width of a letter in a label, in units: more than most fonts have
 INK, SOFT, ADVISED, _LINE = "#1c2024", "#565d66", "#0b6b5d", "#d9d9d4"
 _AREAS: Final = {
     "accepted": "#a9cdf0", "share": "#a9cdf0", "duplicates": "#f3b57c", "groups": "#9dd3c8",
@@ -60,7 +59,7 @@ _SPACE: Final = 1.04
 
 
 class Mark(NamedTuple):
-    """A value that a line stands for."""
+    """A value with a line of its own."""
 
     name: str
     at: float
@@ -68,7 +67,7 @@ class Mark(NamedTuple):
 
 
 class Drawing:
-    """One figure, measured in the units of its view box from the top left."""
+    """One figure, measured in units of its view box from the top left."""
 
     def __init__(self, width: int, height: int) -> None:
         self._width, self._height = width, height
@@ -76,7 +75,7 @@ class Drawing:
         self._figure.patch.set_visible(False)
 
     def axes(self, *, top: int, height: int) -> Any:
-        """A frameless area with nothing but a base line."""
+        """A frameless area with a base line."""
         width = self._width - _LEFT - _RIGHT
         made = self._figure.add_axes(
             (
@@ -99,11 +98,11 @@ class Drawing:
             axes.stairs(values, edges, fill=True, facecolor=_AREAS[name], gid=name)
 
     def outlined(self, axes: Any, name: str, values: Sequence[float], edges: Sequence[float]) -> None:
-        """The upper edge of one."""
+        """The upper edge of an area."""
         axes.stairs(values, edges, baseline=None, color=_EDGE, linewidth=1.5, gid=name)
 
     def counted(self, axes: Any, name: str) -> None:
-        """A scale of whole numbers from 0, few lines, and what it counts above it."""
+        """A scale of whole numbers from 0, with few lines and a name."""
         top = max(axes.dataLim.y1, 1) if math.isfinite(axes.dataLim.y1) else 1
         axes.set_ylim(0, top * 1.04)
         tall = axes.get_position().height * self._height > 60
@@ -125,13 +124,13 @@ class Drawing:
         axes.yaxis.grid(visible=True)
 
     def label(self, axes: Any, text: str) -> None:
-        """What the scale below measures."""
+        """The name of the scale below."""
         axes.annotate(
             text, (0.5, 0), (0, -38), xycoords="axes fraction", textcoords="offset points", ha="center"
         )
 
     def marks(self, axes: Any, marks: Sequence[Mark]) -> None:
-        """One or two lines across, each with its label above, in rows of their own and where no other line crosses it."""
+        """One or two lines across, each with its label above, in rows of their own."""
         if not marks:
             return
         left, right = axes.get_xlim()
@@ -150,13 +149,7 @@ class Drawing:
             )  # fmt: skip
 
     def image(self, kind: str, title: str, description: str) -> str:
-        """An ``img`` element with the drawing in it.
-
-        Args:
-            kind: Classes of the style sheet.
-            title: The subject of the drawing.
-            description: A sentence with its main numbers, for those who cannot see it.
-        """
+        """An ``img`` element with classes of the style sheet (``kind``), and a description for those who cannot see it."""
         written = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         self._figure.savefig(written, format="svg", metadata=nothing)
@@ -189,7 +182,7 @@ def _arranged(shares: Sequence[float], widths: Sequence[float]) -> list[tuple[in
 
 @contextlib.contextmanager
 def drawing(width: int, height: int, letters: float = 11.5) -> Iterator[Drawing]:
-    """A new drawing under settings of its own; ``letters`` is the size of its text in units."""
+    """A new drawing with its own settings; ``letters`` is the size of its text in units."""
     with _silent(), mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)

@@ -1,8 +1,10 @@
-"""How the page says things: numbers, times, names from data, and what each anomaly means. Pure."""
+"""Formats numbers, times and names for the page, and explains each anomaly. Pure."""
 
 import datetime as dt
 import unicodedata
 from typing import Final, NamedTuple
+
+from ringfence_kafka.escaping import printable
 
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -11,7 +13,7 @@ _SPANS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 100
 
 
 class Meaning(NamedTuple):
-    """Of an anomaly."""
+    """Meaning of an anomaly, and what to do."""
 
     means: str
     do: str
@@ -47,9 +49,9 @@ MEANINGS: Final = {
 
 
 def visible(text: str) -> str:
-    """What cannot be seen, or turns the direction of what follows, as its escape; everything else as it is.
+    """The text with escapes for invisible characters and for those that turn the text direction.
 
-    Names and IDs come from whoever may produce: an ID must not look like another, nor leave its place on the page.
+    Producers choose names and IDs: an ID must not look like another, nor leave its place on the page.
     """
     if text.isprintable():
         return text
@@ -60,20 +62,25 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
+def as_text(data: bytes) -> str:
+    """The text of bytes from data, in which invalid and invisible ones are escaped."""
+    return printable(data.decode("utf-8", "backslashreplace"))
+
+
 def shortened(text: str, limit: int = 150) -> str:
-    """Beginning and end of what is too long to be read."""
+    """Beginning and end of a long text."""
     if len(text) <= limit:
         return text
     return f"{text[: limit - _TAIL]} … {text[-_TAIL:]} ({len(text):,} characters)"
 
 
 def number(value: float) -> str:
-    """With thousands separators."""
+    """A number with thousands separators."""
     return f"{value:,}"
 
 
 def compact(value: float) -> str:
-    """For an axis: short."""
+    """A short number for an axis."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= max(size, 1e4):
             return f"{brief(value / size)}{unit}"
@@ -81,22 +88,22 @@ def compact(value: float) -> str:
 
 
 def brief(value: float) -> str:
-    """Three digits, or all of those before the point."""
+    """Three digits, or all digits before the point."""
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def percent(share: float) -> str:
-    """As it was configured: 0.999 is 99.9 %."""
+    """A configured share: 0.999 is 99.9 %."""
     return f"{share * 100:.10g}\N{NO-BREAK SPACE}%"
 
 
 def about(share: float) -> str:
-    """Of something measured, to a tenth of a percent."""
+    """A measured share, to a tenth of a percent."""
     return f"{share * 100:.1f}\N{NO-BREAK SPACE}%"
 
 
 def span(milliseconds: float) -> str:
-    """A length of time in the largest unit that it fills: 5 min, 1.5 s."""
+    """A length of time in its largest full unit: 5 min, 1.5 s."""
     for unit, size in _SPANS:
         if milliseconds >= size:
             return f"{brief(milliseconds / size)}\N{NO-BREAK SPACE}{unit}"
@@ -104,7 +111,7 @@ def span(milliseconds: float) -> str:
 
 
 def moment(at: int) -> dt.datetime | None:
-    """In UTC; None where no calendar goes so far: producers set timestamps as they like."""
+    """The time in UTC; None = beyond the calendar: producers choose timestamps."""
     try:
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=at)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""The page beside the numbers, where the driver has what it is drawn with."""
+"""Writes the page, if the driver has the libraries for it."""
 
 import importlib
 import sys
@@ -11,10 +11,10 @@ PAGE: Final = "report.html"
 
 
 def written(figures: Figures) -> str | None:
-    """The page as HTML; None, and a line on stderr that says why, where it cannot be drawn.
+    """The page as HTML; None, and a line on stderr with the reason, if it cannot be drawn.
 
-    A cluster's driver needs nothing beside PySpark to judge a night: matplotlib and jinja2 are for the page alone. And whatever
-    happens in drawing, the night is judged.
+    A cluster's driver needs only PySpark to judge a run; matplotlib and jinja2 are for the page. A problem in
+    drawing does not stop the run.
     """
     try:
         page = importlib.import_module("reconcile.page.document")
@@ -29,7 +29,7 @@ def written(figures: Figures) -> str | None:
 
 
 def put(files: Files, page: str | None) -> None:
-    """Into a folder that may hold that of an earlier run, which is none of this one."""
+    """Write the page, or remove that of an earlier run."""
     if page is None:
         files.delete(PAGE)
     else:

@@ -1,4 +1,4 @@
-"""What the page draws. Nothing from data is written into a drawing but numbers."""
+"""The plots of the page. They contain only numbers of the data."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _AGES: Final = (
 
 
 def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
-    """What came in over time, accepted below it, and under that the duplicates on a scale of their own."""
+    """Inputs over time with the accepted ones, and duplicates below on a scale of their own."""
     width, above = (WIDE, 130) if wide else (NARROW, 120)
     begin, end = moments[0].at, moments[-1].at + step_ms
     records, duplicates = (
@@ -50,7 +50,7 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
 
 
 def distances(bins: Sequence[Bin], ring: Ring) -> str:
-    """The share of the resends that a ring of each size catches, and the ring that there is, and the one that there should be."""
+    """The share of resends that a ring of each size catches, with the present and the recommended ring."""
     last = max(
         1.0, ring.capacity, ring.recommended, *(bin_.upper for bin_ in bins if math.isfinite(bin_.upper))
     )
@@ -75,7 +75,7 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
 
 
 def ages(bins: Sequence[Bin]) -> str:
-    """How long after what it repeats a resend comes."""
+    """The time between a resend and its original."""
     finite = [bin_.upper for bin_ in bins if math.isfinite(bin_.upper)]
     first = max(1e-3, min(finite, default=1.0)) / 1.5
     last = max(max(finite, default=1.0) * 1.6, first * 100)
@@ -102,8 +102,8 @@ def ages(bins: Sequence[Bin]) -> str:
 
 
 def groups(bins: Sequence[GroupBin]) -> str:
-    """How many groups there are of each size, and how many records are in them."""
-    total, records = sum(group_bin.groups for group_bin in bins), sum(group_bin.records for group_bin in bins)
+    """The number of groups of each size, and their records."""
+    total, records = sum(size.groups for size in bins), sum(size.records for size in bins)
     description = (
         f"{formatting.number(total)} groups with {formatting.number(records)} records; "
         f"the largest size is up to {formatting.number(bins[-1].upper)}."
@@ -113,8 +113,8 @@ def groups(bins: Sequence[GroupBin]) -> str:
         step = math.ceil(len(bins) / 6)
         shown = range(0, len(bins), step)
         for axes, name, counts in (
-            (upper, "groups", [group_bin.groups for group_bin in bins]),
-            (lower, "records in them", [group_bin.records for group_bin in bins]),
+            (upper, "groups", [size.groups for size in bins]),
+            (lower, "records in them", [size.records for size in bins]),
         ):
             edges = [at + side for at in range(len(bins)) for side in (0.12, 0.88)]
             heights = [value for count in counts for value in (count, 0)][:-1]
@@ -128,7 +128,7 @@ def groups(bins: Sequence[GroupBin]) -> str:
 
 
 def _cumulated(bins: Sequence[Bin]) -> Iterator[tuple[Bin, int]]:
-    """Each bin, and how many are up to it."""
+    """Each bin, and the count up to it."""
     so_far = 0
     for bin_ in bins:
         so_far += bin_.count
@@ -136,7 +136,7 @@ def _cumulated(bins: Sequence[Bin]) -> Iterator[tuple[Bin, int]]:
 
 
 def _shares(bins: Sequence[Bin], first: float, last: float) -> tuple[list[float], list[float]]:
-    """The share of all up to each value: exact where a bin ends. Between ``first`` and ``last``, from 0 to 1."""
+    """The share of all up to each value, from 0 at ``first`` to 1 at ``last``; exact at the ends of bins."""
     total = sum(bin_.count for bin_ in bins)
     lowest = bins[0].upper
     xs, ys = [min(max(first, lowest / 2 if lowest > 1 else lowest), last)], [0.0]
@@ -147,7 +147,7 @@ def _shares(bins: Sequence[Bin], first: float, last: float) -> tuple[list[float]
 
 
 def _stairs(moments: Sequence[Moment], step_ms: int, name: str) -> tuple[list[float], list[float]]:
-    """Edges and values of steps; where a stretch is left out they go down to 0."""
+    """Edges and values of steps, 0 where a moment is left out."""
     edges: list[float] = [moments[0].at]
     values: list[float] = []
     for moment in moments:
@@ -160,7 +160,7 @@ def _stairs(moments: Sequence[Moment], step_ms: int, name: str) -> tuple[list[fl
 
 
 def _time_ticks(begin: int, end: int, most: int) -> list[tuple[int, str]]:
-    """At round times of UTC; with the date where a day begins, and at the first."""
+    """Ticks at round times of UTC, with the date where a day begins."""
     step = next((step for step in _TIME_STEPS if (end - begin) / step <= most), None)
     if step is None:  # no calendar goes so far
         return []

@@ -1,4 +1,4 @@
-"""The page's sentences on the numbers of an address. Pure."""
+"""Sentences of the page on the numbers of an address. Pure."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -8,13 +8,12 @@ from reconcile.page import formatting
 from reconcile.page.report_data import AddressFigures, Lane, Moment, Ring
 from ringfence_kafka.wording import counted
 
-LANES_MAX: Final = 50
-"""So many have a row; of more, those that lag most."""
+LANES_MAX: Final = 50  # so many have a row; of more, those that lag most
 
 
 def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
-    """When most came in; ``strays``: records that are in no moment."""
-    most = max(moments, key=lambda each: each.records)
+    """The moment with most records; ``strays``: records in no moment."""
+    most = max(moments, key=lambda moment: moment.records)
     rate = formatting.brief(most.records * 1000 / step_ms)
     said = (
         f"Counted in stretches of {formatting.span(step_ms)}, by the records' timestamps. Most: {formatting.number(most.records)} "
@@ -29,17 +28,17 @@ def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
     return said
 
 
-def resends(it: AddressFigures, *, night: bool) -> str:
-    """What the ring is (would be, for an audit), and what the resends need."""
+def resends(it: AddressFigures, *, of_run: bool) -> str:
+    """The present or assumed ring, and what the resends need."""
     ring = it.ring
     has = (
-        f"The ring of a lane {'holds' if night else 'would hold'} {counted(ring.capacity, 'ID')} (id_cache_size)"
+        f"The ring of a lane {'holds' if of_run else 'would hold'} {counted(ring.capacity, 'ID')} (id_cache_size)"
         if ring.capacity
         else "The ring is off (id_cache_size = 0)"
     )
     days = counted(ring.days, "day")
     if not ring.resends:
-        return f"{_unmeasured(it, days)}. {has}; nothing asks for another size.{_again(ring, night=night)}"
+        return f"{_unmeasured(it, days)}. {has}; nothing asks for another size.{_again(ring, of_run=of_run)}"
     far = (
         f"{counted(ring.resends, 'resend')} in {days}: half of them within {counted(ring.resend_distance_p50, 'ID')}, 99\N{NO-BREAK SPACE}% within "
         f"{formatting.number(ring.resend_distance_p99)}, all within {formatting.number(ring.resend_distance_max)}. {has}"
@@ -51,11 +50,11 @@ def resends(it: AddressFigures, *, night: bool) -> str:
         far += f", the smallest that {catches}."
     else:
         far += f"; {formatting.number(ring.recommended)} would do, that {catches}."
-    return far + _again(ring, night=night)
+    return far + _again(ring, of_run=of_run)
 
 
 def _unmeasured(it: AddressFigures, days: str) -> str:
-    """No resend says anything of a ring; which there were all the same."""
+    """Why no resend shows anything of the ring."""
     by_hop = it.counts.get("bridge_duplicates", 0)
     others = it.counts.get("duplicates", 0) - by_hop
     elsewhere = it.anomalies.get("CROSS-LANE", 0) + it.counts.get("cross_lane", 0)
@@ -72,11 +71,11 @@ def _unmeasured(it: AddressFigures, days: str) -> str:
     return f"No resend {'was measured' if others > 0 else seen} in {days}{': ' if there else ''}{', '.join(there)}"
 
 
-def _again(ring: Ring, *, night: bool) -> str:
-    """Of those that were accepted again; the reasons are all that OVERRUN has."""
+def _again(ring: Ring, *, of_run: bool) -> str:
+    """Resends that were accepted again, for any reason of OVERRUN."""
     if not ring.overruns:
         return ""
-    if not night:
+    if not of_run:
         return f" {counted(ring.overruns, 'resend')} would come too late for it."
     was = "was" if ring.overruns == 1 else "were"
     return (
@@ -86,7 +85,7 @@ def _again(ring: Ring, *, night: bool) -> str:
 
 
 def groups(it: AddressFigures) -> str:
-    """How many, and how large the largest."""
+    """The number of groups, and the largest."""
     count, records = (sum(getattr(size, name) for size in it.group_sizes) for name in ("groups", "records"))
     text = f"{counted(count, 'group')} with {counted(records, 'record')}."
     if it.groups_largest and records:
@@ -95,27 +94,27 @@ def groups(it: AddressFigures) -> str:
 
 
 def shown(every: Sequence[Lane]) -> Sequence[Lane]:
-    """All in their order, or those that lag most."""
+    """All lanes in order, or those that lag most."""
     if len(every) <= LANES_MAX:
         return every
-    return sorted(every, key=lambda each: (-each.lag, -each.records, each.lane))[:LANES_MAX]
+    return sorted(every, key=lambda lane: (-lane.lag, -lane.records, lane.lane))[:LANES_MAX]
 
 
-def lanes(it: AddressFigures, *, night: bool) -> str:
-    """All of them in a sentence or two."""
+def lanes(it: AddressFigures, *, of_run: bool) -> str:
+    """The lanes in a few sentences."""
     count, records = len(it.lanes), sum(lane.records for lane in it.lanes)
     if not count:
         return ""
     said = ["One lane." if count == 1 else f"{count:,} lanes."]
-    if not night and count > 1:
+    if not of_run and count > 1:
         said.append("A record is in the lane of its group, or without one of its ID, whatever its partition.")
     if count > 1 and records:
-        most = max(it.lanes, key=lambda each: each.records)
+        most = max(it.lanes, key=lambda lane: lane.records)
         said.append(
             f"The busiest, {most.lane}, has {formatting.about(most.records / records)} of the records; evenly it would be "
             f"{formatting.about(1 / count)}."
         )
-    if night:
+    if of_run:
         behind = [lane.lag for lane in it.lanes if lane.lag]
         waiting = f"{sum(behind):,} records wait" if sum(behind) > 1 else "1 record waits"
         where = f", in {len(behind):,} of them" if count > 1 else ""
@@ -124,10 +123,10 @@ def lanes(it: AddressFigures, *, night: bool) -> str:
         used = sorted(lane.ring_used / it.ring.capacity for lane in it.lanes)
         low, high, middle = (formatting.about(value) for value in (used[0], used[-1], median(used)))
         said.append(
-            f"Of a ring {low} to {high} {'is' if night else 'would be'} used, the median is {middle}."
+            f"Of a ring {low} to {high} {'is' if of_run else 'would be'} used, the median is {middle}."
         )
     if count > LANES_MAX:
         said.append(
-            f"Shown are the {LANES_MAX} with the most {'lag, then the most ' if night else ''}records."
+            f"Shown are the {LANES_MAX} with the most {'lag, then the most ' if of_run else ''}records."
         )
     return " ".join(said)

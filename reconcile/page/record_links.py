@@ -1,4 +1,4 @@
-"""Where an anomaly can be seen, and the command that shows it. Pure."""
+"""Places of an anomaly's records, and commands that print them. Pure."""
 
 import shlex
 from typing import Final, NamedTuple
@@ -6,23 +6,21 @@ from typing import Final, NamedTuple
 from reconcile.page.report_data import Finding
 
 _PRINTED: Final = ("timestamp", "partition", "offset", "headers", "key")
-TIMEOUT_MS: Final = 10_000
-"""A record that is not there any more is not waited for."""
+TIMEOUT_MS: Final = 10_000  # a record that is not there any more is not waited for
 
 
 class Place(NamedTuple):
-    """Of one record."""
+    """The place of one record."""
 
     role: str
     topic: str
     partition: int
     offset: int
-    gone: bool = False
-    """Nothing stands there any more, or something else."""
+    gone: bool = False  # nothing stands there any more, or something else
 
 
 def places(finding: Finding) -> list[Place]:
-    """The input, the output, and the other input that it is about, as far as they are known."""
+    """The known places of the input, the output, and the other input of a finding."""
     named = (
         ("input", finding.topic, finding.partition, finding.offset),
         ("output", finding.out_topic, finding.out_partition, finding.out_offset),
@@ -37,14 +35,14 @@ def places(finding: Finding) -> list[Place]:
 
 
 def readable(place: Place, servers: str) -> bool:
-    """Whether a command may name it: no place below 0 or without its record, and nothing that a terminal would obey when it is pasted."""
+    """Whether a command may print it: the record exists, and nothing in its name controls a terminal."""
     if place.gone:
         return False
     return place.offset >= 0 and place.partition >= 0 and f"{place.topic}{servers}".isprintable()
 
 
 def kcat(place: Place, servers: str) -> str:
-    """One record: where it stands (what is gone is not shown, but what comes after it is), headers, key, value."""
+    """A kcat command for one record with headers, key and value."""
     return shlex.join(
         ["kcat", "-C", "-b", servers, "-t", place.topic, "-p", str(place.partition), "-o", str(place.offset),
          "-c", "1", "-e", "-f", r"%p/%o %h %k %s\n"]
@@ -52,7 +50,7 @@ def kcat(place: Place, servers: str) -> str:
 
 
 def console_consumer(place: Place, servers: str) -> str:
-    """The same with what Kafka brings along (the option names of 4.1)."""
+    """The same with Kafka's own tool (option names of 4.1)."""
     command = [
         "kafka-console-consumer.sh", "--bootstrap-server", servers, "--topic", place.topic,
         "--partition", str(place.partition), "--offset", str(place.offset),

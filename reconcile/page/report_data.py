@@ -1,9 +1,11 @@
-"""What the morning's page shows, as numbers: made by the nightly job and by the audit, drawn by :mod:`reconcile.page.document`. Pure.
+"""Numbers of the page, from a run or an audit, for :mod:`reconcile.page.document`. Pure.
 
-Nothing here grows with the data: distributions are in bins, and of findings and groups only the first or largest are named.
+Nothing here grows with the data: distributions are in bins, and only the first findings and the largest
+groups are named.
 
-**Resend distance** of a repeated ID: the smallest ring that would have caught it, that is how many IDs its lane accepted from
-the one that it repeats, this one included, up to it. Sent twice in a row it is 1. HornetQ 37.2: the n+1st ID overwrites the 0th.
+**Resend distance** of a repeated ID: the smallest ring that would have caught it. It counts the IDs that the
+lane accepted from the original, included, up to the resend. Sent twice in a row it is 1 (HornetQ 37.2: the
+n+1st ID overwrites the 0th).
 """
 
 import json
@@ -11,12 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-FINDINGS_MAX: Final = 100
-"""Of each anomaly of an address; all of them are in the Parquet folder."""
+FINDINGS_MAX: Final = 100  # of each anomaly of an address; all of them are in the Parquet folder
 NAME_MAX: Final = 512
 """Bytes of an ID or a group, and characters of a detail, that are named; the Parquet folder has them whole."""
-GROUPS_MAX: Final = 20
-"""The largest groups are named."""
+GROUPS_MAX: Final = 20  # the largest groups are named
 SECOND_MS: Final = 1_000
 DAY_MS: Final = 86_400 * SECOND_MS
 MOMENTS_MAX: Final = 200
@@ -28,8 +28,7 @@ STEPS_MS: Final = tuple(number * SECOND_MS for number in (1, 10, 60, 300, 900, 3
 class Moment:
     """A stretch of time, by the timestamps of inputs."""
 
-    at: int
-    """Its beginning, ms since the epoch."""
+    at: int  # its beginning, ms since the epoch
     records: int
     accepted: int
     duplicates: int
@@ -39,8 +38,7 @@ class Moment:
 class Bin:
     """One bin of a distribution."""
 
-    upper: float
-    """Values up to this one, and above the bin before."""
+    upper: float  # values up to this one, and above the bin before
     count: int
 
 
@@ -55,10 +53,9 @@ class GroupBin:
 
 @dataclass(frozen=True, slots=True)
 class LargeGroup:
-    """One of the largest."""
+    """One of the largest groups."""
 
-    name: str
-    """As text; what is no text is shown escaped."""
+    name: str  # as text; what is no text is shown escaped
     records: int
 
 
@@ -70,39 +67,32 @@ class Lane:
     records: int
     accepted: int
     duplicates: int
-    lag: int
-    """Records that came in and are not judged yet."""
-    ring_used: int
-    """IDs that its ring holds; at most its capacity."""
-    resends: int = 0
-    """Those that :class:`Ring` rests on."""
+    lag: int  # records that came in and are not judged yet
+    ring_used: int  # IDs that its ring holds; at most its capacity
+    resends: int = 0  # those that Ring rests on
     resend_distance_p99: int = 0
     resend_distance_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """What the ring is, and what the resends seen would need."""
+    """The present ring, and the one that the resends need."""
 
-    capacity: int
-    """``id_cache_size``."""
+    capacity: int  # id_cache_size
     recommended: int
     """The smallest ring that would have caught ``confidence`` of the resends; the capacity, where none was seen."""
     confidence: float
-    resends: int
-    """Repeated IDs that this rests on, whether they were dropped or accepted beyond the promise."""
+    resends: int  # repeated IDs that this rests on, whether they were dropped or accepted beyond the promise
     overruns: int
-    days: int
-    """Of evidence."""
+    days: int  # of evidence
     resend_distance_p50: int
     resend_distance_p99: int
-    resend_distance_max: int
-    """0 where none was seen."""
+    resend_distance_max: int  # 0 where none was seen
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One anomaly, with where to look."""
+    """One anomaly, with its places."""
 
     anomaly: str
     topic: str
@@ -116,33 +106,26 @@ class Finding:
     id: str | None
     group: str | None
     detail: str
-    gone: bool = False
-    """The first place that it names holds nothing any more."""
+    gone: bool = False  # the first place that it names holds nothing any more
 
 
 @dataclass(frozen=True, slots=True)
 class AddressFigures:
-    """One address of a night, or one audited topic."""
+    """One address of a run, or one audited topic."""
 
     name: str
-    counts: Mapping[str, int]
-    """In the order in which they are shown."""
+    counts: Mapping[str, int]  # in the order in which they are shown
     ring: Ring
-    step_ms: int
-    """Of the moments."""
-    moments: Sequence[Moment] = ()
-    """In order; a stretch in which nothing came is left out."""
-    distances: Sequence[Bin] = ()
-    """Resend distances, in IDs."""
-    ages: Sequence[Bin] = ()
-    """Seconds between a resend and what it repeats."""
+    step_ms: int  # of the moments
+    moments: Sequence[Moment] = ()  # in order; a stretch in which nothing came is left out
+    distances: Sequence[Bin] = ()  # resend distances, in IDs
+    ages: Sequence[Bin] = ()  # seconds between a resend and what it repeats
     group_sizes: Sequence[GroupBin] = ()
     groups_largest: Sequence[LargeGroup] = ()
     lanes: Sequence[Lane] = ()
     anomalies: Mapping[str, int] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
-    strays: int = 0
-    """Records with timestamps so far from those of most that no moment has them."""
+    strays: int = 0  # records with timestamps so far from those of most that no moment has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,23 +133,19 @@ class Figures:
     """The whole page."""
 
     title: str
-    subtitle: str
-    """When, and over what."""
-    verdict: str
-    """``clean``, ``anomalies``, ``gap``; empty for an audit."""
-    bootstrap_servers: str
-    """For the commands that show a record."""
+    subtitle: str  # when, and over what
+    verdict: str  # clean, anomalies, gap; empty for an audit
+    bootstrap_servers: str  # for the commands that show a record
     addresses: Sequence[AddressFigures]
-    advice: Sequence[str] = ()
-    """Whole sentences: what the numbers mean for the reader."""
+    advice: Sequence[str] = ()  # whole sentences: what the numbers mean for the reader
 
     def to_json(self) -> str:
-        """As ``figures.json`` has it."""
+        """The text of ``figures.json``."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Figures":
-        """Read it again."""
+        """Read the text of ``figures.json``."""
         kept: dict[str, Any] = json.loads(text)
         kept["addresses"] = tuple(_address(item) for item in kept["addresses"])
         kept["advice"] = tuple(kept["advice"])
@@ -190,7 +169,7 @@ def _address(kept: dict[str, Any]) -> AddressFigures:
 
 
 def step_ms(first_ms: int, last_ms: int) -> int:
-    """The shortest step of which :data:`MOMENTS_MAX` cover these times."""
+    """The shortest step with which :data:`MOMENTS_MAX` moments cover these times."""
     for step in STEPS_MS:
         if last_ms // step - first_ms // step < MOMENTS_MAX:
             return step

@@ -1,7 +1,7 @@
-"""What lets Spark's JVM start with half the work the next time: where its connector is, and an archive of the classes that it loads.
+"""Halves the start of Spark's JVM the next time: paths of its connector, and an archive of its classes.
 
-Both are kept beside what Ivy keeps. Nothing depends on them: where they are missing, or not what they were, Spark starts as it always
-does, and they are made again.
+Both are kept beside Ivy's files. Where they are missing or stale, Spark starts as always, and they are made
+again.
 """
 
 import contextlib
@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 
 from reconcile.session.spark_errors import SPARK
 
-_IVY: Final = "~/.ivy2.5.2"
-"""Where Spark's Ivy keeps what it fetched."""
+_IVY: Final = "~/.ivy2.5.2"  # where Spark's Ivy keeps what it fetched
 _FOLDER: Final = "ringfence"
 ARCHIVES: Final = "RINGFENCE_CLASS_ARCHIVE"
 """With ``off`` in the environment no archive is made; one that exists is used."""
@@ -35,7 +34,7 @@ _HASHED: Final = 16
 
 
 class ClassArchive:
-    """Of one set of packages, Spark and Java."""
+    """The archive for one set of packages, Spark and Java."""
 
     def __init__(
         self, folder: Path, packages: str, java: Path, home: Path, environ: Mapping[str, str] = os.environ
@@ -54,7 +53,7 @@ class ClassArchive:
     def of(
         cls, theirs: Mapping[str, str], packages: str, java: Path | None, environ: Mapping[str, str]
     ) -> "ClassArchive | None":
-        """Where it can be had; ``theirs`` is what somebody has set for all of this machine's Spark."""
+        """The archive, if this setup allows one; ``theirs`` are the defaults of this machine's Spark."""
         folder = Path(theirs.get("spark.jars.ivy", _IVY)).expanduser()
         plain = _PLAIN.fullmatch(str(folder)) and folder.is_absolute()
         if java is None or not plain or any(other in theirs for other in _OTHERS):
@@ -64,12 +63,12 @@ class ClassArchive:
 
     @property
     def class_path(self) -> str | None:
-        """The connector's jars; None = they are not known yet, and Ivy has to look for them."""
+        """Jars of the connector; None = Ivy has to find them."""
         return None if self._jars is None else os.pathsep.join(map(str, self._jars))
 
     @property
     def options(self) -> str:
-        """Of the JVM."""
+        """Options of the JVM."""
         if self._jars is None or not self._only_jars():
             return ""
         archive = self._archive()
@@ -78,11 +77,9 @@ class ClassArchive:
         return f"-XX:SharedArchiveFile={archive}" if archive.stat().st_size else ""
 
     def keep(self, spark: SparkSession, stopped: Callable[[], bool]) -> None:
-        """Keep what this session has found, if it was not known; at its end, when all classes are loaded.
+        """Keep what this session has found, at its end, when all classes are loaded.
 
-        Args:
-            spark: The session.
-            stopped: Whether a signal has ended its JVM.
+        ``stopped``: whether a signal has ended the JVM.
         """
         with contextlib.suppress(OSError, *SPARK):
             if not self._ivy.is_dir():
@@ -93,7 +90,7 @@ class ClassArchive:
                 self._keep_archive(spark, stopped)
 
     def _only_jars(self) -> bool:
-        """Java makes no archive where a folder with files is in its class path."""
+        """Whether the class path has no folder with files, of which Java makes no archive."""
         if any(self._environ.get(class_) for class_ in _MORE_CLASSES):
             return False
         settings = Path(self._environ.get("SPARK_CONF_DIR") or self._home / "conf")
@@ -111,7 +108,7 @@ class ClassArchive:
         return [path for path, _ in jars] if there and jars else None
 
     def _keep_jars(self, spark: SparkSession) -> None:
-        """Of those that Ivy found, what Spark does not bring along itself."""
+        """Keep the jars that Ivy found and Spark does not have."""
         found = spark.sparkContext.getConf().get("spark.jars") or ""
         jars = [Path(part.removeprefix("file:")) for part in found.split(",") if part]
         own = {_name(path) for path in (self._home / "jars").glob("*.jar")}
@@ -127,13 +124,13 @@ class ClassArchive:
         made.replace(self._folder / name)
 
     def _archive(self) -> Path:
-        """Java looks itself whether it is of these jars; another name for others, so that it is made again."""
+        """The archive's path, whose name changes with the jars. Java checks the jars itself."""
         looked_at = [self._java.resolve(), *sorted((self._home / "jars").glob("*.jar")), *(self._jars or ())]
-        told = hashlib.sha256()
+        digest = hashlib.sha256()
         for item in looked_at:
             stat = item.stat()
-            told.update(f"{item} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-        return self._folder / f"{told.hexdigest()[:_HASHED]}{_ARCHIVE}"
+            digest.update(f"{item} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        return self._folder / f"{digest.hexdigest()[:_HASHED]}{_ARCHIVE}"
 
     def _keep_archive(self, spark: SparkSession, stopped: Callable[[], bool]) -> None:
         archive = self._archive()
@@ -152,13 +149,13 @@ class ClassArchive:
 
 
 def _name(jar: Path) -> str:
-    """Without its version, and what Ivy puts before it."""
+    """The jar's name without its version and Ivy's prefix."""
     found = _ARTIFACT.fullmatch(jar.name)
     return found["name"] if found else jar.name
 
 
 def _dump(spark: SparkSession, to: Path) -> None:
-    """What ``jcmd PID VM.cds dynamic_dump FILE`` does, without jcmd, which a runtime of Java does not have."""
+    """Do what ``jcmd PID VM.cds dynamic_dump FILE`` does; a Java runtime has no jcmd."""
     gateway: Any = spark.sparkContext._gateway
     jvm = gateway.jvm
 

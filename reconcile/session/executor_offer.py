@@ -21,15 +21,14 @@ _PORTS_REQUEST: Final = "org.apache.spark.deploy.master.MasterMessages$BoundPort
 
 
 class Demand(NamedTuple):
-    """What one executor is to have, as Spark's settings have it."""
+    """Size of one executor in Spark's settings."""
 
-    cores: str
-    """Empty = all cores of a worker."""
+    cores: str  # empty = all cores of a worker
     memory: str
 
 
 def offered(context: SparkContext, master: str, demand: Demand) -> str:
-    """Return what is asked for, and what the master's page reports of its workers."""
+    """The demand, and what the master's page reports of its workers."""
     if not master.startswith(_STANDALONE):
         return f"it asks {master} for {_asked(demand, None)}: look at what the cluster has free"
     pages = []
@@ -47,14 +46,7 @@ def offered(context: SparkContext, master: str, demand: Demand) -> str:
 
 
 def compared(state: Mapping[str, Any], application: str, master: str, demand: Demand) -> str:
-    """The same of what a standalone master's page says. Pure.
-
-    Args:
-        state: The page's JSON.
-        application: The run's ID there.
-        master: Its URL.
-        demand: The settings.
-    """
+    """The same from the JSON of a standalone master's page. ``application``: the run's ID there. Pure."""
     apps = [item for item in state.get("activeapps", ()) if item.get("id") == application]
     memory_mib = apps[0].get("memoryperexecutor") if apps else None
     workers = [item for item in state.get("workers", ()) if item.get("state") == "ALIVE"]
@@ -82,7 +74,7 @@ def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _page_port(context: SparkContext, host: str, port: int) -> int:
-    """Where the page is: the master itself knows it."""
+    """The port of the page, asked from the master itself."""
     with contextlib.suppress(Py4JError, OSError):
         socket.create_connection(
             (host, port), ANSWER_LIMIT_S

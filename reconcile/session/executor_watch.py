@@ -1,7 +1,7 @@
 """Ends a run that no executor serves.
 
-Spark waits for ever when no worker is large enough for an executor, and reports it only in its own log. The same happens when all
-executors are lost in the middle of a run.
+Spark waits for ever when no worker is large enough, or when all executors are lost, and reports it only in
+its own log.
 """
 
 import contextlib
@@ -18,8 +18,7 @@ from reconcile.session.executor_offer import Demand, offered
 from reconcile.session.spark_errors import SPARK
 from ringfence_kafka.errors import RingfenceError
 
-NOTICE_S: Final = 30.0
-"""A run that waits so long reports what it asks for."""
+NOTICE_S: Final = 30.0  # a run that waits so long reports what it asks for
 TIMEOUT_S: Final = 120.0
 _LOOK_EVERY_S: Final = 0.5
 _JOIN_LIMIT_S: Final = 1.0
@@ -35,38 +34,34 @@ class NoExecutorsError(RingfenceError):
 
 
 class Cluster(Protocol):
-    """What the watch asks of Spark."""
+    """Questions of the watch to Spark."""
 
     def executors(self) -> int:
-        """How many are registered."""
-        ...
+        """The number of registered executors."""
 
     def waits(self) -> bool:
         """Whether tasks are due."""
-        ...
 
     def offer(self) -> str:
         """The demand of the run beside the offer of the cluster."""
-        ...
 
     def cancel(self) -> None:
         """End all jobs of the run."""
-        ...
 
 
 class SparkCluster:
-    """Asks the session of a run, whatever thread asks."""
+    """The session of a run; any thread may ask."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self._master = self._context.master or ""
 
     def executors(self) -> int:
-        """How many are registered; Spark counts the driver as one."""
+        """The number of registered executors; Spark counts the driver as one."""
         return len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
     def waits(self) -> bool:
-        """Whether a stage is under way."""
+        """Whether a stage is active."""
         return bool(self._context.statusTracker().getActiveStageIds())
 
     def offer(self) -> str:
@@ -78,12 +73,12 @@ class SparkCluster:
         return offered(self._context, self._master, demand)
 
     def cancel(self) -> None:
-        """End all jobs; whoever waits for one gets an error."""
+        """End all jobs; their callers get an error."""
         self._context.cancelAllJobs()
 
 
 class Watch:
-    """Looks whether tasks wait while no executor is there."""
+    """Watches for tasks that wait without an executor. ``say`` takes a line for the operator."""
 
     def __init__(
         self,
@@ -107,11 +102,10 @@ class Watch:
         self._since: float | None = None
         self._noticed = False
         self._served = False
-        self.fault = ""
-        """Why the run was ended; empty = it was not."""
+        self.fault = ""  # why the run was ended; empty = it was not
 
     def look(self) -> None:
-        """Once; to be called again and again."""
+        """Check once; to be called again and again."""
         if self.fault:
             self._cluster.cancel()  # a job may have begun since
             return
@@ -148,7 +142,7 @@ class Watch:
 
 @contextlib.contextmanager
 def served(spark: SparkSession, timeout_s: float) -> Iterator[None]:
-    """While it lasts, end a run that no executor serves. Nothing is watched if Spark runs in this process.
+    """End a run that no executor serves. A Spark in this process is not watched.
 
     Raises:
         NoExecutorsError: tasks waited for ``timeout_s`` seconds, and no executor came.

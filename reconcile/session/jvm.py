@@ -1,7 +1,7 @@
-"""Spark's JVM: a child of this process that does not outlive it, and that is known from its first moment on.
+"""Spark's JVM: a child of this process that does not outlive it, known from its first moment on.
 
-PySpark starts one by itself, and keeps it to itself until it answers: whoever is interrupted before leaves it behind. Once its
-folder is gone, such a JVM does not even end with the pipe that ties it to us.
+PySpark starts one by itself and hides it until it answers, so an interrupt before leaves it behind. Once its
+folder is gone, such a JVM does not even end with the pipe to its parent.
 """
 
 import contextlib
@@ -24,8 +24,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 
 from reconcile.session.spark_errors import SPARK
 
-START_LIMIT_S: Final = 900.0
-"""The first time it fetches the connector."""
+START_LIMIT_S: Final = 900.0  # the first time it fetches the connector
 END_LIMIT_S: Final = 10.0
 TERM_LIMIT_S: Final = 4.0
 _POLL_S: Final = 0.05
@@ -42,14 +41,14 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class JvmError(Exception):
-    """It ended, or did not answer in time."""
+    """The JVM ended, or did not answer in time."""
 
 
 class Jvm:
-    """One JVM. Its output goes to a file: on the terminal it would bury the result."""
+    """One JVM. Its output goes to a file, because it would bury the result on a terminal."""
 
     def __init__(self, conf: SparkConf, folder: Path) -> None:
-        """Start it; ``folder`` is its own, also to work in.
+        """Start the JVM, with ``folder`` as its own working directory.
 
         In a session of its own it does not get the terminal's Ctrl-C, and all of it can be ended at once.
 
@@ -86,7 +85,7 @@ class Jvm:
             )
 
     def connect(self, waiting: Callable[[], None]) -> Any:
-        """PySpark's gateway to it; ``waiting`` is called now and then until it answers.
+        """PySpark's gateway to the JVM; ``waiting`` is called again and again until it answers.
 
         Raises:
             JvmError: it ended, or did not answer in time.
@@ -107,13 +106,13 @@ class Jvm:
         return self._gateway
 
     def said(self) -> str:
-        """All that it wrote so far."""
+        """All output so far."""
         with contextlib.suppress(OSError):
             return self._log.read_text("utf-8", "replace")
         return ""
 
     def end(self) -> None:
-        """In order, when Spark is stopped: it would end by itself, somewhat after us."""
+        """End the JVM in order after Spark has stopped. By itself it would end somewhat later than this process."""
         if self._gateway is not None:
             with contextlib.suppress(*SPARK, OSError):
                 self._gateway.shutdown()
@@ -121,11 +120,11 @@ class Jvm:
         self._await_end(END_LIMIT_S)
 
     def terminate(self) -> None:
-        """Tell it to end, whatever it does; does not wait."""
+        """Send SIGTERM, without waiting."""
         self._signal(signal.SIGTERM)
 
     def end_now(self) -> None:
-        """Whatever it does: it is gone when this returns."""
+        """End the JVM in any state, and wait for its end."""
         self.terminate()
         self._close_pipe()
         self._await_end(TERM_LIMIT_S)
@@ -134,7 +133,7 @@ class Jvm:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def kill(self) -> None:
-        """At once."""
+        """Send SIGKILL."""
         self._signal(signal.SIGKILL)
 
     def _await_end(self, limit_s: float) -> None:
@@ -150,7 +149,7 @@ class Jvm:
                 self._process.stdin.close()
 
     def _signal(self, number: signal.Signals) -> None:
-        """To all of its session: a shell, and what that starts, come before the JVM."""
+        """Signal the whole session: a shell and its children come before the JVM."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -158,7 +157,7 @@ class Jvm:
 
 @contextlib.contextmanager
 def _environment(added: dict[str, str]) -> Iterator[None]:
-    """For the moment in which PySpark looks there: what is started later must not think that spark-submit runs it."""
+    """Set variables for PySpark's look at them. Later processes must not believe that spark-submit runs them."""
     os.environ.update(added)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Why Spark does not start, as one line with the way out, where it is known; else with what the JVM said last."""
+"""Why Spark does not start, as one line with the way out, else with the JVM's last lines."""
 
 import os
 import re
@@ -77,22 +77,15 @@ _KNOWN: Final = (
 
 
 def not_started(error: Exception, master: str, connector: str, said: str) -> PrerequisiteError:
-    """What to raise where Spark did not start.
-
-    Args:
-        error: The error.
-        master: Which one was asked for.
-        connector: What it was to fetch.
-        said: What the JVM wrote.
-    """
+    """The error to raise when Spark did not start; ``said`` is the output of its JVM."""
     lines = [line for line in said.strip().splitlines() if not _FRAME.match(line)]
     last = "".join(f"\n  {line}" for line in lines[-_LINES_SHOWN:])
     text = f"{said}\n{error}"
-    for mark, told in _KNOWN:
+    for mark, advice in _KNOWN:
         if found := mark.search(text):
             java = os.environ.get("JAVA_HOME") or "PATH"
             return PrerequisiteError(
-                told.format(*found.groups(), master=master, connector=connector, java=java, last=last)
+                advice.format(*found.groups(), master=master, connector=connector, java=java, last=last)
             )
     if isinstance(error, FileNotFoundError):
         return PrerequisiteError(

@@ -1,4 +1,4 @@
-"""Spark's master, looked at before Spark is started: where there is none it would try for a minute."""
+"""Checks Spark's master before Spark starts, which would try a missing one for a minute."""
 
 import re
 import socket
@@ -16,13 +16,14 @@ _KNOWN: Final = re.compile(
 
 
 def check(master: str) -> None:
-    """See that it is one, and where it has an address, that somebody is there.
+    """Check the URL, and that one of its addresses answers.
 
-    Kubernetes may be behind a proxy, and YARN has its own configuration: of these Spark itself tells soon enough.
+    Kubernetes may be behind a proxy, and YARN has its own configuration: Spark itself reports their problems
+    soon enough.
 
     Raises:
         ConfigurationError: Spark knows no such master.
-        PrerequisiteError: nobody listens at any of its addresses.
+        PrerequisiteError: no address answers.
     """
     if not _KNOWN.fullmatch(master):
         raise ConfigurationError(
@@ -48,7 +49,7 @@ def _named(master: str) -> str:
 
 
 class _Attempt:
-    """One address, in a thread of its own: looking a name up hears neither a limit nor a signal."""
+    """One address, in a thread of its own: name look-ups ignore limits and signals."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host.strip("[]"), port

@@ -1,4 +1,4 @@
-"""The Spark session: what it is told, and that nothing of it is left at the end."""
+"""The Spark session: its configuration, and its complete end."""
 
 import contextlib
 import logging
@@ -29,11 +29,9 @@ from ringfence_kafka.process.step_progress import BRIEF_S, steps
 
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 """Spark's own Kafka source, of the version of the installed PySpark."""
-DRIVER_MEMORY: Final = "4g"
-"""Where Spark runs in this process; a heap grows only as far as it is used."""
+DRIVER_MEMORY: Final = "4g"  # where Spark runs in this process; a heap grows only as far as it is used
 ROWS_A_TASK: Final = 100_000
-FEW: Final = 200_000
-"""Where a run may read fewer records, compiling takes longer than what is compiled."""
+FEW: Final = 200_000  # where a run may read fewer records, compiling takes longer than what is compiled
 _FEW_SETTINGS: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -70,14 +68,14 @@ def session(
     records: int = FEW,
     executor_timeout_s: float = TIMEOUT_S,
 ) -> Iterator[SparkSession]:
-    """A session: of ``spark-submit`` when it runs us, else one of our own, gone with its JVM at the end.
+    """A session: that of ``spark-submit``, else one of its own, gone with its JVM at the end.
 
     Args:
         master: Spark's.
-        stop: What a signal ends; from here on that is the JVM too.
+        stop: Ends the JVM too from here on.
         environ: Of this process.
-        records: How many may be read at most.
-        executor_timeout_s: Seconds that tasks may wait while no executor is there.
+        records: The most records to read.
+        executor_timeout_s: Seconds that tasks may wait without an executor.
 
     Raises:
         PrerequisiteError: Spark does not start; with its last lines.
@@ -85,7 +83,8 @@ def session(
     """
     if submitted(environ):
         try:
-            spark = builder(master, submitted=True, environ=environ, records=records).getOrCreate()
+            conf = configured(master, submitted=True, environ=environ, records=records)
+            spark = SparkSession.builder.config(conf=conf).getOrCreate()
         except (*SPARK, OSError) as error:
             raise not_started(error, master, CONNECTOR, "") from error
         stop.heed_again()
@@ -130,11 +129,11 @@ def _quiet(spark: SparkSession) -> SparkSession:
 
 
 def required(master: str, environ: Mapping[str, str] = os.environ) -> None:
-    """See to it that Spark can be started, as far as that shows beforehand; under ``spark-submit`` it is already.
+    """Check that Spark can start; under ``spark-submit`` it has started.
 
     Raises:
         ConfigurationError: there is no such master.
-        PrerequisiteError: no Java that Spark can use, or nobody at the master's address.
+        PrerequisiteError: no usable Java, or the master's address does not answer.
     """
     if not submitted(environ):
         check(master)
@@ -143,11 +142,7 @@ def required(master: str, environ: Mapping[str, str] = os.environ) -> None:
 
 @contextlib.contextmanager
 def _jvm(conf: SparkConf, folder: Path, stop: Stop) -> Iterator[Jvm]:
-    """Gone at the end, whatever happens.
-
-    Raises:
-        PrerequisiteError: there is nothing to start.
-    """
+    """A JVM that is gone at the end of the block. Raises PrerequisiteError if there is nothing to start."""
     started: list[Jvm] = []
     try:
         with stop.held():  # else nobody would know it
@@ -167,7 +162,7 @@ def _jvm(conf: SparkConf, folder: Path, stop: Stop) -> Iterator[Jvm]:
 
 
 class _Fetching:
-    """Tells, once, why it takes so long the first time."""
+    """Reports once that the connector is downloaded."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._jvm = jvm
@@ -183,17 +178,8 @@ class _Fetching:
 
 
 def submitted(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether ``spark-submit`` runs us."""
+    """Whether ``spark-submit`` runs this process."""
     return "PYSPARK_GATEWAY_PORT" in environ
-
-
-def builder(
-    master: str, *, submitted: bool, environ: Mapping[str, str], records: int
-) -> SparkSession.Builder:
-    """What a session is made from."""
-    return SparkSession.builder.config(
-        conf=configured(master, submitted=submitted, environ=environ, records=records)
-    )
 
 
 def configured(
@@ -204,7 +190,7 @@ def configured(
     records: int,
     quick: ClassArchive | None = None,
 ) -> SparkConf:
-    """What Spark is told; under ``spark-submit`` the process is there, and so are its jars."""
+    """Configuration of Spark; under ``spark-submit`` the process exists, and so do its jars."""
     conf = SparkConf(loadDefaults=False)
     conf.setAppName("ringfence reconcile")
     conf.set("spark.sql.session.timeZone", "UTC")
@@ -240,7 +226,7 @@ def configured(
 
 
 def local_dir(environ: Mapping[str, str] = os.environ) -> str:
-    """Where Spark puts down what memory does not hold, as it finds it on this machine; the first, where there are several."""
+    """The first folder in which Spark stores what memory does not hold."""
     folders = environ.get("SPARK_LOCAL_DIRS") or _defaults(environ).get("spark.local.dir") or "/tmp"  # noqa: S108
     return folders.partition(",")[0]
 
@@ -250,7 +236,7 @@ def _packages(theirs: Mapping[str, str]) -> str:
 
 
 def _quick(master: str, environ: Mapping[str, str]) -> ClassArchive | None:
-    """Only where all of Spark runs in one JVM here."""
+    """The archive, only where all of Spark runs in one JVM here."""
     if not re.fullmatch(r"local(\[[^]]*\])?", master):
         return None
     theirs = _defaults(environ)
@@ -258,21 +244,22 @@ def _quick(master: str, environ: Mapping[str, str]) -> ClassArchive | None:
 
 
 def _defaults(environ: Mapping[str, str]) -> dict[str, str]:
-    """What somebody has set for all of this machine's Spark, whose command line would come before it."""
+    """Defaults of all of this machine's Spark, over which a command line would win."""
     home: str = _find_spark_home()  # type: ignore[no-untyped-call]
     folder = environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
     try:
         lines = (Path(folder) / "spark-defaults.conf").read_text("utf-8").splitlines()
     except OSError:
         lines = []
-    found = {each[1]: each[2] for line in lines if (each := _SETTING.fullmatch(line.strip()))}
+    matches = (_SETTING.fullmatch(line.strip()) for line in lines)
+    found = {match[1]: match[2] for match in matches if match is not None}
     if memory := environ.get("SPARK_DRIVER_MEMORY"):
         found["spark.driver.memory"] = memory
     return found
 
 
 def fit_to(spark: SparkSession, records: int) -> None:
-    """As many tasks as there is work, unless somebody has set it: few records would wait for empty tasks."""
+    """Set as many tasks as there is work, unless the number is configured."""
     if spark.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
         return
     tasks = records // ROWS_A_TASK

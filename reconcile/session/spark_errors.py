@@ -1,4 +1,4 @@
-"""What Spark, or Kafka within it, raises, as one line with the way out."""
+"""Errors of Spark, and of Kafka within it, as one line with the way out."""
 
 import shutil
 from collections.abc import Mapping
@@ -13,8 +13,7 @@ SPARK: Final = (PySparkException, Py4JError, ConnectionError)
 """Spark's own errors, those of its tasks, which come through unconverted, and that there is no JVM any more."""
 SparkError: TypeAlias = PySparkException | Py4JError | ConnectionError
 
-ROOM_BYTES: Final = 2**30
-"""A disk on which less is free may be the one that is full."""
+ROOM_BYTES: Final = 2**30  # a disk on which less is free may be the one that is full
 _SILENT: Final = (
     "kafka.common.errors.TimeoutException",
     "kafka.common.errors.DisconnectException",
@@ -28,31 +27,31 @@ _TOO_FAR_OFF: Final = (
 
 
 class SparkFailedError(RingfenceError):
-    """Spark could not do it."""
+    """Spark failed."""
 
 
 class EvidenceGoneError(RingfenceError):
-    """Retention deleted what was being read."""
+    """Retention deleted records while they were read."""
 
     exit_code = 3
 
 
 def of_spark(error: BaseException) -> SparkError | None:
-    """What Spark has raised, also where PySpark stumbled over it: it asserts that it knows the reason of each error."""
+    """The error of Spark, also where PySpark's assertion about its reason failed."""
     if isinstance(error, AssertionError) and error.__context__ is not None:
         return of_spark(error.__context__)
     return error if isinstance(error, SPARK) else None
 
 
 def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str) -> RingfenceError:
-    """What to raise instead; to be called while the session is there.
+    """The error to raise instead, while the session exists.
 
     Args:
         error: The error.
-        gone: What to do where retention deleted what was being read.
+        gone: What to do where retention deleted records.
         less: What helps beside more memory.
-        disk: Which one may be, and what helps.
-        after: The end of the line where the cause is another one.
+        disk: The disk, and what helps.
+        after: The end of the line for other causes.
     """
     text = str(error)
     if _jvm_gone(error, text):
@@ -91,10 +90,9 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
 
 
 def without_room(places: Mapping[str, str]) -> list[str]:
-    """Of what fills folders of this machine, what has no room; all of it where the disks do not tell, as Spark may have removed its files.
+    """Descriptions of the folders without room; all of them where the disks show none, as Spark may have removed its files.
 
-    Args:
-        places: What is said of it → a folder.
+    ``places``: description → folder.
     """
     return [said for said, folder in places.items() if _free(folder) < ROOM_BYTES] or list(places)
 
@@ -107,14 +105,14 @@ def _free(folder: str) -> int:
 
 
 def _jvm_gone(error: SparkError, text: str) -> bool:
-    """No connection, or one that ended in the middle: then Py4J says of a name that it is not there, or of a call no more than that."""
+    """Whether the connection is gone. Py4J reports one that ended in a call as an error without a trace."""
     if isinstance(error, Py4JNetworkError | ConnectionError):
         return True
     return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in text
 
 
 def innermost(error: SparkError) -> str:
-    """Of a Java trace the innermost cause says most."""
+    """The innermost cause of a Java trace."""
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
     return causes[-1] if causes else lines[0]

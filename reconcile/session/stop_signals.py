@@ -1,6 +1,7 @@
-"""Ctrl-C, SIGTERM and a closed terminal end a run in order, a second signal at once.
+"""Ctrl-C, SIGTERM and a closed terminal end a run in order; a second signal ends it at once.
 
-The first signal ends Spark's JVM, so that no call waits for its answers. Then it unwinds the run as an exception.
+The first signal ends Spark's JVM, so that no call waits for its answers. Then it unwinds the run as an
+exception.
 """
 
 import contextlib
@@ -21,16 +22,14 @@ class StoppedError(BaseException):
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
-        self.exit_code: Final = 128 + number
-        """The exit code of a shell: 130 after Ctrl-C, 143 after SIGTERM."""
+        self.exit_code: Final = 128 + number  # the exit code of a shell: 130 after Ctrl-C, 143 after SIGTERM
 
 
 class Stop:
     """The end of one run by signals."""
 
     def __init__(self) -> None:
-        self.number: int | None = None
-        """The first signal that came."""
+        self.number: int | None = None  # the first signal that came
         self._heeded: tuple[signal.Signals, ...] = ()
         self._held = False
         self._ends: list[tuple[Callable[[], None], Callable[[], None]]] = []

@@ -1,4 +1,4 @@
-"""A temporary folder of this process: for its JVM. Those that killed processes have left are removed."""
+"""A temporary folder of this process for its JVM. Folders of killed processes are removed."""
 
 import contextlib
 import fcntl
@@ -14,15 +14,14 @@ from typing import Final
 from ringfence_kafka.errors import PrerequisiteError
 
 PREFIX: Final = "ringfence-spark-"
-YOUNG_S: Final = 60.0
-"""One that is younger may not have locked its own yet."""
+YOUNG_S: Final = 60.0  # one that is younger may not have locked its own yet
 _LOCK: Final = "lock"
 _PROOF_BYTES: Final = 2**16
 
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """For what the JVM says, and for the way to it. Those of processes that are gone are removed first.
+    """A locked temporary folder. Folders of processes that are gone are removed first.
 
     Raises:
         PrerequisiteError: nothing can be written there.
@@ -47,7 +46,7 @@ def own_folder() -> Iterator[Path]:
 
 
 def _sweep() -> None:
-    """Who holds the lock lives, also in another container that shares the folder; what is not ours is not looked at."""
+    """Remove folders whose lock is free; a lock also counts across containers that share the folder."""
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
             with contextlib.suppress(OSError):
@@ -70,7 +69,6 @@ def _is_left(folder: Path) -> bool:
 
 
 def _no_room(error: OSError) -> PrerequisiteError:
-    """Without it the JVM could not tell the way to it, and would wait for us, and we for it."""
     return PrerequisiteError(
         f"no temporary file can be written ({error.strerror or error}): make room, or name another folder in TMPDIR"
     )

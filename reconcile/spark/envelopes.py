@@ -1,8 +1,8 @@
-"""Opens envelopes: a record whose value lists the parts of a transaction becomes a row for itself, and one for each part.
+"""Opens envelopes: a record with parts of a transaction becomes one row for itself and one for each part.
 
-Workers read the same grammar with code of their own: of an envelope that a lane accepts, both find the same bytes. What a lane refuses
-does not have to be read here as it is there: it is in quarantine, whole. So names that stand twice, or that nobody knows, are passed
-over, and all that is looked for is what cannot be expanded.
+Workers read the same grammar with code of their own, and both find the same bytes in accepted envelopes. A
+refused envelope is in quarantine as a whole. So repeated and unknown names are ignored here, and only what
+cannot be expanded is checked.
 """
 
 from typing import Final
@@ -12,10 +12,8 @@ from pyspark.sql import functions as F
 
 from ringfence_kafka.protocol import wire_names
 
-PARTS_MAX: Final = 10_000
-"""An envelope with more is refused."""
-HEADERS: Final = "array<struct<key:string,value:binary>>"
-"""As Kafka's source has them."""
+PARTS_MAX: Final = 10_000  # an envelope with more is refused
+HEADERS: Final = "array<struct<key:string,value:binary>>"  # as Kafka's source has them
 _BASE64: Final = r"\A[A-Za-z0-9+/]*={0,2}\z"
 _BASE64_UNIT: Final = 4
 _WRITTEN: Final = "array<struct<name:string,value:string,value_base64:string>>"
@@ -29,14 +27,15 @@ _OPENED: Final = ["part_number", "parts", "part_address"]
 def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
     """The records, and behind each envelope its parts, in rows of the same columns.
 
-    Of a part ``key``, ``value`` and ``headers`` are its own; all other columns are its envelope's. Three are added: ``part_number``,
-    counted from 1, 0 = the record itself; ``parts``, how many the envelope has, 0 = it cannot be read, null = the record is none;
-    and ``part_address``, the address that a part is for, null = the record itself.
+    ``key``, ``value`` and ``headers`` of a part are its own; all other columns are the envelope's. Three
+    columns are new: ``part_number``, counted from 1, 0 = the record itself; ``parts``, the number of parts, 0
+    = it cannot be read, null = it is no envelope; and ``part_address``, the target of a part, null = the
+    record itself.
 
     Args:
         records: key, value, headers, and more.
         own: Name of the record's address.
-        others: Array of the names of those that its parts may be for, besides.
+        others: Array of the names of other possible targets.
     """
     marked = records.withColumn("marked", is_envelope())
     read = marked.withColumn("read", F.when(F.col("marked"), _read(own)))
@@ -81,8 +80,13 @@ def last(headers: Column | str, name: str) -> Column:
     return F.get(all_of_them["value"], F.size(names) - from_behind)
 
 
+def hashed(header: Column) -> tuple[Column, ...]:
+    """The parts of a header for a digest, which skips nulls: a flag marks a null value."""
+    return header["key"], header["value"].isNull(), header["value"]
+
+
 def _read(own: Column) -> Column:
-    """What ``parts`` lists, with the address that each part is for; null = nothing that could be read."""
+    """The parts, each with its target; null = they cannot be read."""
     known = last("headers", wire_names.HEADER_TRANSACTION) == F.lit(bytearray(wire_names.TRANSACTION_FORM))
     listed = F.from_json(F.col("value").cast("string"), _ENVELOPE, _LENIENT)["parts"]
     return F.when(
@@ -91,7 +95,7 @@ def _read(own: Column) -> Column:
 
 
 def _sound(own: Column, others: Column) -> Column:
-    """Whether there are parts, not too many, and each is one that a lane could accept."""
+    """Whether there are parts, not too many, and a lane could accept each."""
     allowed = F.concat(F.array(own), others)
     count = F.size("read")
     return F.coalesce(
@@ -107,13 +111,14 @@ def _whole(part: Column) -> Column:
         & _spelt(part, "key")
         & _spelt(part, "value")
         & F.forall(
-            headers, lambda each: _spelt(each, "value") & ~each["name"].startswith(wire_names.RESERVED_PREFIX)
+            headers,
+            lambda header: _spelt(header, "value") & ~header["name"].startswith(wire_names.RESERVED_PREFIX),
         )
     )
 
 
 def _spelt(holder: Column, name: str) -> Column:
-    """Whether it is there in one way at most, and can be decoded."""
+    """Whether it has one spelling at most, and can be decoded."""
     encoded = holder[f"{name}_base64"]
     return encoded.isNull() | (holder[name].isNull() & _decoded_base64(encoded).isNotNull())
 
@@ -121,7 +126,7 @@ def _spelt(holder: Column, name: str) -> Column:
 def _decoded(part: Column) -> Column:
     headers = F.transform(
         part["headers"],
-        lambda each: F.struct(each["name"].alias("key"), _bytes(each, "value").alias("value")),
+        lambda header: F.struct(header["name"].alias("key"), _bytes(header, "value").alias("value")),
     )
     return F.struct(
         part["address"].alias("address"),
@@ -132,12 +137,12 @@ def _decoded(part: Column) -> Column:
 
 
 def _bytes(holder: Column, name: str) -> Column:
-    """Those that either spelling stands for; null = neither is there."""
+    """The bytes of either spelling; null = neither exists."""
     return F.coalesce(holder[name].cast("binary"), _decoded_base64(holder[f"{name}_base64"]))
 
 
 def _decoded_base64(text: Column) -> Column:
-    """Null where it is none."""
+    """The decoded text; null = it is not Base64."""
     # Spark would read it without padding too, and with white space.
     written = text.rlike(_BASE64) & (F.length(text) % _BASE64_UNIT == 0)
     return F.when(written, F.try_to_binary(text, F.lit("base64")))

@@ -1,4 +1,4 @@
-"""Small files where Spark keeps its large ones: in a local folder; elsewhere as hadoop_files.py has it."""
+"""Small files beside Spark's large ones, in a local folder; hadoop_files.py has those elsewhere."""
 
 import contextlib
 import fcntl
@@ -26,53 +26,44 @@ class BusyError(RingfenceError):
 
 
 class Files(Protocol):
-    """A folder and what is in it; names are relative to it."""
+    """The files of a folder; names are relative to it."""
 
     @property
     def root(self) -> str:
         """The folder, as a person names it."""
-        ...
 
     def at(self, *parts: str) -> str:
         """The whole path, as Spark takes it."""
-        ...
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder; nothing if it does not exist."""
-        ...
+        """Names in a folder; none if it does not exist."""
 
     def read(self, name: str) -> str:
-        """A file's text."""
-        ...
+        """The text of a file."""
 
     def write(self, name: str, text: str) -> None:
-        """Make a file: it is there whole, or not at all."""
-        ...
+        """Write a file that exists as a whole or not at all."""
 
     def delete(self, name: str) -> None:
-        """A file, or a folder with all that is in it."""
-        ...
+        """Delete a file, or a folder with its content."""
 
     def remove(self, name: str) -> None:
-        """A file, which may be missing; never a folder."""
-        ...
+        """Remove a file, which may be missing; never a folder."""
 
     def settle(self, folder: str) -> None:
-        """What is in a folder is on the disk when this returns, whoever wrote it."""
-        ...
+        """Force the content of a folder to the disk."""
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Alone in the folder, as far as that can be known here."""
-        ...
+        """Lock the folder, as far as that is possible here."""
 
 
 def is_local(root: str, master: str) -> bool:
-    """Whether a folder is one of this machine: a bare path is, where Spark runs here; elsewhere it is the cluster's."""
+    """Whether a folder is on this machine: a bare path is, where Spark runs here."""
     return master.startswith("local") and "://" not in root
 
 
 def named(root: str) -> None:
-    """See that a folder is named: in a script the variable may be empty.
+    """Check that a folder is named: in a script the variable may be empty.
 
     Raises:
         ConfigurationError: it is not.
@@ -82,10 +73,10 @@ def named(root: str) -> None:
 
 
 def apart(out: str, state: str) -> None:
-    """See that results are asked for in a folder of their own: what stands among the runs is removed, or taken for theirs.
+    """Check that results go to a folder of their own, because runs remove other files from theirs.
 
     Raises:
-        ConfigurationError: it is that of the runs, or within it.
+        ConfigurationError: it is the folder of the runs, or within it.
     """
     places = [_place(name) for name in (out, state)]
     if places[0] == places[1] or places[0].startswith(f"{places[1]}/"):
@@ -103,10 +94,10 @@ def _place(root: str) -> str:
 
 
 def readable(root: str) -> str:
-    """A folder that Spark reads again.
+    """The folder, if Spark can read it again.
 
     Raises:
-        ConfigurationError: its path has what Spark takes for a pattern, which would match others, or not the folder itself.
+        ConfigurationError: Spark would read its path as a pattern.
     """
     path = root if "://" in root else str(Path(root).absolute())
     if found := sorted(_PATTERN & set(path)):
@@ -117,10 +108,10 @@ def readable(root: str) -> str:
 
 
 def proved(files: Files) -> Files:
-    """The folder, once a file could be made in it and taken away: what would refuse results is told before the work.
+    """The folder, after a file was made and deleted there, so that a refusal comes before the work.
 
     Raises:
-        PrerequisiteError: it refuses.
+        PrerequisiteError: the folder refuses.
     """
     files.write(_PROOF, "")
     files.delete(_PROOF)
@@ -128,15 +119,13 @@ def proved(files: Files) -> Files:
 
 
 class LocalFiles:
-    """Of this machine."""
+    """Files on this machine."""
 
     def __init__(self, root: str) -> None:
-        """Raises PrerequisiteError: it cannot be used."""
+        """Raises PrerequisiteError if the folder cannot be used."""
         self._root = Path(root).absolute()
-        try:
+        with _usable(root):
             self._root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unusable(root, error.strerror or str(error)) from error
 
     @property
     def root(self) -> str:
@@ -148,26 +137,24 @@ class LocalFiles:
         return f"file://{self._root.joinpath(*parts)}"  # Hadoop takes it as it is, unquoted
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder; nothing if it does not exist."""
+        """Names in a folder; none if it does not exist."""
         path = self._root / folder
-        try:
+        with _usable(path):
             names = [file.name for file in path.iterdir()] if path.is_dir() else []
-        except OSError as error:
-            raise unusable(str(path), error.strerror or str(error)) from error
         return sorted(name for name in names if not name.startswith("."))
 
     def read(self, name: str) -> str:
-        """A file's text."""
+        """The text of a file."""
         try:
             return (self._root / name).read_text("utf-8")
         except OSError as error:
             raise unreadable(str(self._root / name), error.strerror or str(error)) from error
 
     def write(self, name: str, text: str) -> None:
-        """Make a file: it is there whole, or not at all, also when the machine stops."""
+        """Write a file that exists as a whole or not at all, even if the machine stops."""
         target = self._root / name
         made = target.with_name(f".{target.name}.part")
-        try:
+        with _usable(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             with made.open("w", encoding="utf-8") as file:
                 file.write(text)
@@ -175,40 +162,32 @@ class LocalFiles:
                 os.fsync(file.fileno())
             made.replace(target)
             self._to_disk(target.parent)
-        except OSError as error:
-            raise unusable(str(target), error.strerror or str(error)) from error
 
     def delete(self, name: str) -> None:
-        """A file, or a folder with all that is in it."""
+        """Delete a file, or a folder with its content."""
         path = self._root / name
-        try:
+        with _usable(path):
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-        except OSError as error:
-            raise unusable(str(path), error.strerror or str(error)) from error
 
     def remove(self, name: str) -> None:
-        """A file, which may be missing; never a folder."""
+        """Remove a file, which may be missing; never a folder."""
         path = self._root / name
-        try:
+        with _usable(path):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise unusable(str(path), error.strerror or str(error)) from error
 
     def settle(self, folder: str) -> None:
-        """What is in a folder is on the disk when this returns, whoever wrote it, and so are the folders above it."""
+        """Force the content of a folder, and the names above it, to the disk."""
         top = self._root / folder
-        try:
+        with _usable(top):
             for path in (top, *top.rglob("*")) if top.is_dir() else ():
                 _to_disk(path)
             self._to_disk(top.parent)
-        except OSError as error:
-            raise unusable(str(top), error.strerror or str(error)) from error
 
     def _to_disk(self, folder: Path) -> None:
-        """The names in a folder, and its own in those above."""
+        """Force the names in a folder, and its own in those above, to the disk."""
         for path in (folder, *folder.parents):
             if path.is_dir():
                 _to_disk(path)
@@ -217,15 +196,13 @@ class LocalFiles:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone in the folder.
+        """Lock the folder.
 
         Raises:
-            BusyError: somebody else is in it.
+            BusyError: another run works in it.
         """
-        try:
+        with _usable(self._root):
             opened = (self._root / ".lock").open("w")
-        except OSError as error:
-            raise unusable(str(self._root), error.strerror or str(error)) from error
         with opened as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -234,6 +211,15 @@ class LocalFiles:
                     f"another reconcile works in {self._root}: wait for its end, or give this one a state_dir of its own"
                 ) from error
             yield
+
+
+@contextlib.contextmanager
+def _usable(path: Path | str) -> Iterator[None]:
+    """Raise PrerequisiteError for a path that the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise unusable(str(path), error.strerror or str(error)) from error
 
 
 def _to_disk(path: Path) -> None:
@@ -245,12 +231,12 @@ def _to_disk(path: Path) -> None:
 
 
 def unreadable(name: str, why: str) -> PrerequisiteError:
-    """What to raise of a file that is to be there; ``why`` as the system says it."""
+    """The error for a file that must exist; ``why``: the system's message."""
     way_out = "make it readable" if "ermission" in why else "restore it from a backup"
     return PrerequisiteError(f"{name} cannot be read ({why}): {way_out}")
 
 
 def unusable(name: str, why: str) -> PrerequisiteError:
-    """What to raise of a file or folder; ``why`` as the system says it."""
-    way_out = next((told for mark, told in _WAYS_OUT.items() if mark in why), "make it writable")
+    """The error for a file or folder; ``why``: the system's message."""
+    way_out = next((advice for mark, advice in _WAYS_OUT.items() if mark in why), "make it writable")
     return PrerequisiteError(f"{name} cannot be used ({why}): {way_out}, or name another folder")

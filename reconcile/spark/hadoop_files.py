@@ -1,4 +1,4 @@
-"""Small files wherever Hadoop's file systems reach."""
+"""Small files in Hadoop's file systems."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from reconcile.spark.files import LocalFiles, unreadable, unusable
 
 
 class HadoopFiles:
-    """Wherever Hadoop's file systems reach: ``hdfs://``, ``s3a://``, the cluster's default."""
+    """Files in ``hdfs://``, ``s3a://``, or the cluster's default file system."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        """Raises PrerequisiteError: it cannot be used."""
+        """Raises PrerequisiteError if the folder cannot be used."""
         self._root = root.rstrip("/")
         jvm: Any = spark.sparkContext._jvm
         configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
@@ -39,62 +39,56 @@ class HadoopFiles:
         return "/".join((self._root, *parts))
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder; nothing if it does not exist."""
+        """Names in a folder; none if it does not exist."""
         path = self._path(self.at(folder))
         if not self._system.exists(path):
             return []
         return sorted(item.getPath().getName() for item in self._system.listStatus(path))
 
     def read(self, name: str) -> str:
-        """A file's text."""
+        """The text of a file."""
         try:
-            stream = self._system.open(self._path(self.at(name)))
-            try:
+            with contextlib.closing(self._system.open(self._path(self.at(name)))) as stream:
                 return str(self._io.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
         except SPARK as error:
             raise unreadable(self.at(name), _cause(error)) from error
 
     def write(self, name: str, text: str) -> None:
-        """Make a file: it is there whole, or not at all."""
-        target, made = self._path(self.at(name)), self._path(self.at(f"{name}.part"))
-        try:
-            stream = self._system.create(made, True)
-            try:
+        """Write a file that exists as a whole or not at all."""
+        with self._usable(name) as target:
+            made = self._path(self.at(f"{name}.part"))
+            with contextlib.closing(self._system.create(made, True)) as stream:
                 stream.write(bytearray(text, "utf-8"))
-            finally:
-                stream.close()
             self._system.delete(target, False)
-            renamed = self._system.rename(made, target)
-        except SPARK as error:
-            raise unusable(self.at(name), _cause(error)) from error
-        if not renamed:
-            raise unusable(self.at(name), "the file cannot be renamed")
+            if not self._system.rename(made, target):
+                raise unusable(self.at(name), "the file cannot be renamed")
 
     def delete(self, name: str) -> None:
-        """A file, or a folder with all that is in it."""
-        try:
-            self._system.delete(self._path(self.at(name)), True)
-        except SPARK as error:
-            raise unusable(self.at(name), _cause(error)) from error
+        """Delete a file, or a folder with its content."""
+        with self._usable(name) as path:
+            self._system.delete(path, True)
 
     def remove(self, name: str) -> None:
-        """A file, which may be missing; never a folder."""
-        path = self._path(self.at(name))
-        try:
+        """Remove a file, which may be missing; never a folder."""
+        with self._usable(name) as path:
             if self._system.exists(path) and self._system.getFileStatus(path).isDirectory():
                 raise unusable(self.at(name), "a folder")
             self._system.delete(path, False)
+
+    @contextlib.contextmanager
+    def _usable(self, name: str) -> Iterator[Any]:
+        """The path of a file. Raises PrerequisiteError if the file system refuses it."""
+        try:
+            yield self._path(self.at(name))
         except SPARK as error:
             raise unusable(self.at(name), _cause(error)) from error
 
     def settle(self, folder: str) -> None:
-        """Such file systems do it by themselves."""
+        """Do nothing: such file systems do it by themselves."""
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of the folder if it is one of this machine, or mounted here. Elsewhere the scheduler allows one run at a time.
+        """Lock a folder of this machine. Elsewhere the scheduler allows one run at a time.
 
         Raises:
             BusyError: another run works in it.

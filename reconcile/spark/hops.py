@@ -1,4 +1,4 @@
-"""Reads what bridges say of a record: which hop it is, what was confirmed, and whether its own ID counts.
+"""Reads the headers of bridges: the hop, the confirmed hops, and whether the record's own ID counts.
 
 Workers read the same headers with code of their own.
 """
@@ -9,31 +9,25 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.spark.envelopes import has, last
+from reconcile.spark.envelopes import has, hashed, last
 from ringfence_kafka.protocol import wire_names
 
-MALFORMED: Final = ""
-"""The source of a hop that cannot be read: what has one belongs into quarantine."""
+MALFORMED: Final = ""  # the source of a hop that cannot be read: what has one belongs into quarantine
 OF_BRIDGES: Final = (wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS)
 """Headers that end at the address that a bridge leads to."""
 _OFFSET: Final = "(0|[1-9][0-9]{0,18})"
 _HOP: Final = rf"\A[a-zA-Z0-9._-]{{1,200}}/[a-zA-Z0-9_-]{{22}}/(0|[1-9][0-9]{{0,9}})/{_OFFSET}\z"
 _NUMBER: Final = rf"\A{_OFFSET}\z"
-OFFSET_MAX: Final = 2**63 - 1
-"""No record stands there: its successor has an offset too."""
-_TEXTS: Final = 3
-"""Of what stands in a hop, so many tell its source."""
+OFFSET_MAX: Final = 2**63 - 1  # no record stands there: its successor has an offset too
+_TEXTS: Final = 3  # of what stands in a hop, so many tell its source
 
 
 def with_hops(records: DataFrame, chained: Collection[str] = ()) -> DataFrame:
     """The records, with ``hop_source``, ``hop_offset``, ``hop_confirmed``, ``ids_ignored`` and ``passed_digest``.
 
-    Of what came over no bridge all are null, but ``ids_ignored``. Of a hop that cannot be read ``hop_source`` is
-    :data:`MALFORMED`, and its own ID does not count.
-
-    Args:
-        records: Any.
-        chained: Topics whose records keep what they have passed, though no bridge brought them there.
+    Records that came over no bridge have null, and False. A hop that cannot be read has :data:`MALFORMED` as
+    its source, and the record's own ID does not count. ``chained``: topics whose records keep the trace of
+    earlier bridges.
     """
     # Few records came over a bridge.
     over = is_bridged()
@@ -66,35 +60,35 @@ def is_bridged() -> Column:
 
 
 def left_behind() -> Column:
-    """Of an accepted record: a digest of the headers of bridges that it still has. Only the members that it passed may stand there."""
-    kept = F.filter("headers", lambda each: each["key"].isin(wire_names.HEADER_HOPS, *OF_BRIDGES))
+    """A digest of the bridge headers that an accepted record still has. Only the trace of members may remain."""
+    kept = F.filter("headers", lambda header: header["key"].isin(wire_names.HEADER_HOPS, *OF_BRIDGES))
     names = F.array_join(F.col("headers")["key"], " ")
     perhaps = names.contains(wire_names.HEADER_HOPS)
-    for each in OF_BRIDGES:
-        perhaps |= names.contains(each)
+    for name in OF_BRIDGES:
+        perhaps |= names.contains(name)
     return F.when(perhaps, _digest(kept))
 
 
 def _ours() -> Column:
-    return F.filter("headers", lambda each: each["key"].startswith(wire_names.RESERVED_PREFIX))
+    return F.filter("headers", lambda header: header["key"].startswith(wire_names.RESERVED_PREFIX))
 
 
 def _has(headers: str, name: str) -> Column:
-    return F.exists(headers, lambda each: each["key"] == name)
+    return F.exists(headers, lambda header: header["key"] == name)
 
 
 def _named(name: str) -> Column:
-    return F.filter("ours", lambda each: each["key"] == name)
+    return F.filter("ours", lambda header: header["key"] == name)
 
 
 def _digest(headers: Column) -> Column:
-    """Null = there are none. A digest skips nulls, so that it is told where they are."""
-    told = F.transform(headers, lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]))
-    return F.when(F.size(headers) > 0, F.xxhash64(told))
+    """A digest of headers; null = there are none."""
+    texts = F.transform(headers, lambda header: F.struct(*hashed(header)))
+    return F.when(F.size(headers) > 0, F.xxhash64(texts))
 
 
 def _hop() -> Column:
-    """Source, offset, confirmed; where one cannot be read, the source says so."""
+    """Source, offset, confirmed; :data:`MALFORMED` as source if one cannot be read."""
     text = last("ours", wire_names.HEADER_HOP).cast("string")
     partition = F.regexp_extract(text, _HOP, 1).try_cast("int")
     offset = F.regexp_extract(text, _HOP, 2).try_cast("bigint")
@@ -103,11 +97,11 @@ def _hop() -> Column:
         F.regexp_extract(last("ours", wire_names.HEADER_CONFIRMED).cast("string"), _NUMBER, 1).try_cast(
             "bigint"
         ),
-    ).otherwise(F.lit(0))
+    ).otherwise(0)
     ids = F.when(
         _has("ours", wire_names.HEADER_USER_IDS),
         last("ours", wire_names.HEADER_USER_IDS) == F.lit(bytearray(wire_names.USER_IDS_IGNORED)),
-    ).otherwise(F.lit(True))
+    ).otherwise(True)
     # A bridge confirms nothing beyond what it sends.
     sound = (
         partition.isNotNull() & (confirmed <= offset) & (offset < OFFSET_MAX) & F.coalesce(ids, F.lit(False))

@@ -1,4 +1,4 @@
-"""Brings what came out into columns: the input record, or the part of one, that each output names, and digests of what it holds."""
+"""Columns of outputs: the input or part that each names, and digests of its content."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -6,90 +6,65 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from reconcile.spark import columns
 from reconcile.spark.envelopes import has
 from reconcile.spark.hops import left_behind
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, OUTPUTS, QUARANTINED
-from reconcile.spark.topic_reader import (
-    Dialect,
-    address_of,
-    group_of,
-    header,
-    headers_digest,
-    id_of,
-    place_in,
-    topic_of,
-)
 from ringfence_kafka.protocol import wire_names
 
-_CREATE_TIME: Final = 0
-"""Timestamps are the producer's, not the broker's."""
+_CREATE_TIME: Final = 0  # timestamps are the producer's, not the broker's
 
 
 class Source(NamedTuple):
-    """Of what an accepted topic holds: whose inputs it may come from, besides those of its own address."""
+    """An input of another address that parts in an accepted topic may come from."""
 
     number: int
     topic: str
 
 
-def accepted(
-    records: DataFrame,
-    input_topics: Mapping[str, str],
-    numbers: Mapping[str, int],
-    sources: Mapping[str, Sequence[Source]],
-) -> DataFrame:
-    """:data:`reconcile.spark.schemas.OUTPUTS`, of accepted topics: the input's key is in a header where it is not the group.
-
-    A part may come from an input of another address; ``sources``: topic → those.
-    """
-    return _outputs(records, input_topics, numbers, ACCEPTED, _input_key(), sources)
-
-
-def diverted(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
-    """:data:`reconcile.spark.schemas.OUTPUTS`, of duplicates topics."""
-    return _outputs(records, input_topics, numbers, DIVERTED, F.col("key"), {})
-
-
-def quarantined(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
-    """:data:`reconcile.spark.schemas.OUTPUTS`, of quarantine topics."""
-    return _outputs(records, input_topics, numbers, QUARANTINED, F.col("key"), {})
-
-
-def named(records: DataFrame, dialect: Dialect, fate: int) -> DataFrame:
+def named(records: DataFrame, dialect: columns.Dialect, fate: int) -> DataFrame:
     """ID and group of outputs: ``out_partition``, ``out_offset``, ``out_id``, ``out_group``. For few records."""
     accepted_one = fate == ACCEPTED
-    whose = F.col("key") if accepted_one else group_of(dialect)
-    told = records.select(
+    whose = F.col("key") if accepted_one else columns.group_of(dialect)
+    chosen = records.select(
         F.col("partition").alias("out_partition"), F.col("offset").alias("out_offset"), whose.alias("out_group"), "value", "headers",
         (_input_key() if accepted_one else F.col("key")).alias("key"),
     )  # fmt: skip
-    return told.withColumn("out_id", id_of(dialect)).select(
+    return chosen.withColumn("out_id", columns.id_of(dialect)).select(
         "out_partition", "out_offset", "out_id", "out_group"
     )
 
 
 def _input_key() -> Column:
-    """Of what an accepted record comes from: in a header where it is not the group."""
-    return F.when(has(wire_names.HEADER_KEY), header(wire_names.HEADER_KEY)).otherwise(F.col("key"))
+    """The key of an accepted record's input: in a header where it is not the group."""
+    return F.when(has(wire_names.HEADER_KEY), columns.header(wire_names.HEADER_KEY)).otherwise(F.col("key"))
 
 
-def _outputs(
+def outputs(
     records: DataFrame,
+    fate: int,
     input_topics: Mapping[str, str],
     numbers: Mapping[str, int],
-    fate: int,
-    key: Column,
     sources: Mapping[str, Sequence[Source]],
 ) -> DataFrame:
+    """:data:`reconcile.spark.schemas.OUTPUTS` of the topics of a fate.
+
+    Args:
+        records: Of these topics.
+        fate: Theirs.
+        input_topics: Topic → input topic of its address.
+        numbers: Topic → number of its address.
+        sources: Accepted topic → inputs of other addresses.
+    """
     nothing = F.lit(None)
     # What is refused, or ignored, is so whole: whatever headers it had, it speaks for all parts.
     part, named = nothing.cast("string"), nothing.cast("string")
-    stand_in, passed = nothing.cast("bigint"), nothing.cast("bigint")
+    stand_in, passed, key = nothing.cast("bigint"), nothing.cast("bigint"), F.col("key")
     if fate == ACCEPTED:
-        part = header(wire_names.HEADER_PART).cast("string")
+        part, key = columns.header(wire_names.HEADER_PART).cast("string"), _input_key()
         passed = left_behind()
     if fate == DIVERTED:
-        named = header(wire_names.HEADER_ORIGINAL).cast("string")
+        named = columns.header(wire_names.HEADER_ORIGINAL).cast("string")
     if fate == QUARANTINED:
         stand_in = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
     # At once: what follows would copy all that a record holds, and look for a header as often as it is looked at.
@@ -102,25 +77,25 @@ def _outputs(
         F.xxhash64(key).alias("out_key_digest"),
         F.xxhash64("value").alias("out_value_digest"),
         stand_in.alias("out_value_bytes"),
-        headers_digest().alias("out_headers_digest"),
+        columns.headers_digest().alias("out_headers_digest"),
         passed.alias("out_passed_digest"),
-        header(wire_names.HEADER_SOURCE).cast("string").alias("source_text"),
+        columns.header(wire_names.HEADER_SOURCE).cast("string").alias("source_text"),
         named.alias("original"),
         part.alias("part_text"),
     )
-    columns = said.withColumns(
+    placed = said.withColumns(
         {
-            "source": place_in(F.col("source_text"), topic_of(input_topics)),
-            "named": place_in(F.col("original"), topic_of(input_topics)),
+            "source": columns.place_in(F.col("source_text"), columns.topic_of(input_topics)),
+            "named": columns.place_in(F.col("original"), columns.topic_of(input_topics)),
             "of": _part(F.col("part_text")),
         }
     )
     elsewhere = [(topic, item) for topic, several in sources.items() for item in several]
-    address = address_of(numbers)
+    address = columns.address_of(numbers)
     if elsewhere:
         away = F.when(F.col("source").isNull(), _elsewhere(elsewhere))
-        columns = columns.withColumn("away", away)
-        columns = columns.withColumn("source", F.coalesce("source", "away.place"))
+        placed = placed.withColumn("away", away)
+        placed = placed.withColumn("source", F.coalesce("source", "away.place"))
         address = F.coalesce("away.address", address)
     own: dict[str, Column] = {
         "address": address,
@@ -128,16 +103,16 @@ def _outputs(
         "offset": F.col("source.offset"),
         "part_number": F.coalesce("of.number", F.lit(0)),
         "fate": F.lit(fate),
-        "out_address": address_of(numbers),
+        "out_address": columns.address_of(numbers),
         "out_parts": F.col("of.parts"),
         "original_partition": F.col("named.partition"),
         "original_offset": F.col("named.offset"),
     }
-    return columns.select(*(own.get(name, F.col(name)).alias(name) for name in OUTPUTS.names))
+    return placed.select(*(own.get(name, F.col(name)).alias(name) for name in OUTPUTS.names))
 
 
 def _part(text: Column) -> Column:
-    """Which part of how many an output says that it is; null = none."""
+    """Number and count of a part; null = none."""
     split = F.split(text, "/")
     number, parts = (F.try_element_at(split, F.lit(number)).try_cast("int") for number in (1, 2))
     sound = (F.size(split) == 2) & (number > 0) & (parts > 0)
@@ -145,10 +120,10 @@ def _part(text: Column) -> Column:
 
 
 def _elsewhere(several: Sequence[tuple[str, Source]]) -> Column:
-    """Address and place of the input that a part comes from, where it is one of another address."""
+    """Address and place of an input of another address that a part comes from."""
     rows = []
     for topic, item in several:
-        named = place_in(F.col("source_text"), F.lit(item.topic))
+        named = columns.place_in(F.col("source_text"), F.lit(item.topic))
         here = (F.col("topic") == topic) & F.col("of").isNotNull() & named.isNotNull()
         rows.append(F.when(here, F.struct(F.lit(item.number).alias("address"), named.alias("place"))))
     return F.coalesce(*rows)

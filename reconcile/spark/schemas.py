@@ -1,30 +1,17 @@
-"""Every frame's columns, by name and type: what one module hands to the next."""
+"""Columns of all frames, by name and type."""
 
 from typing import Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql import types
 
-INT: Final = IntegerType()
-LONG: Final = LongType()
-TEXT: Final = StringType()
+INT, LONG, TEXT = types.IntegerType(), types.LongType(), types.StringType()
+BYTES, FLAG = types.BinaryType(), types.BooleanType()
 ADDRESSES: Final = frozenset({"address", "part_address", "id_address", "out_address"})
 """Columns with an address: its number among those that are configured, and its name in what is kept."""
-BYTES: Final = BinaryType()
-FLAG: Final = BooleanType()
 
 
-def _schema(**columns: DataType) -> StructType:
-    return StructType([StructField(name, kind, nullable=True) for name, kind in columns.items()])
+def _schema(**columns: types.DataType) -> types.StructType:
+    return types.StructType([types.StructField(name, kind, nullable=True) for name, kind in columns.items()])
 
 
 INPUTS: Final = _schema(
@@ -134,7 +121,7 @@ EVIDENCE: Final = _schema(
     group=BYTES,
     lane=INT,  # where it was judged, or is to be
     forward_offset=LONG,
-    waiting=FLAG,  # its home lane had not consumed it when the night began; also of an output of such a one
+    waiting=FLAG,  # its home lane had not consumed it when the run began; also of an output of such a one
     fate=INT,  # null: no output tells of it; of an envelope: what became of it as a whole
     nth=INT,  # of several outputs of one input
     out_address=INT,
@@ -159,8 +146,8 @@ EVIDENCE: Final = _schema(
     hop_offset=LONG,
     hop_confirmed=LONG,
     resent=FLAG,  # its lane knew its hop: a duplicate, whatever IDs it has
-    after_new=FLAG,  # of its way a lower hop was accepted before it in this night, and so was new: this one had not come before that
-    # Kept where the other side is missing, for the next night.
+    after_new=FLAG,  # a lower hop of its route was accepted earlier in this run, so this one had not come before
+    # Kept where the other side is missing, for the next run.
     key_digest=LONG,
     value_digest=LONG,
     value_bytes=LONG,
@@ -186,7 +173,7 @@ IDS: Final = _schema(
     group_digest=LONG,  # null = it is an envelope's own
     home_digest=LONG,
     position=LONG,  # how many IDs its lane had accepted before it, at least
-    night=INT,
+    run=INT,
 )
 """Accepted IDs, with where and when."""
 
@@ -194,29 +181,29 @@ HOPS: Final = _schema(
     address=INT,
     lane=INT,
     hop_source=TEXT,
-    partition=INT,  # where it came in: with the three above its way
+    partition=INT,  # where it came in: with the three above its route
     offset=LONG,
     forward_offset=LONG,
     hop_offset=LONG,  # null: this row only tells what was confirmed
-    hop_confirmed=LONG,  # of all rows of a way the largest counts
+    hop_confirmed=LONG,  # of all rows of a route the largest counts
     accepted=FLAG,
     lost=FLAG,  # all that came of it
 )
-"""What lanes know of hops: of each way what was confirmed, and the hops that are not below it."""
+"""Hops that lanes know: the confirmed one of each route, and those above it."""
 
 FOLLOWED: Final = _schema(
-    **{struct_field.name: struct_field.dataType for struct_field in EVIDENCE},
-    kept=FLAG,  # a night before has judged it
+    **{item.name: item.dataType for item in EVIDENCE},
+    kept=FLAG,  # a run before has judged it
     accepted=FLAG,
     lost=FLAG,  # nothing came of it, so its lane need not know its hop
     capacity=LONG,  # of the lane's ring then; null = nothing tells
     hop_epoch=INT,  # how often its lane had forgotten all hops before it
     kept_epoch=INT,  # how often it may have
     sure_epoch=INT,  # how often it may have forgotten some
-    highest=LONG,  # the highest hop of its way before it
-    confirmed_way=LONG,  # the largest that its way was told, before it or later
-    # Of its way, before it: the first of the same hop, and the largest that was confirmed. Since its lane last forgot; since it may
-    # have; since it may have forgotten some; ever.
+    highest=LONG,  # the highest hop of its route before it
+    confirmed_route=LONG,  # the largest confirmed hop of its route, before it or later
+    # The first of the same hop, and the largest confirmed hop, of its route before it. Since its lane last forgot hops; since
+    # it may have; since it may have forgotten some; ever.
     same_known=LONG,
     confirmed_known=LONG,
     same_kept=LONG,
@@ -235,7 +222,7 @@ RESENDS: Final = _schema(
     age=LONG,  # seconds, the next power of two
     count=LONG,
 )
-"""Resends of a night: how far from what they repeat."""
+"""Resends of a run: how far from what they repeat."""
 
 NUMBERS: Final = _schema(address=INT, of=TEXT, at=LONG, a=LONG, b=LONG, c=LONG, d=LONG, name=BYTES)
 """Small results of different kinds, so that one job brings them all."""
@@ -282,7 +269,7 @@ SPANS: Final = _schema(
 """What the cut says of each input partition."""
 
 ACCEPTED_SPANS: Final = _schema(out_address=INT, out_partition=INT, out_begin=LONG)
-"""Where the last night ended in each partition of an accepted topic."""
+"""Where the last run ended in each partition of an accepted topic."""
 
 FORWARD_COMMITTED: Final = _schema(address=INT, lane=INT, committed=LONG)
 """Up to where the home lanes have consumed their forward topic."""
@@ -296,15 +283,14 @@ RULES: Final = _schema(
     outputs_gone=FLAG,
     targets_gone=FLAG,  # accepted topics of other addresses, which its parts may be in
     ids_gone=FLAG,
-    lanes_whole=ArrayType(INT, containsNull=False),  # those of which all IDs are known nevertheless
-    whole_since=INT,  # the first night from which on no accepted ID is missing
-    moved=INT,  # the last night that may have judged by another partitioner
-    renamed=INT,  # the last night that may have judged it by another name, with other rings
+    lanes_whole=types.ArrayType(INT, containsNull=False),  # those of which all IDs are known nevertheless
+    whole_since=INT,  # the first run from which on no accepted ID is missing
+    moved=INT,  # the last run that may have judged by another partitioner
+    renamed=INT,  # the last run that may have judged it by another name, with other rings
 )
 """What an address promises, and whether the evidence is whole."""
 
-COUNTS: Final = _schema(address=TEXT, name=TEXT, count=LONG)
-"""What was counted, as it is kept."""
+COUNTS: Final = _schema(address=TEXT, name=TEXT, count=LONG)  # what was counted, as it is kept
 
 GAPS: Final = _schema(
     address=INT, partition=INT, offset=LONG, out_topic=TEXT, out_partition=INT, out_offset=LONG, text=TEXT
@@ -314,5 +300,4 @@ GAPS: Final = _schema(
 FORWARDED: Final = 0
 ACCEPTED: Final = 1
 DIVERTED: Final = 2
-QUARANTINED: Final = 3
-"""Fates, in the order in which they count when an input has several."""
+QUARANTINED: Final = 3  # fates, in the order in which they count when an input has several

@@ -1,4 +1,4 @@
-"""Small frames of the driver's own."""
+"""Small frames of the driver's own rows."""
 
 import base64
 import json
@@ -13,8 +13,8 @@ from pyspark.sql.types import ArrayType, StructType
 def small(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:
     """A frame of a few rows of texts, numbers, flags and bytes.
 
-    They travel as text within the plan. ``createDataFrame`` would start Python on the executors to unpickle them: they may have
-    none, and here it would take longer than all that is done with the rows.
+    They travel as text within the plan. ``createDataFrame`` would start Python on the executors, which may
+    have none, and would take longer than the work on the rows.
     """
     text = json.dumps([dict(zip(schema.names, map(_json, row), strict=True)) for row in rows])
     parsed = F.from_json(F.lit(text), ArrayType(schema), {"mode": "FAILFAST"})
@@ -22,5 +22,4 @@ def small(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType
 
 
 def _json(value: Any) -> Any:
-    """As Spark reads it from JSON."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value

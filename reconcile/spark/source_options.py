@@ -1,4 +1,4 @@
-"""How Spark's Kafka source gets into the cluster."""
+"""Options of Spark's Kafka source."""
 
 from pathlib import Path
 from typing import Final
@@ -18,11 +18,11 @@ _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 
 
 def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
-    """Options of the Kafka source. PEM texts travel in them, since executors have no files of ours.
+    """Options of the source. PEM texts travel in them, since executors have no such files.
 
     Raises:
         OSError: a PEM file cannot be read.
-        ConfigurationError: a private key is none.
+        ConfigurationError: a private key cannot be read.
     """
     options = client_properties.for_java(kafka) | {
         "bootstrap.servers": kafka.bootstrap_servers,
@@ -55,7 +55,7 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
 
 
 def refuse_callback(kafka: KafkaSettings) -> None:
-    """Before Spark is waited for.
+    """Refuse a token function before Spark starts.
 
     Raises:
         ConfigurationError: tokens come from a function.
@@ -68,7 +68,6 @@ def refuse_callback(kafka: KafkaSettings) -> None:
 
 
 def _tokens(kafka: KafkaSettings) -> dict[str, str]:
-    """Java fetches its tokens itself."""
     refuse_callback(kafka)
     login = (
         f"clientId={_quoted(kafka.sasl_oauth_client_id)} clientSecret={_quoted(kafka.oauth_client_secret())}"
@@ -85,10 +84,10 @@ def _tokens(kafka: KafkaSettings) -> dict[str, str]:
 
 
 def _pkcs8(file: Path, password: str | None) -> str:
-    """A private key as Java reads it; OpenSSL and Python read older formats too.
+    """A private key in the format of Java; OpenSSL and Python read older formats too.
 
     Raises:
-        ConfigurationError: it is none, or locked.
+        ConfigurationError: it is not a private key, or locked.
     """
     text = file.read_text("utf-8")
     if "-----BEGIN PRIVATE KEY-----" in text:

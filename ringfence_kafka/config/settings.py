@@ -39,7 +39,7 @@ from ringfence_kafka.config.validation import (
 )
 from ringfence_kafka.errors import ConfigurationError
 
-NIGHTS_FOLDER: Final = "reconcile"
+RUNS_FOLDER: Final = "reconcile"
 """Below ``app.data_dir``, beside the folders of workers."""
 
 __all__ = [
@@ -90,9 +90,9 @@ class AppSettings(Section):
 
     @field_validator("instance")
     @classmethod
-    def _not_the_nights(cls, value: str) -> str:
-        if value == NIGHTS_FOLDER:
-            raise ValueError("that folder of data_dir is the nightly job's: choose another name")
+    def _not_the_runs(cls, value: str) -> str:
+        if value == RUNS_FOLDER:
+            raise ValueError("that folder of data_dir belongs to the reconciliation run: choose another name")
         return value
 
     @model_validator(mode="after")
@@ -125,7 +125,7 @@ class AppSettings(Section):
 
 
 class ReconcileSettings(Section):
-    """The nightly job."""
+    """The reconciliation run."""
 
     state_dir: str = ""
     """Where it keeps cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach. Empty =
@@ -298,9 +298,9 @@ class Settings(Section):
         return found
 
     @property
-    def nights_dir(self) -> str:
-        """Where the nightly job keeps what it must know of earlier nights: a folder, or a URI."""
-        return self.reconcile.state_dir or str(Path(self.app.data_dir) / NIGHTS_FOLDER)
+    def runs_dir(self) -> str:
+        """Folder or URI where reconciliation runs keep their history."""
+        return self.reconcile.state_dir or str(Path(self.app.data_dir) / RUNS_FOLDER)
 
     @property
     def state_dir(self) -> Path:

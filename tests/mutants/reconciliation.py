@@ -36,7 +36,7 @@ MUTANTS: Final = (
         "tests/reconcile/test_repeated_histories.py::test_known_verdicts",
     ),
     Mutant(
-        "night-strays-counted-as-seconds",
+        "run-strays-counted-as-seconds",
         "Outputs of nothing are looked for only where some input has two: a phantom by itself is never named.",
         (
             Patch(
@@ -46,7 +46,7 @@ MUTANTS: Final = (
         "tests/reconcile/test_functions.py::test_what_is_looked_at",
     ),
     Mutant(
-        "night-resends-not-among-what-recurs",
+        "run-resends-not-among-what-recurs",
         "A resend and its original are two of one ID, and only the accepted one is counted: each resend is called lost.",
         (
             Patch(
@@ -58,13 +58,13 @@ MUTANTS: Final = (
         _RESENDS,
     ),
     Mutant(
-        "night-place-counts-the-record-itself",
+        "run-place-counts-the-record-itself",
         "What is accepted counts among what came before it: each resend is one further from its original than it is.",
         (Patch("reconcile/run/frames/id_positions.py", "~shiftleft(-1L,", "~shiftleft(-2L,"),),
         f"{_PLACES_TESTS}::test_places_are_those_of_sorted_rows",
     ),
     Mutant(
-        "night-order-passed-over-where-a-record-came-early",
+        "run-order-passed-over-where-a-record-came-early",
         "A stretch that begins within the one before counts as behind it: a group out of order is never named.",
         (
             Patch(
@@ -76,7 +76,7 @@ MUTANTS: Final = (
         f"{_PLACES_TESTS}::test_no_broken_order_is_passed_over",
     ),
     Mutant(
-        "night-group-in-two-partitions-passed-over",
+        "run-group-in-two-partitions-passed-over",
         "Each output partition is in order by itself, and nobody looks whether a group is in two.",
         (
             Patch(
@@ -88,19 +88,19 @@ MUTANTS: Final = (
         f"{_PLACES_TESTS}::test_no_broken_order_is_passed_over",
     ),
     Mutant(
-        "night-floor-over-all-ways",
+        "run-floor-over-all-routes",
         "What is still on its way is called a duplicate because another input partition was told of it: a loss that nobody sees.",
         (
             Patch(
                 "reconcile/run/frames/hops.py",
-                'WAY: Final = [*SOURCE, "partition"]',
-                "WAY: Final = [*SOURCE]",
+                'ROUTE: Final = [*SOURCE, "partition"]',
+                "ROUTE: Final = [*SOURCE]",
             ),
         ),
         "tests/reconcile/test_hops.py::test_another_partition",
     ),
     Mutant(
-        "night-torn-is-whole",
+        "run-torn-is-whole",
         "A transaction of which half is missing passes, as something of it came out.",
         (
             Patch(
@@ -113,13 +113,13 @@ MUTANTS: Final = (
         (f"{_UNITS_TESTS}::test_many_parts_are_not_all_named",),
     ),
     Mutant(
-        "night-every-id-must-be-known",
+        "run-every-id-must-be-known",
         "A resend under a new ID of which one part is known is called lost.",
         (Patch(_ORIGINALS, '.where("unknown = ids and first = 1")', '.where("first = 1")'),),
         f"{_UNITS_TESTS}::test_any_known_id_makes_a_duplicate",
     ),
     Mutant(
-        "night-foreign-ids-mixed",
+        "run-foreign-ids-mixed",
         "An ID of a part for another address is looked for among those of its own: its duplicate is called LOST.",
         (
             Patch(
@@ -131,7 +131,7 @@ MUTANTS: Final = (
         f"{_UNITS_TESTS}::test_any_known_id_makes_a_duplicate",
     ),
     Mutant(
-        "night-heirs-unknown",
+        "run-heirs-unknown",
         "What an heir drops as a duplicate of what its lane's former owner accepted is called LOST.",
         (
             Patch(

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from reconcile.session.session import builder
+from reconcile.session.session import configured
 from tests.reconcile.rows import Frames
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """For small frames: a few rows are sooner done than a plan is compiled, or looked at again."""
-    made = builder("local[2]", submitted=False, environ=os.environ, records=0)
-    for key, value in {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}.items():
-        made = made.config(key, value)
-    session = made.getOrCreate()
+    conf = configured("local[2]", submitted=False, environ=os.environ, records=0)
+    conf.set("spark.driver.memory", "1g").set("spark.sql.shuffle.partitions", "2")
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

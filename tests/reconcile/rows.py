@@ -28,7 +28,7 @@ class Frames:
         )
 
     def ids(self, *rows: dict[str, Any]) -> DataFrame:
-        """IDs accepted in lane 0, in order, in night 1."""
+        """IDs accepted in lane 0, in order, in run 1."""
         plain = {
             "address": 0,
             "id_address": 0,
@@ -38,7 +38,7 @@ class Frames:
             "out_address": 0,
             "out_partition": 0,
             "group_digest": 1,
-            "night": 1,
+            "run": 1,
             "timestamp": 0,
         }
         return self._frame(
@@ -64,7 +64,7 @@ class Frames:
         return small(self._spark, [tuple(rule.values())], RULES)
 
     def spans(self) -> DataFrame:
-        """Partition 0: nothing before 10 was ever judged, this night judges 20 to 30, the log ends at 40."""
+        """Partition 0: nothing before 10 was ever judged, this run judges 20 to 30, the log ends at 40."""
         return small(self._spark, [(0, 0, 10, 20, 20, 30, 40)], SPANS)
 
     def _frame(self, schema: StructType, rows: list[dict[str, Any]]) -> DataFrame:

@@ -87,7 +87,7 @@ class Lab:
         return job.counted(self.spark, request, job.asked(request))
 
     def said(self, audit: Audit) -> str:
-        notes: Any = job.told(audit)["notes"]
+        notes: Any = job.audit_document(audit)["notes"]
         return "\n".join(notes)
 
 
@@ -262,7 +262,7 @@ def test_partitioner(lab: Lab) -> None:
     assert (audit.records, audit.sampled_keys, audit.groups.count) == (202, 200, 201)
     assert (audit.groups.largest[0].name, audit.groups.largest[0].records) == ("k" * 512, 2)
     assert audit.found.forwarded == 0
-    assert 'partitioner = "crc32"' in str(job.told(audit)["toml"])
+    assert 'partitioner = "crc32"' in str(job.audit_document(audit)["toml"])
 
 
 def test_no_ids(lab: Lab) -> None:
@@ -317,7 +317,7 @@ def test_one_group_in_a_compacted_topic(lab: Lab) -> None:
     assert sum(moment.duplicates for moment in audit.moments) == 5
     assert "1 resend later than id_max_age = 600 s" in lab.said(audit)
     assert "are of one (g): one lane does all the work" in lab.said(audit)
-    assert job.told(audit)["usable_as_input"] is False
+    assert job.audit_document(audit)["usable_as_input"] is False
     assert "Ringfence refuses a compacted topic as input" in lab.said(audit)
     assert "lower bounds" in lab.said(audit)
 
@@ -401,7 +401,7 @@ def test_envelopes(lab: Lab) -> None:
     assert "2 parts with an ID" in said
     assert "1 transaction without any ID, of 4" in said
     assert "1 record with the header _RF_TX whose value is no envelope" in said
-    document: Any = job.told(audit)
+    document: Any = job.audit_document(audit)
     assert document["transactions"]["parts"] == 7
     assert document["partitions"][0]["envelopes"] == 5
 
@@ -423,7 +423,7 @@ def test_bridges(lab: Lab) -> None:
     audit = lab.audit(lab.topic("bridges", 1, [At(0, record) for record in records]))
     found = audit.bridges
     said = lab.said(audit)
-    document: Any = job.told(audit)
+    document: Any = job.audit_document(audit)
 
     assert (audit.records, audit.sum("bridged"), audit.found.resends) == (7, 6, 6)
     assert (found.records, found.malformed, found.resends, found.ids_ignored) == (5, 1, 2, 1)

@@ -121,14 +121,14 @@ class Job:
             }
         )
 
-    def night(self, records: Sequence[Record]) -> dict[str, dict[str, int]]:
+    def run(self, records: Sequence[Record]) -> dict[str, dict[str, int]]:
         """The anomalies of one, by address; zeros left out."""
         cluster = _at(self.settings, self.runs, records)
-        nights = RunHistory.load(LocalFiles(self.settings.reconcile.state_dir))
-        nights.acknowledge()
-        nights = RunHistory.load(LocalFiles(self.settings.reconcile.state_dir))
+        runs = RunHistory.load(LocalFiles(self.settings.reconcile.state_dir))
+        runs.acknowledge()
+        runs = RunHistory.load(LocalFiles(self.settings.reconcile.state_dir))
         self._patch.setattr(topic_reader, "scan", cluster.scan(self._spark, self._folder))
-        document = job.judge(self._spark, self.settings, nights, cluster.survey, None)
+        document = job.judge(self._spark, self.settings, runs, cluster.survey, None)
         return {
             name: {anomaly: n for anomaly, n in item["anomalies"].items() if n and anomaly not in _ALLOWED}
             for name, item in document["addresses"].items()
@@ -137,17 +137,17 @@ class Job:
 
 @pytest.mark.long
 @pytest.mark.parametrize("count", [FEW, MANY])
-def test_two_nights(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Cut anywhere, with records on their way: nothing is said of any correct run, so the second night knew what the first has seen."""
+def test_two_runs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Cut anywhere, with records on their way: nothing is said of any correct run, so the second run knew what the first has seen."""
     runs = [BridgedRun(f"run{seed}", seed) for seed in range(count)]
     made = Job(spark, tmp_path, runs, monkeypatch)
     for run in runs:
         run.run(random.Random(run.name).randint(4, 16))
-    assert made.night([record for run in runs for record in _records(run)]) == {run.name: {} for run in runs}
+    assert made.run([record for run in runs for record in _records(run)]) == {run.name: {} for run in runs}
 
     for run in runs:
         run.run()
-    assert made.night([record for run in runs for record in _records(run)]) == {run.name: {} for run in runs}
+    assert made.run([record for run in runs for record in _records(run)]) == {run.name: {} for run in runs}
     assert {str(finding.anomaly) for run in runs for finding in check(run.history)} <= set(_ALLOWED)
     kept = json.loads((tmp_path / "state" / "nights" / "000002.json").read_text())
     assert sum(value["bridge_duplicates"] for value in kept["summary"]["addresses"].values()) > count
@@ -170,7 +170,7 @@ def test_planted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Monkey
             break
     made = Job(spark, tmp_path, runs, monkeypatch)
     accepted = [_dense(history.accepted) for history in histories]
-    found = made.night(
+    found = made.run(
         [record for run, some in zip(runs, accepted, strict=True) for record in _records(run, some)]
     )
 

@@ -12,8 +12,9 @@ from app.embedded.broker import EmbeddedBroker
 from reconcile import job
 from reconcile.run.frames.frames import Frames
 from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
-from reconcile.run.history.history import Run, RunHistory, ids_folder, results_folder
+from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.id_store import address_folder
+from reconcile.run.history.layout import ids_folder, results_folder
 from reconcile.run.history.renames import called, with_former
 from reconcile.run.history.rules import kept
 from reconcile.spark.files import LocalFiles
@@ -72,41 +73,40 @@ def state(spark: SparkSession, tmp_path: Any) -> State:
     return State(spark, str(tmp_path))
 
 
-def _night(number: int, **fields: Any) -> Run:
+def _run(number: int, **fields: Any) -> Run:
     positions = {f"{name}-0": Position("id", (0,), (20,)) for name in NAMES}
-    fields = {"accepted": {}, "known": {}, "complete": {}, "summary": {}, **fields}
-    return Run(number, number - 1 or None, "2026-11-20", "clean", positions, **fields)
+    return Run(number, number - 1 or None, "2026-11-20", "clean", positions=positions, **fields)
 
 
 def test_ids_by_address(state: State) -> None:
     """Whatever addresses are called; none of an input that had the name before."""
-    nights = [_night(3), _night(2), _night(1)]
-    nights[2].positions["a-0"] = Position("old", (0,), (20,))
-    for night in nights:
-        rows = state.rows(IDS, *({"address": name, "id": b"%d" % night.number} for name in (*NAMES, "gone")))
-        written = rows.drop("night").write.partitionBy("address")
-        written.parquet(state.files.at(ids_folder(night.date, night.number)))
+    runs = [_run(3), _run(2), _run(1)]
+    runs[2].positions["a-0"] = Position("old", (0,), (20,))
+    for run in runs:
+        rows = state.rows(IDS, *({"address": name, "id": b"%d" % run.number} for name in (*NAMES, "gone")))
+        written = rows.drop("run").write.partitionBy("address")
+        written.parquet(state.files.at(ids_folder(run.date, run.number)))
 
     def found() -> list[tuple[int, int, bytes]]:
-        ids = state.frames().ids(nights)
+        ids = state.frames().ids(runs)
         assert ids.columns == IDS.names
-        return sorted((row["night"], row["address"], bytes(row["id"])) for row in ids.collect())
+        return sorted((row["run"], row["address"], bytes(row["id"])) for row in ids.collect())
 
     assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3"), (3, 1, b"3")]
-    state.files.delete(address_folder(nights[0], "007"))
+    state.files.delete(address_folder(runs[0], "007"))
     assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3")]
 
 
 def test_what_waited_for_an_address_that_was_away(state: State) -> None:
-    """It is taken up from the last night that had it; where the forward topic is another one now it waits no more."""
+    """It is taken up from the last run that had it; where the forward topic is another one now it waits no more."""
     schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
     for number in (1, 2):
         rows = ({"address": name, "offset": number, "lane": 0, "forward_offset": 9} for name in NAMES)
         state.rows(schema, *rows).write.parquet(state.files.at(results_folder(number), "inputs"))
-    base = _night(2, left={"a": 1, "007": 2})
+    base = _run(2, left={"a": 1, "007": 2})
     state.cuts["007"].forward.recreated = True
 
-    found = state.frames().inputs(base).collect()
+    found = state.frames(base).inputs().collect()
     assert sorted((row["address"], row["offset"], row["forward_offset"]) for row in found) == [
         (0, 1, 9), (1, 2, -1),
     ]  # fmt: skip
@@ -117,15 +117,15 @@ def test_what_was_left_under_a_former_name(state: State) -> None:
     schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
     rows = ({"address": name, "offset": 7, "lane": 0, "forward_offset": 9} for name in ("old", "007"))
     state.rows(schema, *rows).write.parquet(state.files.at(results_folder(1), "inputs"))
-    ids = state.rows(IDS, *({"address": name, "id": name.encode()} for name in ("old", "007"))).drop("night")
+    ids = state.rows(IDS, *({"address": name, "id": name.encode()} for name in ("old", "007"))).drop("run")
     ids.write.partitionBy("address").parquet(state.files.at(ids_folder("2026-11-20", 1)))
     state.cuts = with_former(state.cuts, {"a": "old"})
-    base = called(_night(1, complete={"old": True, "007": True}, rules={"old": {}}), {"a": "old"})
+    base = called(_run(1, complete={"old": True, "007": True}, rules={"old": {}}), {"a": "old"})
     journal = StructType([IDS["offset"], StructField("value", StringType())])
     told = json.dumps({"format": 1, "address": "old", "lane": 0, "next": {"a-0": 3}})
 
     frames = state.frames(base)
-    inputs = [(row["address"], row["offset"], row["forward_offset"]) for row in frames.inputs(base).collect()]
+    inputs = [(row["address"], row["offset"], row["forward_offset"]) for row in frames.inputs().collect()]
     kept = [(row["address"], bytes(row["id"])) for row in frames.ids([base]).collect()]
     (event,) = frames.events_in(small(state.spark, [(5, told)], journal), {}).collect()
     assert (sorted(inputs), sorted(kept)) == ([(0, 7, -1), (1, 7, 9)], [(0, b"old"), (1, b"007")])
@@ -138,7 +138,7 @@ def test_hops_of_an_input_that_was_created_again(state: State) -> None:
     state.rows(HOPS, *rows).write.parquet(state.files.at(results_folder(1), "hops"))
     state.cuts["007"].input.recreated = True
 
-    found = state.frames().hops(_night(1))
+    found = state.frames(_run(1)).hops()
     assert found is not None
     assert sorted((row["address"], row["offset"], row["hop_offset"]) for row in found.collect()) == [
         (0, 9, 5), (1, -1, 5),
@@ -151,7 +151,7 @@ def test_an_address_that_is_away(state: State) -> None:
         "gone": {"input_topic": "gone-in", "transaction_addresses": ["a"]},
         "other": {"input_topic": "other-in"},
     }
-    frames = state.frames(_night(1, rules=rules))
+    frames = state.frames(_run(1, rules=rules))
 
     assert (frames.away("a"), frames.away("007")) == (["gone-in"], [])
 
@@ -161,7 +161,7 @@ def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: A
     state = State(spark, str(tmp_path), duplicates="divert")
     rules = {address.name: kept(address) for address in state.addresses}
     rules["a"]["duplicates"] = "drop"
-    frames = state.frames(_night(1, rules=rules))
+    frames = state.frames(_run(1, rules=rules))
     rows = [
         {"address": n, "partition": 0, "offset": offset, "fate": fate}
         for n in (0, 1)
@@ -232,10 +232,10 @@ class Renaming:
         self.spark, self.world = spark, world
 
     @property
-    def nights(self) -> RunHistory:
+    def runs(self) -> RunHistory:
         return RunHistory.load(LocalFiles(self.world.settings.reconcile.state_dir))
 
-    def night(self, called: str) -> tuple[dict[str, Any], dict[str, int]]:
+    def run(self, called: str) -> tuple[dict[str, Any], dict[str, int]]:
         """Of the address, what one run counts and finds."""
         topic = self.world.names["a"]
         kept = {
@@ -245,7 +245,7 @@ class Renaming:
         }
         document = {**self.world.document, "addresses": [{"name": called, "partitions": 2, **kept}]}
         settings = validate(document)
-        found = job.judge(self.spark, settings, self.nights, job.surveyed(settings), None)
+        found = job.judge(self.spark, settings, self.runs, job.surveyed(settings), None)
         address: dict[str, Any] = found["addresses"][called]
         return address, {item: n for item, n in address["anomalies"].items() if n}
 
@@ -264,18 +264,18 @@ def test_an_address_that_was_renamed(broker: EmbeddedBroker, spark: SparkSession
     ahead = world.arrive("a", b"ahead")
     world.accept(ahead)
     world.flush()
-    found, anomalies = renaming.night(former)
+    found, anomalies = renaming.run(former)
     assert (found["accepted"], found["in_flight"], anomalies) == (1, 2, {})
     # Workers went on for a while; then they were stopped, and what they had forwarded last is in nobody's topic.
     world.accept(waiting)
     world.arrive("a", b"known")
     world.forward(world.arrive("a", b"left", b"l"), 1)
     world.commit()
-    found, anomalies = renaming.night(name)
+    found, anomalies = renaming.run(name)
     assert (found["input"], found["accepted"], found["duplicates"]) == (4, 2, 1)
     assert anomalies == {"GAP": 1}
     # Its rings were new: they knew neither what was accepted before that run, nor in it.
-    assert renaming.nights.acknowledge() is not None
+    assert renaming.runs.acknowledge() is not None
     world.accept(world.arrive("a", b"known"), world.arrive("a", b"ahead"))
     world.commit()
-    assert renaming.night(name)[1] == {"OVERRUN": 1}
+    assert renaming.run(name)[1] == {"OVERRUN": 1}

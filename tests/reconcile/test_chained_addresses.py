@@ -29,7 +29,7 @@ def test_each_address_of_a_chain_is_judged(
     world.commit("b")
     world.accept(second)
     world.commit("a")
-    assert scheduler.night(input=2, accepted=2) == {}
+    assert scheduler.run(input=2, accepted=2) == {}
     assert {name: scheduler.address("b")[name] for name in ("input", "accepted")} == {
         "input": 1,
         "accepted": 1,
@@ -38,9 +38,9 @@ def test_each_address_of_a_chain_is_judged(
 
     # The second address has consumed it, and nothing came out.
     world.commit("b")
-    scheduler.night(input=0)
+    scheduler.run(input=0)
     assert anomalies(scheduler.document, world) == {"a": {}, "b": {"LOST": 1}}
-    assert scheduler.nights.acknowledge() is not None
+    assert scheduler.runs.acknowledge() is not None
 
     # A stranger writes into the topic between them, a duplicate comes out of the second address, and one has lost what it had passed.
     third, fourth = world.arrive("a", b"2"), world.bridge("a", 2, passed=b"berlin")
@@ -52,7 +52,7 @@ def test_each_address_of_a_chain_is_judged(
     world.accept(bare, headers=tuple(header for header in bare.headers if header[0] != "_RF_HOPS"))
     world.accept(honest)
     world.commit()
-    scheduler.night(input=2)
+    scheduler.run(input=2)
     assert anomalies(scheduler.document, world) == {
         "a": {"PHANTOM": 1},
         "b": {"DOUBLED": 1, "CORRUPTED": 1},

@@ -35,9 +35,9 @@ def _rows(frame: DataFrame, *names: str) -> list[Row]:
 
 
 def test_what_a_home_lane_judged_after_the_cut_waits_with_its_output(spark: SparkSession) -> None:
-    """Lane 0 had consumed forward offset 4 when the night began; then it judged 5 and 6, and what is ahead of them.
+    """Lane 0 had consumed forward offset 4 when the run began; then it judged 5 and 6, and what is ahead of them.
 
-    They are neither judged, nor PHANTOM or DOUBLED, and the next night has them whole.
+    They are neither judged, nor PHANTOM or DOUBLED, and the next run has them whole.
     """
     came = {
         "partition": 1,

@@ -1,4 +1,4 @@
-"""What nights before have left, as far as it still counts; and what the journal tells of rings."""
+"""What runs before have left, as far as it still counts; and what the journal tells of rings."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from reconcile.run.frames import journal
 from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.journal import Emptied, RingHistory
 from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut
-from reconcile.run.history.history import Run, results_folder
+from reconcile.run.history.history import Run
+from reconcile.run.history.layout import results_folder
 from reconcile.run.measures import counts
 from reconcile.run.measures.counts import BACKLOG_READ_MAX
 from reconcile.spark.files import LocalFiles
@@ -25,26 +26,26 @@ def _cut(name: str, *, recreated: bool = False) -> AddressCut:
     return AddressCut(topic, TopicCut("forward", "id"), topic, topic, None, ())
 
 
-def _night(number: int, **topic_ids: str) -> Run:
+def _run(number: int, **topic_ids: str) -> Run:
     positions = {name: Position(id_, (0,), (10,)) for name, id_ in topic_ids.items()}
-    return Run(number, None, "2026-11-20", "clean", positions, {}, {}, {}, {})
+    return Run(number, None, "2026-11-20", "clean", positions=positions)
 
 
 def test_resends_of_topics_that_still_are(spark: SparkSession, tmp_path: Path) -> None:
-    """Those of the night itself count, also where the topic is new; those before of the same topic; none where the ring is off."""
+    """Those of the run itself count, also where the topic is new; those before of the same topic; none where the ring is off."""
     entries: list[dict[str, Any]] = [{"name": "a"}, {"name": "b"}, {"name": "off", "id_cache_size": 0}]
     settings = validate({"addresses": entries})
     cuts = {"a": _cut("a"), "b": _cut("b", recreated=True), "off": _cut("off")}
     frames = Frames(spark, {}, settings.addresses, cuts, LocalFiles(str(tmp_path)))
-    for night in (1, 2, 3):
-        rows = [(cut, 0, 10 * night, 1, 1) for cut in (*cuts, "gone")]
+    for run in (1, 2, 3):
+        rows = [(cut, 0, 10 * run, 1, 1) for cut in (*cuts, "gone")]
         kept = spark.createDataFrame(
             rows, "address string, lane int, distance bigint, age bigint, count bigint"
         )
-        kept.write.parquet(frames.files.at(results_folder(night), "resends"))
-    nights = [_night(2, a="new", b="old", off="new"), _night(1, a="old", b="old", off="new")]
+        kept.write.parquet(frames.files.at(results_folder(run), "resends"))
+    runs = [_run(2, a="new", b="old", off="new"), _run(1, a="old", b="old", off="new")]
 
-    found = frames.resends(nights, 3)
+    found = frames.resends(runs, 3)
 
     assert found is not None
     assert sorted((row["address"], row["distance"]) for row in found.collect()) == [(0, 20), (0, 30), (1, 30)]
@@ -73,28 +74,28 @@ def test_what_the_journal_tells(spark: SparkSession) -> None:
         (0, 0, 1, 5, 6, 20, 20), (0, 0, 3, 7, 8, 20, 20), (0, 0, 4, 9, 9, 20, 4), (0, 1, 2, 5, 5, 4, 400),
         (2, 0, 5, 0, 0, 2, 2), (2, None, 6, 0, 0, 9, 9),
     ]  # fmt: skip
-    found = journal.told(spark.createDataFrame([(*row, None, False) for row in rows], EVENTS))
+    found = journal.ring_histories(spark.createDataFrame([(*row, None, False) for row in rows], EVENTS))
 
     assert {address: sorted(value) for address, value in found.items()} == {
         0: [RingHistory(0, 20, Emptied(7, 8)), RingHistory(1, 400, None)],
         2: [RingHistory(0, 2, Emptied(0, 0))],
     }
-    assert journal.told(None) == {}
+    assert journal.ring_histories(None) == {}
 
 
 def test_the_largest_ring() -> None:
-    """Now, by the journal, or on a night before; none where it is off."""
+    """Now, by the journal, or on a run before; none where it is off."""
     entries: list[dict[str, Any]] = [
         {"name": "a", "id_cache_size": 7}, {"name": "b", "id_cache_size": 7}, {"name": "c", "id_cache_size": 7},
         {"name": "off", "id_cache_size": 0},
     ]  # fmt: skip
     addresses = validate({"addresses": entries}).addresses
-    night = _night(1)
-    night.summary = {"addresses": {name: {"ring": {"capacity": 9}} for name in ("c", "off")}}
+    run = _run(1)
+    run.summary = {"addresses": {name: {"ring": {"capacity": 9}} for name in ("c", "off")}}
     told = {1: [RingHistory(0, 8, None), RingHistory(1, 5, None)], 3: [RingHistory(0, 8, None)]}
 
-    assert journal.capacities(addresses, told, [night, _night(2)]) == [7, 8, 9, 0]
-    assert journal.capacities(addresses, {}, []) == [7, 7, 7, 0]
+    assert journal.capacities(addresses, journal.largest(addresses, told, [run, _run(2)])) == [7, 8, 9, 0]
+    assert journal.capacities(addresses, journal.largest(addresses, {}, [])) == [7, 7, 7, 0]
 
 
 @pytest.mark.parametrize(
@@ -107,8 +108,8 @@ def test_the_largest_ring() -> None:
         (Emptied(10, 4), True, True),
     ],
 )
-def test_emptied_since_the_last_night(emptied: Emptied, recreated: bool, expected: bool) -> None:
-    """Only if nothing came later that the last night had judged, in either input of the lane."""
+def test_emptied_since_the_last_run(emptied: Emptied, recreated: bool, expected: bool) -> None:
+    """Only if nothing came later that the last run had judged, in either input of the lane."""
     cut = _cut("a")
     cut.forward.recreated = recreated
 

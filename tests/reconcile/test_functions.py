@@ -66,7 +66,7 @@ def test_reordered(frames: Frames) -> None:
 
 
 def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
-    """The last night ended at input 20 and output 100, and had 19 accepted at 99, and 17 at 98 in a group of its own."""
+    """The last run ended at input 20 and output 100, and had 19 accepted at 99, and 17 at 98 in a group of its own."""
     names = (F.xxhash64(F.lit(name)) for name in (b"g", b"h", b"j"))
     g, h, j = spark.range(1).select(*names).collect()[0]
     earlier = frames.ids(

@@ -9,16 +9,8 @@ from pyspark.sql import functions as F
 
 from agents.output import build
 from reconcile.spark import envelopes, hops
-from reconcile.spark.topic_reader import (
-    HEADERS_FEW,
-    OURS,
-    Dialect,
-    Targets,
-    headers_digest,
-    id_of,
-    inputs,
-    place,
-)
+from reconcile.spark.columns import HEADERS_FEW, OURS, Dialect, header, headers_digest, id_of, place_in
+from reconcile.spark.topic_reader import Targets, inputs
 from ringfence_kafka.protocol import wire_names
 
 Header = tuple[str, bytes | None]
@@ -84,7 +76,7 @@ def test_no_headers_are_null(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(0, None), (1, [])], f"number int, headers {envelopes.HEADERS}")
     found = rows.select(
         headers_digest().alias("digest"), envelopes.has("a").alias("there"), envelopes.last("headers", "a").alias("it"),
-        place(wire_names.HEADER_SOURCE, F.lit("in")).alias("place"), hops.left_behind().alias("left"),
+        place_in(header(wire_names.HEADER_SOURCE).cast("string"), F.lit("in")).alias("place"), hops.left_behind().alias("left"),
     ).collect()  # fmt: skip
 
     assert found[0] == found[1]
@@ -192,6 +184,10 @@ PLACES: dict[bytes | None, tuple[int, int] | None] = {
 
 def test_a_place(spark: SparkSession) -> None:
     rows = _records(spark, *([(wire_names.HEADER_SOURCE, text)] for text in PLACES))
-    found = rows.orderBy("number").select(place(wire_names.HEADER_SOURCE, F.lit("in")).alias("it")).collect()
+    found = (
+        rows.orderBy("number")
+        .select(place_in(header(wire_names.HEADER_SOURCE).cast("string"), F.lit("in")).alias("it"))
+        .collect()
+    )
 
     assert [None if row["it"] is None else tuple(row["it"]) for row in found] == list(PLACES.values())

@@ -247,7 +247,7 @@ def _offset(found: tuple[str, int | None]) -> int:
 
 
 def test_off_and_on(frames: Frames) -> None:
-    """While it is off nothing is noted: neither a hop nor what is confirmed makes a later one known, tonight or on a later night."""
+    """While it is off nothing is noted: neither a hop nor what is confirmed makes a later one known, in this run or on a later run."""
     sizes = [
         {"input_next": 0, "forward_next": 0, "before": 7, "after": 0, "event": "resized"},
         {"input_next": 2, "forward_next": 0, "before": 0, "after": 7, "event": "resized"},
@@ -346,7 +346,7 @@ def test_accepted_again(frames: Frames) -> None:
 
 
 def test_what_is_lost_makes_no_hop_known(frames: Frames, spark: SparkSession) -> None:
-    """It is LOST alone; accepted later it is right, tonight and on a later night. A duplicate by its own ID has made its hop known."""
+    """It is LOST alone; accepted later it is right, in this run and on a later run. A duplicate by its own ID has made its hop known."""
     followed = _followed(
         frames,
         _hop(0, 5, **NOTHING), _hop(1, 5),
@@ -377,7 +377,7 @@ def test_named_once(frames: Frames) -> None:
     assert named(bridge_hops.others(by_id, of_hops)) == [("FORGOTTEN", 4), ("FORGOTTEN", 5)]
 
 
-def test_what_later_nights_have_to_know(frames: Frames, spark: SparkSession) -> None:
+def test_what_later_runs_have_to_know(frames: Frames, spark: SparkSession) -> None:
     """Of each way the largest that was confirmed, and the highest above it, also what was refused; not what waits or was forgotten."""
     event = {"input_next": 1, "forward_next": 0, "before": 7, "after": 7, "event": "cleared", "of_hops": True}
     sent = [
@@ -409,7 +409,7 @@ def test_what_later_nights_have_to_know(frames: Frames, spark: SparkSession) -> 
     before = small(spark, written, HOPS)
     later = _followed(frames, _hop(0, 3, **NOTHING), _hop(1, 8), _hop(2, 9, **NOTHING), kept=before)
     assert (_resent(later), _again(later)) == ([0], [("FORGOTTEN", 1)])
-    # A night without any hands on what it was given.
+    # A run without any hands on what it was given.
     again = hops.kept_on(_followed(frames, kept=before), F.lit(9)).collect()
     assert sorted(map(str, (row["hop_offset"] for row in again))) == ["30", "5", "7", "8", "None"]
 

@@ -65,7 +65,7 @@ def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
     ids = frames.ids(
         {"id": b"a"}, {"id": b"b", "offset": 3}, {"id": b"c", "offset": 6},
         {"id": b"f", "partition": 1, "offset": 0, "forward_offset": 90},
-        {"id": b"e", "partition": 1, "offset": 1, "forward_offset": 91, "night": 0},
+        {"id": b"e", "partition": 1, "offset": 1, "forward_offset": 91, "run": 0},
     )  # fmt: skip
     dropped = frames.evidence(
         {"id": b"a", "offset": 5, "fate": None}, {"id": b"a", "offset": 8, "fate": None},
@@ -123,8 +123,8 @@ def test_a_ring_that_was_opened_anew_is_empty(frames: Frames) -> None:
 
     assert offsets(_orphans(dropped, ids, frames.rules(), anew)) == [4]
     assert offsets(_orphans(dropped, ids, frames.rules(), resized)) == []
-    assert journal.told(anew) == {0: [journal.RingHistory(0, 9, journal.Emptied(3, 2))]}
-    assert journal.told(resized) == {0: [journal.RingHistory(0, 9, None)]}
+    assert journal.ring_histories(anew) == {0: [journal.RingHistory(0, 9, journal.Emptied(3, 2))]}
+    assert journal.ring_histories(resized) == {0: [journal.RingHistory(0, 9, None)]}
 
 
 def test_what_lanes_have_handed_on(frames: Frames) -> None:
@@ -171,25 +171,25 @@ def _orphans(
 
 SEED = 7
 WORLDS = 400
-NIGHT = 2
+RUN = 2
 OFTEN = 20_000
 
 
 def test_like_each_pair(frames: Frames) -> None:
-    """Many small histories, one an ID: lanes, ways, nights, ages, groups, named originals; times are not in the order of places."""
+    """Many small histories, one an ID: lanes, ways, runs, ages, groups, named originals; times are not in the order of places."""
     rng = random.Random(SEED)
     ids: list[dict[str, Any]] = []
     inputs: list[dict[str, Any]] = []
     for world in range(WORLDS):
         places = rng.sample(range(40), 8)
         rows = [_row(rng, b"%d" % world, world * 100 + place) for place in places]
-        ids += [{**row, "night": rng.choice((1, NIGHT, NIGHT))} for row in rows[:4]]
+        ids += [{**row, "run": rng.choice((1, RUN, RUN))} for row in rows[:4]]
         inputs += [_said(rng, row, ids[-4:]) for row in rows[4:]]
     rules = {"max_age_ms": 5, "largest": 9}
     told = frames.events({"input_next": WORLDS * 50, "forward_next": WORLDS * 50, "before": 9, "after": 9})
     known = originals.with_heirs(frames.ids(*ids), None)
-    near = originals.without_near(frames.evidence(*inputs), known, frames.rules(**rules), told, NIGHT).cache()
-    found = originals.without_original(near, known, told, NIGHT)
+    near = originals.without_near(frames.evidence(*inputs), known, frames.rules(**rules), told, RUN).cache()
+    found = originals.without_original(near, known, told, RUN)
 
     alone = {(row["partition"], row["offset"]) for row in found.collect()}
     expected = [
@@ -246,7 +246,7 @@ def _repeats(one: dict[str, Any], other: dict[str, Any], max_age_ms: int, larges
         not same_way and one["partition"] != other["partition"]
     )
     near: bool = not same_way or one["offset"] - other["offset"] <= largest
-    before: bool = other["night"] < NIGHT or earlier
+    before: bool = other["run"] < RUN or earlier
     young: bool = one["timestamp"] - other["timestamp"] <= max_age_ms
     return before and young and near
 

@@ -13,7 +13,7 @@ from reconcile.anomalies.finders import order
 from reconcile.page.report_data import Figures
 from reconcile.run.verdict import judge
 from reconcile.session.session import FEW
-from tests.support.reconcile.planted import World, anomalies, judged_night
+from tests.support.reconcile.planted import World, anomalies, judged_run
 
 Planted = Callable[[World, str], None]
 
@@ -201,7 +201,7 @@ def judged(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[World, dict[str, Any], DataFrame]:
-    """One night of all of them, an address each; once in the way of nights with many records."""
+    """One run of all of them, an address each; once in the way of runs with many records."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge, "FEW", request.param)
         return _judged(broker, spark, tmp_path_factory.mktemp("planted"), list(PLANTED))
@@ -214,7 +214,7 @@ def _judged(
     for name in names:
         PLANTED[name][0](world, name)
     world.commit()
-    document, found = judged_night(spark, world.settings, folder / "out")
+    document, found = judged_run(spark, world.settings, folder / "out")
     return world, document, found
 
 

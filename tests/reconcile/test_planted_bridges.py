@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_runs import Scheduler
-from tests.support.reconcile.planted import SOURCE, Part, World, anomalies, judged_night
+from tests.support.reconcile.planted import SOURCE, Part, World, anomalies, judged_run
 
 Planted = Callable[[World, str], None]
 IGNORE: dict[str, Any] = {"ids": b"ignore"}
@@ -218,13 +218,13 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
 def judged(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[World, dict[str, Any], list[Any]]:
-    """One night of all of them: an address each."""
+    """One run of all of them: an address each."""
     folder = tmp_path_factory.mktemp("bridges")
     world = World(broker.bootstrap_servers, folder, {name: keys for name, (_, keys, _) in PLANTED.items()})
     for name, (plant, _, _) in PLANTED.items():
         plant(world, name)
     world.commit()
-    document, found = judged_night(spark, world.settings, folder / "out")
+    document, found = judged_run(spark, world.settings, folder / "out")
     return world, document, found.collect()
 
 
@@ -250,7 +250,7 @@ def test_counts(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
     assert tuple(diverted[name] for name in names[:4]) == (7, 1, 5, 2)
 
 
-def test_two_nights(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+def test_two_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
     """What one run has seen, the next one knows: by what was confirmed, and of what was still on its way."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     scheduler = Scheduler(spark, world)
@@ -258,32 +258,32 @@ def test_two_nights(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path)
     waits = world.bridge("a", 5, 3, key=b"k", partition=1)
     world.forward(waits, 0)
     world.commit(forward=0)
-    assert scheduler.night(input=3, accepted=2, in_flight=1) == {}
+    assert scheduler.run(input=3, accepted=2, in_flight=1) == {}
 
     world.accept(waits)
     world.forward(world.bridge("a", 5, 3, key=b"k", partition=1), 0)
     world.bridge("a", 2)
     world.commit()
-    assert scheduler.night(input=3, accepted=1, bridge_duplicates=2, in_flight=0) == {}
+    assert scheduler.run(input=3, accepted=1, bridge_duplicates=2, in_flight=0) == {}
 
 
 @pytest.mark.long
-def test_nights(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """What a lane was told, and what is above it, the next nights know: a resend is no loss, and one that is accepted is named."""
+def test_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """What a lane was told, and what is above it, the next runs know: a resend is no loss, and one that is accepted is named."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     scheduler = Scheduler(spark, world)
     world.accept(world.bridge("a", 0), world.bridge("a", 7, 3, **IGNORE, id=b"1"))
     waits = world.bridge("a", 5, 3, key=b"k", partition=1)
     world.forward(waits, 0)
     world.commit(forward=0)
-    assert scheduler.night(input=3, accepted=2, in_flight=1) == {}
+    assert scheduler.run(input=3, accepted=2, in_flight=1) == {}
 
     world.accept(waits)
     world.forward(world.bridge("a", 5, 3, key=b"k", partition=1), 0)
     world.bridge("a", 2)
     world.accept(world.arrive("a", b"1"))
     world.commit()
-    assert scheduler.night(input=4, accepted=2, duplicates=2, bridge_duplicates=2, in_flight=0) == {}
+    assert scheduler.run(input=4, accepted=2, duplicates=2, bridge_duplicates=2, in_flight=0) == {}
 
     world.bridge("a", 7, 3, id=b"1", **IGNORE)
     world.accept(world.bridge("a", 1), world.bridge("a", 7, 3, **IGNORE))
@@ -293,15 +293,15 @@ def test_nights(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> 
     world.bridge("a", 6, 3, **IGNORE)
     world.commit()
     found = {"FORGOTTEN": 3, "LOST": 1}
-    assert scheduler.night(input=6, accepted=3, bridge_duplicates=2) == found
-    assert scheduler.nights.acknowledge() is not None
+    assert scheduler.run(input=6, accepted=3, bridge_duplicates=2) == found
+    assert scheduler.runs.acknowledge() is not None
 
-    # A night without any: what was kept goes on. What was cleared is forgotten.
+    # A run without any: what was kept goes on. What was cleared is forgotten.
     world.accept(world.arrive("a", b"2"))
     world.commit()
-    assert scheduler.night(input=1, bridge_duplicates=0) == {}
+    assert scheduler.run(input=1, bridge_duplicates=0) == {}
     world.bridge("a", 1)
     world.tell("a", 0, 20_000, 20_000, 11, of="BRIDGE.")
     world.accept(world.bridge("a", 1))
     world.commit()
-    assert scheduler.night(input=2, accepted=1, bridge_duplicates=1) == {"OVERRUN": 1}
+    assert scheduler.run(input=2, accepted=1, bridge_duplicates=1) == {"OVERRUN": 1}

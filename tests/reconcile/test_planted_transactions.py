@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_runs import Scheduler
-from tests.support.reconcile.planted import Part, World, anomalies, judged_night
+from tests.support.reconcile.planted import Part, World, anomalies, judged_run
 
 Planted = Callable[[World, str], None]
 OURS, THEIRS = Part("g", "ours"), Part("h", "theirs", "payments")
@@ -202,7 +202,7 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 def judged(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[World, dict[str, Any], list[Any]]:
-    """One night of all of them: an address each, beside those that several have parts for."""
+    """One run of all of them: an address each, beside those that several have parts for."""
     folder = tmp_path_factory.mktemp("transactions")
     keys = {name: each for name, (_, each, _) in PLANTED.items()} | {
         name: each for name, (each, _) in OTHERS.items()
@@ -211,7 +211,7 @@ def judged(
     for name, (plant, _, _) in PLANTED.items():
         plant(world, name)
     world.commit()
-    document, found = judged_night(spark, world.settings, folder / "out")
+    document, found = judged_run(spark, world.settings, folder / "out")
     return world, document, found.collect()
 
 
@@ -263,16 +263,16 @@ def test_a_cut_between(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Pa
     world.accept_parts(ahead)
     world.accept_parts(torn, 2)
     world.flush()
-    assert scheduler.night(input=1, accepted=0, in_flight=3) == {}
+    assert scheduler.run(input=1, accepted=0, in_flight=3) == {}
 
     world.forward(world.transact("a", OURS, THEIRS, id=b"1", key=b"k").record, 1)
     world.commit()
-    assert scheduler.night(input=4, accepted=3, duplicates=1, in_flight=0) == {"TORN": 1}
-    assert scheduler.nights.acknowledge() is not None
+    assert scheduler.run(input=4, accepted=3, duplicates=1, in_flight=0) == {"TORN": 1}
+    assert scheduler.runs.acknowledge() is not None
 
     # A resend of what was torn is a duplicate; a part that comes after all is one too many.
     world.transact("a", OURS, THEIRS, Part("i"), id=b"3")
     world.accept_parts(torn, 1)
     world.commit()
-    assert scheduler.night(input=1, accepted=0, duplicates=1) == {"DOUBLED": 1}
+    assert scheduler.run(input=1, accepted=0, duplicates=1) == {"DOUBLED": 1}
     assert scheduler.address("payments")["input"] == 0

@@ -19,7 +19,7 @@ def test_distance(frames: Frames, capacity: int, expected: str) -> None:
 
 
 def test_whose_it_was(frames: Frames) -> None:
-    """What is kept of an ID has a digest of its group; the input of this night has the group. Of two outputs it is one row."""
+    """What is kept of an ID has a digest of its group; the input of this run has the group. Of two outputs it is one row."""
     evidence = frames.evidence(
         {"offset": 3, "group": b"g3"}, {"offset": 3, "group": b"g3", "nth": 2}, {"offset": 4, "group": b"g4"}
     )
@@ -48,8 +48,8 @@ def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
 
 
 def test_forgotten_or_not_where_ids_between_are_gone(frames: Frames) -> None:
-    """Of what came in between on a night before, nobody knows how much; beyond the promise, or after that night, it is known."""
-    old = {"id": b"a", "night": 0}
+    """Of what came in between on a run before, nobody knows how much; beyond the promise, or after that run, it is known."""
+    old = {"id": b"a", "run": 0}
     near = frames.ids(old, {"id": b"a"})
     far = frames.ids(old, {"id": b"b"}, {"id": b"a"})
     gone = frames.rules(whole_since=1)
@@ -98,7 +98,7 @@ def test_what_a_lane_has_handed_on(frames: Frames) -> None:
     def judged(capacity: int, between: int, *, lane: int = 6) -> list[tuple[str, int | None]]:
         heir = {"lane": 6, "partition": 6}
         ids = frames.ids(
-            {"id": b"x", "night": 0}, {"id": b"0", "night": 0},
+            {"id": b"x", "run": 0}, {"id": b"0", "run": 0},
             *({"id": b"%d" % n, "lane": lane, "partition": lane} for n in range(1, between + 1)),
             {"id": b"x", **heir, "offset": 90}, {"id": b"y", **heir, "offset": 91},
         )  # fmt: skip
@@ -116,7 +116,7 @@ def test_what_a_lane_has_handed_on(frames: Frames) -> None:
 )
 def test_events_of_two_lanes(frames: Frames, lane: int, offset: int, expected: str) -> None:
     """What the first lane was told before it handed on, and the second since; not what was told before the one, or behind the other."""
-    ids = frames.ids({"id": b"x", "night": 0}, {"id": b"x", "lane": 2, "partition": 2, "offset": 8})
+    ids = frames.ids({"id": b"x", "run": 0}, {"id": b"x", "lane": 2, "partition": 2, "offset": 8})
     event = {"lane": lane, "input_next": offset, "forward_next": 0, "before": 3, "after": 3}
 
     assert _repeated(ids, frames.rules(), frames.events(event), frames.events({"before": 2})) == [
@@ -126,7 +126,7 @@ def test_events_of_two_lanes(frames: Frames, lane: int, offset: int, expected: s
 
 def test_another_partitioner(frames: Frames) -> None:
     """What a lane accepted before homes moved the new home does not know; what is judged in one lane, or later, it does."""
-    away = frames.ids({"id": b"x"}, {"id": b"x", "lane": 1, "partition": 1, "offset": 8, "night": 1})
+    away = frames.ids({"id": b"x"}, {"id": b"x", "lane": 1, "partition": 1, "offset": 8, "run": 1})
     here = frames.ids({"id": b"x"}, {"id": b"x"})
 
     assert _repeated(away, frames.rules(moved=1)) == [("OVERRUN", 8)]
@@ -139,11 +139,11 @@ def test_cross_lane(frames: Frames) -> None:
     other = frames.ids({"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2})
     same = frames.ids({"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1})
     earlier = frames.ids(
-        {"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}, {"id": b"a", "night": 2}
+        {"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}, {"id": b"a", "run": 2}
     )
 
-    def found(ids: DataFrame, night: int = 1) -> list[tuple[str, int | None]]:
-        return named(repeated_ids.cross_lane(repeated_ids.repeated(ids, night), night, frames.rules(), ["t"]))
+    def found(ids: DataFrame, run: int = 1) -> list[tuple[str, int | None]]:
+        return named(repeated_ids.cross_lane(repeated_ids.repeated(ids, run), run, frames.rules(), ["t"]))
 
     assert found(other) == [("CROSS-LANE", 1)]
     assert found(same) == []
@@ -156,8 +156,8 @@ def test_cross_lane_after_the_age(frames: Frames) -> None:
     ids = frames.ids(
         {"id": b"a"}, {**away, "timestamp": 20},
         *({**row, "id": b"b"} for row in ({}, {"timestamp": 15}, {**away, "timestamp": 20})),
-        # On another night: it is known which was first, whatever the clocks say.
-        {"id": b"c", "night": 0, "timestamp": 20}, {**away, "id": b"c", "timestamp": 0},
+        # On another run: it is known which was first, whatever the clocks say.
+        {"id": b"c", "run": 0, "timestamp": 20}, {**away, "id": b"c", "timestamp": 0},
     )  # fmt: skip
     found = repeated_ids.cross_lane(repeated_ids.repeated(ids, 1), 1, frames.rules(max_age_ms=10), ["t"])
 

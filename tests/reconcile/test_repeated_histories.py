@@ -62,7 +62,7 @@ def _history(
             {
                 "address": 0, "id_address": 0, "id": name, "lane": lane, "part_number": 0, "timestamp": timestamp,
                 "out_address": 0, "out_partition": output, "out_offset": ends[output], "group_digest": None,
-                "home_digest": hash(name), "position": None, "night": 1, **place,
+                "home_digest": hash(name), "position": None, "run": 1, **place,
             }
         )  # fmt: skip
         ends[output] += 1
@@ -132,7 +132,7 @@ def test_a_fault_behind_an_allowed_repetition(spark: SparkSession) -> None:
         "part_number": 0,
         "timestamp": 0,
         "out_address": 0,
-        "night": 1,
+        "run": 1,
     }
 
     def row(name: bytes, offset: int, output: int, *, forwarded: bool = False) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def _evidence(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
 
 
 def _earlier(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
-    plain = {"address": 0, "id_address": 0, "part_number": 0, "lane": 0, "night": 1, "timestamp": 0}
+    plain = {"address": 0, "id_address": 0, "part_number": 0, "lane": 0, "run": 1, "timestamp": 0}
     return spark.createDataFrame([tuple((plain | row).get(name) for name in IDS.names) for row in rows], IDS)
 
 
@@ -82,7 +82,7 @@ def test_distances(spark: SparkSession) -> None:
     assert _apart(evidence, _earlier(spark)) == [(0, 1, 1), (0, 1, 1), (0, 1, 2), (0, 2, 8), (0, 3, 8)]
 
 
-def test_originals_of_earlier_nights(spark: SparkSession) -> None:
+def test_originals_of_earlier_runs(spark: SparkSession) -> None:
     """A lane's IDs are counted on from run to run."""
     evidence = _evidence(spark, {"id": b"n"}, _dropped(b"a"), {"id": b"b"})
     earlier = _earlier(
@@ -123,7 +123,7 @@ def test_what_was_caught_was_within_the_ring(spark: SparkSession) -> None:
 def test_only_what_repeats_is_compared(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    """IDs that came once are left out before anything is sorted, of earlier nights too; with few that repeat and with many."""
+    """IDs that came once are left out before anything is sorted, of earlier runs too; with few that repeat and with many."""
     monkeypatch.setattr(repeated_ids, "SENT_MAX", limit)
     evidence = _evidence(
         spark, {"id": b"a"}, _dropped(b"a"), {"id": b"b"}, {"id": b"c"}, _dropped(b"d"), _dropped(b"n")

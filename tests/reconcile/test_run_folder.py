@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from reconcile import show_all
 from reconcile.page import pages
-from reconcile.run.history.history import results_folder
+from reconcile.run.history.layout import results_folder
 from reconcile.run.outcome import results
 from reconcile.show import Wanted
 from reconcile.spark.files import BusyError, Files, LocalFiles
@@ -33,7 +33,7 @@ def test_anomalies_that_cannot_be_read(spark: SparkSession, tmp_path: Path, dama
 def test_an_end_in_the_middle_of_writing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """summary.json is there only when all of its night is: that of an earlier night does not stand beside what is new."""
+    """summary.json is there only when all of its run is: that of an earlier run does not stand beside what is new."""
     state, out = LocalFiles(str(tmp_path / "state")), LocalFiles(str(tmp_path / "out"))
     small(spark, [], COUNTS).write.parquet(state.at(results_folder(1), "anomalies"))
     document = {"night": 1, "addresses": {}}

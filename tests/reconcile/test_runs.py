@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
 from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring
-from reconcile.run.history.history import RunHistory, results_folder
+from reconcile.run.history.history import RunHistory
+from reconcile.run.history.layout import results_folder
 from reconcile.run.verdict.judge import Judge
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
@@ -24,12 +25,12 @@ from tests.support.reconcile.planted import World, anomalies
 from tests.support.worker import run_verb
 
 VERB_LIMIT_S = 400.0
-"""Spark starts, and a night takes its time on a busy machine."""
+"""Spark starts, and a run takes its time on a busy machine."""
 COUNTS = ("input", "accepted", "duplicates", "in_flight")
 
 
 class Scheduler:
-    """Runs nights over one world."""
+    """Runs runs over one world."""
 
     def __init__(self, spark: SparkSession, world: World) -> None:
         self.spark = spark
@@ -37,27 +38,27 @@ class Scheduler:
         self.document: dict[str, Any] = {}
 
     @property
-    def nights(self) -> RunHistory:
+    def runs(self) -> RunHistory:
         return RunHistory.load(LocalFiles(self.world.settings.reconcile.state_dir))
 
-    def night(self, **counts: int) -> dict[str, int]:
-        """One night; the counts must be these. Returns its anomalies."""
+    def run(self, **counts: int) -> dict[str, int]:
+        """One run; the counts must be these. Returns its anomalies."""
         settings: Settings = self.world.settings
-        self.document = job.judge(self.spark, settings, self.nights, job.surveyed(settings), None)
+        self.document = job.judge(self.spark, settings, self.runs, job.surveyed(settings), None)
         address = self.address("a")
         assert {name: address[name] for name in counts} == counts
         return anomalies(self.document, self.world)["a"]
 
     def address(self, name: str) -> dict[str, Any]:
-        """What the last night says of it."""
+        """What the last run says of it."""
         found: dict[str, Any] = self.document["addresses"][self.world.names[name]]
         return found
 
     def figures(self, name: str) -> AddressFigures:
-        """Those that the last night has left."""
-        last = self.nights.last
+        """Those that the last run has left."""
+        last = self.runs.last
         assert last is not None
-        text = self.nights.files.read(f"{results_folder(last.number)}/figures.json")
+        text = self.runs.files.read(f"{results_folder(last.number)}/figures.json")
         (found,) = (
             address for address in Figures.from_json(text).addresses if address.name == self.world.names[name]
         )
@@ -70,43 +71,43 @@ def scheduler(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> Sc
 
 
 @pytest.mark.long
-def test_nights(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each begins where the last good one ended; resends across nights, a crash, a missed night, an acknowledgement."""
+def test_runs(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each begins where the last good one ended; resends across runs, a crash, a missed run, an acknowledgement."""
     world = scheduler.world
     first = world.arrive("a", b"1")
     world.accept(first)
     world.commit()
-    # The first night is clean. Run again, with nothing new, it gives the same answer.
-    assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
-    assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
-    # A resend is a duplicate of an ID of the night before; another one was forgotten; a third record has two outputs,
-    # one of them a night late.
+    # The first run is clean. Run again, with nothing new, it gives the same answer.
+    assert scheduler.run(input=1, accepted=1, duplicates=0) == {}
+    assert scheduler.run(input=1, accepted=1, duplicates=0) == {}
+    # A resend is a duplicate of an ID of the run before; another one was forgotten; a third record has two outputs,
+    # one of them a run late.
     world.arrive("a", b"1")
     world.accept(world.arrive("a", b"1"), first)
     world.commit()
     with monkeypatch.context() as crash:
         crash.setattr(Judge, "_hand_on", _crash)
         with pytest.raises(KeyboardInterrupt):
-            scheduler.night()
-    assert scheduler.nights.next_number == 3
-    # A night was missed: the next one covers all of it.
+            scheduler.run()
+    assert scheduler.runs.next_number == 3
+    # A run was missed: the next one covers all of it.
     world.arrive("a", b"lost")
     world.commit()
-    assert scheduler.night(input=3, accepted=1, duplicates=1) == {"FORGOTTEN": 1, "DOUBLED": 1, "LOST": 1}
-    assert scheduler.nights.acknowledge() is not None
-    assert scheduler.nights.acknowledge() is None
+    assert scheduler.run(input=3, accepted=1, duplicates=1) == {"FORGOTTEN": 1, "DOUBLED": 1, "LOST": 1}
+    assert scheduler.runs.acknowledge() is not None
+    assert scheduler.runs.acknowledge() is None
     world.accept(world.arrive("a", b"2"))
     world.commit()
-    assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
+    assert scheduler.run(input=1, accepted=1, duplicates=0) == {}
     assert not list(Path(world.settings.reconcile.state_dir).rglob("scratch"))
-    # Somebody deletes what a night before knew: a resend of it would be called lost.
+    # Somebody deletes what a run before knew: a resend of it would be called lost.
     shutil.rmtree(Path(world.settings.reconcile.state_dir) / "accepted")
     world.arrive("a", b"2")
     world.commit()
     with pytest.raises(
         PrerequisiteError, match=r"Parquet files that run 4 wrote .*: restore it from a backup"
     ):
-        scheduler.night()
+        scheduler.run()
 
 
 def _crash(*_: object) -> None:
@@ -115,9 +116,9 @@ def _crash(*_: object) -> None:
 
 @pytest.mark.long
 def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once, and its order too.
+    """What is on its way is not lost, neither what nobody has consumed; the next run judges it, once, and its order too.
 
-    Beside it, known distances, over two nights: what the ring would need is exactly that. What rings hold since they were
+    Beside it, known distances, over two runs: what the ring would need is exactly that. What rings hold since they were
     cleared: one of a lane to which all is forwarded, and one of a lane in which nothing came since.
     """
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}, "ring": {"id_cache_size": 4}})
@@ -134,18 +135,18 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
     world.accept(world.arrive("ring", b"other", partition=1))
     world.tell("a", 1, 20_000, 20_000, 0)
     world.commit("ring")
-    assert scheduler.night(input=2, accepted=1, in_flight=3) == {}
+    assert scheduler.run(input=2, accepted=1, in_flight=3) == {}
     assert scheduler.address("ring")["anomalies"]["OVERRUN"] == 1
     assert scheduler.address("ring")["ring"] == {"capacity": 4, "recommended": 5, "resend_distance_p99": 5}
     assert [(lane.records, lane.lag) for lane in scheduler.figures("a").lanes] == [(0, 2), (2, 1)]
     assert scheduler.figures("ring").lanes[1].ring_used == 1
-    # The next night finds what was accepted before it began, and what came since. The same distances, over both nights.
+    # The next run finds what was accepted before it began, and what came since. The same distances, over both runs.
     world.accept(waiting, partition=1)
     world.accept(last, last)
     _come(world, "ring", "1 5 6+ 7+ 5 8+ 5+")
     world.tell("ring", 1, 4, 4, 1)
     world.commit()
-    assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1, "REORDERED": 1}
+    assert scheduler.run(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1, "REORDERED": 1}
     found = scheduler.figures("ring")
     assert found.ring == Ring(4, 5, 0.999, 8, 2, 1, 2, 5, 5)
     assert [(distance.upper, distance.count) for distance in found.distances] == [
@@ -173,32 +174,32 @@ def _come(world: World, name: str, ids: str) -> None:
 
 
 @pytest.mark.long
-def test_evidence_that_goes_between_nights(scheduler: Scheduler) -> None:
+def test_evidence_that_goes_between_runs(scheduler: Scheduler) -> None:
     """Retention deletes input before it is judged: GAP, until somebody acknowledges it; resends of it are no loss."""
     world = scheduler.world
     world.accept(world.arrive("a", b"1"), world.arrive("a", b"2"))
     world.commit()
-    assert scheduler.night(input=2) == {}
+    assert scheduler.run(input=2) == {}
     world.accept(world.arrive("a", b"3"), world.arrive("a", b"4"))
     world.delete_before(world.names["a"], 0, 3)
     world.arrive("a", b"3")
     world.commit()
-    assert scheduler.night(input=2, accepted=1, duplicates=0) == {"GAP": 2}
+    assert scheduler.run(input=2, accepted=1, duplicates=0) == {"GAP": 2}
     assert scheduler.document["verdict"] == "gap"
-    assert scheduler.nights.acknowledge() is not None
+    assert scheduler.runs.acknowledge() is not None
 
 
 @pytest.mark.long
 def test_the_configuration_changes(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """One address goes on to divert while its workers still drop; the other is away for a night, and comes back as it was."""
+    """One address goes on to divert while its workers still drop; the other is away for a run, and comes back as it was."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {"duplicates": "divert"}, "b": {}})
     a, b = world.names["a"], world.names["b"]
 
-    def night(*configured: str, **keys: Any) -> dict[str, Any]:
+    def run(*configured: str, **keys: Any) -> dict[str, Any]:
         entries = [{"name": name, "partitions": 2, **(keys if name == a else {})} for name in configured]
         settings = validate({**world.document, "addresses": entries})
-        nights = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
-        found: dict[str, Any] = job.judge(spark, settings, nights, job.surveyed(settings), None)["addresses"]
+        runs = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
+        found: dict[str, Any] = job.judge(spark, settings, runs, job.surveyed(settings), None)["addresses"]
         assert {name: {k: n for k, n in found[name]["anomalies"].items() if n} for name in found} == {
             name: {} for name in configured
         }
@@ -209,18 +210,18 @@ def test_the_configuration_changes(broker: EmbeddedBroker, spark: SparkSession, 
     dropped, waiting = world.arrive("a", b"1"), world.arrive("b", b"y")
     world.forward(waiting, 1)
     world.commit(forward=0)
-    assert night(a, b)[b]["in_flight"] == 1
-    # What the last night took for dropped was diverted after all; another one is, and one is not.
+    assert run(a, b)[b]["in_flight"] == 1
+    # What the last run took for dropped was diverted after all; another one is, and one is not.
     world.divert(dropped, first)
     world.divert(world.arrive("a", b"1"), first)
     world.arrive("a", b"1")
     world.commit(forward=0)
-    assert night(a, duplicates="divert")[a]["duplicates"] == 2
+    assert run(a, duplicates="divert")[a]["duplicates"] == 2
     world.divert(world.arrive("a", b"1"), first)
     world.accept(waiting)
     world.arrive("b", b"x")
     world.commit()
-    found = night(a, b, duplicates="divert")
+    found = run(a, b, duplicates="divert")
     assert (found[a]["input"], found[a]["duplicates"]) == (1, 1)
     assert (found[b]["input"], found[b]["accepted"], found[b]["duplicates"]) == (2, 1, 1)
 

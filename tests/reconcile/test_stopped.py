@@ -24,7 +24,7 @@ LIMIT_S = 400.0
 END_LIMIT_S = 8.0
 """Here two processors are shared; on an idle machine it takes a second."""
 LAST = "out/counts/_SUCCESS"
-"""Behind it only the summary is written, and the night."""
+"""Behind it only the summary is written, and the run."""
 
 
 class Started:
@@ -168,9 +168,9 @@ def test_in_the_middle_of_its_work(
     number: int,
     code: int,
 ) -> None:
-    """Nothing of it counts: no night, no summary; and the next run judges all of it.
+    """Nothing of it counts: no run, no summary; and the next run judges all of it.
 
-    Once its last results are written the night may be faster than the signal: then it counts, with its summary.
+    Once its last results are written the run may be faster than the signal: then it counts, with its summary.
     """
     _, config = _world(broker, tmp_path)
     out = tmp_path / "out"

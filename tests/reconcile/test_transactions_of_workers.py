@@ -82,8 +82,8 @@ def test_clean(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> N
         running.settled("transfers")
         running.settled("payments")
     settings = load(config)
-    nights = RunHistory.load(LocalFiles(str(tmp_path / "state")))
-    document = job.judge(spark, settings, nights, job.surveyed(settings), LocalFiles(str(tmp_path / "out")))
+    runs = RunHistory.load(LocalFiles(str(tmp_path / "state")))
+    document = job.judge(spark, settings, runs, job.surveyed(settings), LocalFiles(str(tmp_path / "out")))
 
     rows = spark.read.parquet(str(tmp_path / "out" / "anomalies")).collect()
     assert [(row["anomaly"], row["detail"]) for row in rows] == []

@@ -82,10 +82,10 @@ def test_rolling_upgrade(version: str, spark: SparkSession, tmp_path: Path) -> N
 
         settings = load(config)
         shown = run_verb("reconcile", "show", "--json", "--config", str(config), check=False)
-        last = RunHistory.load(LocalFiles(settings.nights_dir)).last
+        last = RunHistory.load(LocalFiles(settings.runs_dir)).last
         run_verb("reconcile", "--acknowledge", "2", "--config", str(config))
-        nights = RunHistory.load(LocalFiles(settings.nights_dir))
-        document = job.judge(spark, settings, nights, job.surveyed(settings), None)
+        runs = RunHistory.load(LocalFiles(settings.runs_dir))
+        document = job.judge(spark, settings, runs, job.surveyed(settings), None)
 
     assert ended == [0] * len(ended)
     assert first_log.count("RocksDB reused") == 2 * PARTITIONS, first_log

@@ -1,4 +1,4 @@
-"""FORGOTTEN, OVERRUN, CROSS-LANE of hops: what came over a bridge, and was accepted again. PHANTOM of a hop that cannot be read."""
+"""FORGOTTEN, OVERRUN and CROSS-LANE of hops that were accepted again, and PHANTOM of hops that cannot be read."""
 
 import functools
 import operator
@@ -14,19 +14,17 @@ from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES
 
 _HOP: Final = ["address", "hop_source", "hop_offset"]
-UNREAD: Final = f"{ONCE} and hop_source = '{MALFORMED}' and fate = {ACCEPTED}"
-"""Of the evidence: what :func:`unread` names."""
+UNREAD: Final = f"{ONCE} and hop_source = '{MALFORMED}' and fate = {ACCEPTED}"  # evidence that unread names
 
 
 def again(followed: DataFrame, promised: Column) -> DataFrame:
-    """Hops that were accepted although their lane had them, or was told that they are confirmed; and those accepted several times.
+    """Hops that were accepted several times, or although their lane knew them; rows of earlier runs included.
 
-    A row a record, with ``capacity``: how many hops of a way the lane keeps; nothing where hops are not looked at. All rows of a hop that is there several times, those of
-    other nights too.
+    A lane without a ring ignores hops. ``capacity`` becomes the number of hops of a route that the lane keeps.
 
     Args:
         followed: :data:`reconcile.spark.schemas.FOLLOWED`.
-        promised: The size of the lane's ring where no event tells it.
+        promised: Size of the lane's ring where no event shows it.
     """
     accepted = followed.where(f"(kept and accepted) or ({ONCE} and fate = {ACCEPTED})")
     kept = F.least(F.coalesce("capacity", promised), F.lit(KEPT_MAX))
@@ -46,50 +44,49 @@ def _known() -> Column:
 
 
 def forgotten(again: DataFrame, followed: DataFrame) -> DataFrame:
-    """FORGOTTEN by its way: within the promise. OVERRUN beyond it: hops were forgotten by order, or more than the ring's size since then.
+    """Hops accepted again by their route: FORGOTTEN within the promise, OVERRUN beyond it.
 
-    What is below what was confirmed is known for ever, whatever size the ring is given; of all else a lane keeps as many as its ring
-    has IDs, the highest.
+    A lane knows all hops below the confirmed one for ever, and the highest hops above it, as many as its ring has IDs. It also
+    forgets hops by order.
     """
     below = F.coalesce(F.col("hop_offset") < F.col("confirmed_kept"), F.lit(False))
     there = F.col("same_sure").isNotNull()
-    # Not more can be between two than their difference.
+    # No more hops can lie between two than their difference.
     far = F.col("highest") - F.col("hop_offset") >= F.col("capacity")
     known = again.where(_known()).withColumn("first_partition", F.col("partition"))
     found = _counted(known, followed, ~below & there & far)
     kept = below | (there & (F.col("above") < F.col("capacity")))
     reason = (
         F.when(below, _text("accepted although all below ", F.col("confirmed_kept"), " of its source was confirmed before"))
-        .when(kept, F.lit("accepted although known: its lane had it before"))
+        .when(kept, "accepted although known: its lane had it before")
         .when(
             there,
             _text("accepted again, with ", F.col("above"), " higher ones since then; the lane keeps ", F.col("capacity")),
         )
-        .otherwise(F.lit("accepted again, but what the lane knew of hops was cleared, resized or reopened meanwhile"))
+        .otherwise("accepted again, but what the lane knew of hops was cleared, resized or reopened meanwhile")
     )  # fmt: skip
     return rows(
         found,
         Anomaly.FORGOTTEN,
         _of_hop(reason),
-        anomaly=F.when(kept, F.lit(Anomaly.FORGOTTEN.value)).otherwise(F.lit(Anomaly.OVERRUN.value)),
+        anomaly=F.when(kept, Anomaly.FORGOTTEN.value).otherwise(Anomaly.OVERRUN.value),
         other_partition=F.when(F.col("same_ever").isNotNull(), F.col("partition")),
         other_offset=F.col("same_ever"),
     )
 
 
 def _counted(found: DataFrame, followed: DataFrame, needed: Column) -> DataFrame:
-    """With ``above``: how many higher hops came to its lane before, by its own way; with those of ``first_partition`` at most so many.
+    """The rows, with ``above``: higher hops that came to the lane before, by its route, or at most by it and ``first_partition``.
 
-    Each is compared with all of its source, so it is only counted where it is ``needed``: not where a verdict rests on something else,
-    as of all that is sent again after what was known is cleared. 0 elsewhere.
+    Counting compares each row with all of its source, so it is done only where the verdict is ``needed``; else it is 0.
     """
     f, h = found.where(needed).alias("f"), followed.where("hop_offset is not null").alias("h")
     same = [F.col(f"f.{name}") == F.col(f"h.{name}") for name in SOURCE]
     own = (F.col("f.partition") == F.col("h.partition")) & (
         F.col("h.kept") | (F.col("h.offset") < F.col("f.offset"))
     )
-    two_ways = F.col("f.first_partition") != F.col("f.partition")
-    either = two_ways & F.col("h.partition").isin(F.col("f.partition"), F.col("f.first_partition"))
+    two_routes = F.col("f.first_partition") != F.col("f.partition")
+    either = two_routes & F.col("h.partition").isin(F.col("f.partition"), F.col("f.first_partition"))
     higher = F.col("h.hop_offset") > F.col("f.hop_offset")
     key = [F.col(f"f.{name}").alias(name) for name in RECORD]
     counted = (
@@ -100,14 +97,14 @@ def _counted(found: DataFrame, followed: DataFrame, needed: Column) -> DataFrame
 
 
 def apart(again: DataFrame, followed: DataFrame) -> DataFrame:
-    """Hops that were accepted by two ways.
+    """Hops that were accepted by two routes.
 
-    In two lanes, which a resend does not reach unless its address was changed: CROSS-LANE. In one lane FORGOTTEN, or OVERRUN where
-    it need not keep the first: its way had been told that it is confirmed, or is beyond the promise as :func:`forgotten` has it.
-    Which was first nobody saw, unless it was on a night before: the one that is first by its place is.
+    CROSS-LANE in two lanes, which a resend reaches only if its address was changed. In one lane FORGOTTEN, or OVERRUN where the
+    first was confirmed or is beyond the promise of :func:`forgotten`. Hops of an earlier run are first; else the order of places
+    counts.
     """
     epochs = ("hop_epoch", "kept_epoch", "sure_epoch")
-    place = F.struct((~F.col("kept")).alias("new"), "partition", "offset", "lane", "confirmed_way", *epochs)
+    place = F.struct((~F.col("kept")).alias("new"), "partition", "offset", "lane", "confirmed_route", *epochs)
     first = (
         again.where(F.col("hop_offset").isNotNull() & ~_known())
         .groupBy(*_HOP)
@@ -115,44 +112,44 @@ def apart(again: DataFrame, followed: DataFrame) -> DataFrame:
     )
     later = again.where(~F.col("kept") & ~_known()).join(first, on=_HOP, how="inner")
     crossed = F.col("lane") != F.col("first.lane")
-    confirmed = F.when(F.col("first.new"), F.greatest("first.confirmed_way", "confirmed_way")).otherwise(
-        F.col("first.confirmed_way")
+    confirmed = F.when(F.col("first.new"), F.greatest("first.confirmed_route", "confirmed_route")).otherwise(
+        F.col("first.confirmed_route")
     )
-    told = confirmed > F.col("hop_offset")
+    below = F.coalesce(confirmed > F.col("hop_offset"), F.lit(False))
     differs = [F.col(epoch) != F.col(f"first.{epoch}") for epoch in epochs]
     ordered = functools.reduce(operator.or_, differs)
-    by_others = crossed | F.coalesce(told, F.lit(False)) | ordered
-    ways = later.where("partition != first.partition or lane != first.lane").withColumn(
+    by_others = crossed | below | ordered
+    by_two = later.where("partition != first.partition or lane != first.lane").withColumn(
         "first_partition", F.col("first.partition")
     )
-    found = _counted(ways, followed, ~by_others)
+    found = _counted(by_two, followed, ~by_others)
     beyond = ordered | (F.col("above") >= F.col("capacity"))
     detail = (
-        F.when(crossed, F.lit("accepted in another lane too: partitions or groups of the address were changed"))
-        .when(told, F.lit("accepted by another input partition too, and one of the two had been told that it is confirmed"))
-        .when(beyond, F.lit("accepted by another input partition too, which the lane had forgotten by order or by its ring's size"))
-        .otherwise(F.lit("accepted by another input partition too"))
+        F.when(crossed, "accepted in another lane too: partitions or groups of the address were changed")
+        .when(below, "accepted by another input partition too, and one of the two had been told that it is confirmed")
+        .when(beyond, "accepted by another input partition too, which the lane had forgotten by order or by its ring's size")
+        .otherwise("accepted by another input partition too")
     )  # fmt: skip
     return rows(
         found,
         Anomaly.CROSS_LANE,
         _of_hop(detail),
-        anomaly=F.when(crossed, F.lit(Anomaly.CROSS_LANE.value))
-        .when(told | beyond, F.lit(Anomaly.OVERRUN.value))
-        .otherwise(F.lit(Anomaly.FORGOTTEN.value)),
+        anomaly=F.when(crossed, Anomaly.CROSS_LANE.value)
+        .when(below | beyond, Anomaly.OVERRUN.value)
+        .otherwise(Anomaly.FORGOTTEN.value),
         other_partition=F.col("first.partition"),
         other_offset=F.col("first.offset"),
     )
 
 
 def others(found: DataFrame, of_hops: DataFrame) -> DataFrame:
-    """Anomalies of IDs, without those of records that are named for their hops: where these count no ID is looked at."""
+    """Anomalies of IDs, without records that are named for their hops."""
     named = of_hops.where(F.col("anomaly") != Anomaly.OVERRUN.value).select(*RECORD)
     return found.join(named, on=RECORD, how="left_anti").select(*ANOMALIES.names)
 
 
 def unread(evidence: DataFrame) -> DataFrame:
-    """PHANTOM: accepted, though what it says of its hop cannot be read. It belongs into quarantine."""
+    """PHANTOM: accepted, although its hop cannot be read. It belongs into quarantine."""
     return rows(
         evidence.where(UNREAD),
         Anomaly.PHANTOM,

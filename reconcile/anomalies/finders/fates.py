@@ -1,4 +1,4 @@
-"""DOUBLED, PHANTOM, CORRUPTED: what one input, or one output without an input, shows by itself."""
+"""DOUBLED, PHANTOM and CORRUPTED: anomalies that one input, or one output without an input, shows by itself."""
 
 from typing import Final
 
@@ -18,23 +18,16 @@ CHANGED: Final = " or ".join(_CHANGED.values())
 
 
 def doubled(evidence: DataFrame) -> DataFrame:
-    """An input with a second output: one row an input, however many there are."""
+    """Inputs with a second output, a row each."""
     return rows(
         evidence.where(SECOND),
         Anomaly.DOUBLED,
-        F.when(F.col("fate") == ACCEPTED, F.lit("accepted again")).otherwise(
-            F.lit("accepted, and of another fate")
-        ),
+        F.when(F.col("fate") == ACCEPTED, "accepted again").otherwise("accepted, and of another fate"),
     )
 
 
 def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """An input that an earlier night has judged has got another output.
-
-    Args:
-        evidence: Of the night.
-        spans: address, partition, origin, begin, read_from, cut, end of each input partition.
-    """
+    """New outputs of inputs that an earlier run has judged. ``spans``: :data:`reconcile.spark.schemas.SPANS`."""
     strays = _without_input(evidence, spans)
     return rows(
         strays.where("fate != 0 and offset >= origin and offset < begin"),
@@ -44,26 +37,26 @@ def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """An accepted or diverted record whose input is not there: none named, none at that place, or beyond the end."""
+    """Accepted or diverted outputs that name no existing input."""
     strays = _without_input(evidence, spans).where(F.col("fate").isin(ACCEPTED, DIVERTED))
     stands_there = (F.col("offset") >= F.col("read_from")) & (F.col("offset") < F.col("cut"))
     why = (
-        F.when(F.col("partition").isNull(), F.lit("names no input record in _RF_SOURCE"))
-        .when(F.col("cut").isNull(), F.lit("names a partition that the input does not have"))
-        .when(F.col("offset") >= F.col("end"), F.lit("names a place beyond the end of the input"))
-        .when(stands_there & (F.col("part_number") > 0), F.lit("no envelope with such a part stands there"))
+        F.when(F.col("partition").isNull(), "names no input record in _RF_SOURCE")
+        .when(F.col("cut").isNull(), "names a partition that the input does not have")
+        .when(F.col("offset") >= F.col("end"), "names a place beyond the end of the input")
+        .when(stands_there & (F.col("part_number") > 0), "no envelope with such a part stands there")
         .when(
             stands_there & F.col("parts").isNotNull(),
-            F.lit("an envelope stands there, and this is none of its parts: _RF_TX_PART is missing"),
+            "an envelope stands there, and this is none of its parts: _RF_TX_PART is missing",
         )
-        .when(stands_there, F.lit("no committed input record stands there"))
-        .when(F.col("offset") < 0, F.lit("names no place"))
+        .when(stands_there, "no committed input record stands there")
+        .when(F.col("offset") < 0, "names no place")
     )
     return rows(strays.withColumn("why", why).where("why is not null"), Anomaly.PHANTOM, F.col("why"))
 
 
 def beyond_memory(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """GAP: on a later night, an output of an input from before the first run; what became of it then nobody knows."""
+    """GAP: outputs of inputs from before the first run, seen by a later run. Nobody knows their fate then."""
     strays = _without_input(evidence, spans)
     return rows(
         strays.where("fate != 0 and offset < origin and begin > origin"),
@@ -73,9 +66,9 @@ def beyond_memory(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def corrupted(evidence: DataFrame) -> DataFrame:
-    """An output that is not what its input promises."""
+    """Outputs that differ from their input."""
     found = evidence.where(CHANGED)
-    what = F.concat_ws(", ", *(F.when(F.col(flag), F.lit(name)) for name, flag in _CHANGED.items()))
+    what = F.concat_ws(", ", *(F.when(F.col(flag), name) for name, flag in _CHANGED.items()))
     return rows(found, Anomaly.CORRUPTED, F.concat(what, F.lit(" not as in the input")))
 
 

@@ -1,7 +1,7 @@
-"""Two of one ID that two lanes have judged: the second may know what the first knew.
+"""IDs that two lanes judged, of which the second lane may know those of the first.
 
-An address that gets more lanes hands on what each knew to those whose number is its own modulo the former count. So between the two
-lie IDs of both lanes, and of those by which the first's went to the second's.
+An address that gets more lanes hands the IDs of a lane to all lanes whose number is its own modulo the former
+count. So IDs of both lanes, and of lanes in between, lie between the two.
 """
 
 from pyspark.sql import DataFrame
@@ -12,11 +12,9 @@ _BETWEEN = "array_except(lanes, array(a_lane, lane))"
 
 
 def with_lanes(pairs: DataFrame, grown: DataFrame | None) -> DataFrame:
-    """The pairs, with all ``lanes`` that an ID of the first can have come through to the second, both of theirs included.
+    """The pairs, with all ``lanes`` through which the first ID can have come to the second lane, both included.
 
-    Args:
-        pairs: address, lane, a_lane, and more.
-        grown: Of :data:`reconcile.spark.schemas.EVENTS` those that tell of more lanes; their ``before`` is how many there were.
+    ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``.
     """
     ends = F.array("a_lane", "lane")
     if grown is None:
@@ -31,20 +29,15 @@ def with_lanes(pairs: DataFrame, grown: DataFrame | None) -> DataFrame:
 
 
 def with_passed(pairs: DataFrame, ids: DataFrame) -> DataFrame:
-    """The pairs, with ``passed``: how many IDs are of lanes between those of the two.
-
-    Args:
-        pairs: As :func:`with_lanes` has them.
-        ids: :data:`reconcile.spark.schemas.IDS` of this night and those before.
-    """
-    way = pairs.select(*_RING, "a_lane", F.explode(F.expr(_BETWEEN)).alias("by")).distinct()
-    those = F.broadcast(way.select("address", F.col("by").alias("lane")).distinct())
+    """The pairs of :func:`with_lanes`, with ``passed``: the number of IDs of lanes between the two."""
+    paths = pairs.select(*_RING, "a_lane", F.explode(F.expr(_BETWEEN)).alias("by")).distinct()
+    between = F.broadcast(paths.select("address", F.col("by").alias("lane")).distinct())
     counted = (
-        ids.join(those, on=_RING, how="left_semi").groupBy(*_RING).agg(F.count(F.lit(1)).alias("number"))
+        ids.join(between, on=_RING, how="left_semi").groupBy(*_RING).agg(F.count(F.lit(1)).alias("number"))
     )
     by = counted.withColumnRenamed("lane", "by")
     passed = (
-        way.join(by, on=["address", "by"], how="inner")
+        paths.join(by, on=["address", "by"], how="inner")
         .groupBy(*_RING, "a_lane")
         .agg(F.sum("number").alias("passed"))
     )

@@ -1,4 +1,4 @@
-"""LOST, WRONG-VERDICT, and GAP in their place: inputs that are not accepted, and duplicates of nothing."""
+"""LOST and WRONG-VERDICT, or GAP: inputs that were not accepted, and duplicates of nothing."""
 
 from typing import Final
 
@@ -16,19 +16,15 @@ SAID_TO_REPEAT: Final = f"{ONCE} and fate = {DIVERTED}"
 
 
 def unmatched(evidence: DataFrame) -> DataFrame:
-    """Inputs of which no output tells, and which are not on their way."""
+    """Inputs without an output that do not wait."""
     return evidence.where(UNMATCHED)
 
 
 def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
-    """Inputs that are neither accepted, nor in quarantine, nor a duplicate; GAP where evidence on that is gone.
+    """Inputs that are neither accepted, nor in quarantine, nor duplicates; GAP where the evidence is gone.
 
-    An envelope is one input: of one that was accepted in part :mod:`reconcile.anomalies.finders.torn_transactions` tells.
-
-    Args:
-        missing: :func:`unmatched` inputs.
-        orphans: Of the unmatched with an ID, :func:`reconcile.anomalies.finders.originals.orphans`.
-        rules: address, divert, detects, outputs_gone, targets_gone, ids_gone, lanes_whole.
+    ``missing`` are :func:`unmatched`, ``orphans`` those with an ID that repeat nothing. Envelopes that were
+    accepted in part belong to :mod:`reconcile.anomalies.finders.torn_transactions`.
     """
     rule = F.broadcast(rules)
     # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing.
@@ -47,11 +43,11 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
 
 
 def _unknown() -> Column:
-    """That no ring knew it."""
+    """The text that the ring of the lane knew no other of the ID."""
     ring = (
-        F.when(F.col("ids") > 1, F.lit("the ring of its lane knew no other of any of its IDs"))
-        .when(F.col("ids") > 0, F.lit("the ring of its lane knew no other of its ID"))
-        .otherwise(F.lit("it has no ID that is looked at"))
+        F.when(F.col("ids") > 1, "the ring of its lane knew no other of any of its IDs")
+        .when(F.col("ids") > 0, "the ring of its lane knew no other of its ID")
+        .otherwise("it has no ID that is looked at")
     )
     return F.when(
         F.col("hop_source") > MALFORMED, F.concat(F.lit("its lane did not know its hop, and "), ring)
@@ -59,12 +55,9 @@ def _unknown() -> Column:
 
 
 def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> DataFrame:
-    """Diverted duplicates of nothing: the trap of one that is called a duplicate of itself.
+    """Diverted duplicates of nothing; the arguments are those of :func:`lost`.
 
-    Args:
-        orphans: As :func:`lost` has them.
-        evidence: Of the night: what has no ID is a duplicate by its hop only, and where IDs are not looked at no hop is.
-        rules: As :func:`lost` has them.
+    An input without an ID can only repeat a hop. Where IDs do not count, hops do not count either.
     """
     rule = F.broadcast(rules)
     by_hop = F.col("resent")
@@ -89,15 +82,10 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
 
 
 def unknown_where_gone(found: DataFrame, anomaly: Anomaly, *, by_id: Column | None = None) -> DataFrame:
-    """The anomaly, or GAP where the evidence that would tell is deleted.
+    """The anomaly, or GAP where the evidence on it is deleted.
 
-    A bridge sends in the order of its source: once a lower hop of the way was accepted, this one had not come while evidence was
-    deleted.
-
-    Args:
-        found: The rows, with what :func:`lost` needs of the rules.
-        anomaly: Which it is.
-        by_id: Whether an ID that nobody has seen would explain it; None = that of any row that has IDs.
+    A bridge keeps the order of its source. If a lower hop of the route was accepted, this hop had not come
+    before. ``by_id`` tells whether an unseen ID would explain the row; None = where the row has IDs.
     """
     by_id = F.col("ids") > 0 if by_id is None else by_id
     by_hop = (F.col("hop_source") > MALFORMED) & ~F.col("after_new")
@@ -113,6 +101,6 @@ def unknown_where_gone(found: DataFrame, anomaly: Anomaly, *, by_id: Column | No
         F.when(
             gone, F.concat(F.lit(f"{anomaly.value} or not, the evidence is deleted: "), F.col("why"))
         ).otherwise(F.col("why")),
-        anomaly=F.when(gone, F.lit(Anomaly.GAP.value)).otherwise(F.lit(anomaly.value)),
-        suspected=F.when(gone, F.lit(anomaly.value)),
+        anomaly=F.when(gone, Anomaly.GAP.value).otherwise(anomaly.value),
+        suspected=F.when(gone, anomaly.value),
     )

@@ -1,8 +1,8 @@
-"""The originals that an input can be a duplicate of, without a look at each of its ID.
+"""Finds the originals of an input without comparing it with every record of its ID.
 
-One ID may be there a million times, and be accepted anew whenever it is older than ``id_max_age``.
-Of those that came by the same way the nearest before it tells, which a window finds. Of those that came by another way, or that another
-lane has accepted, the youngest tells, of which there is one for each lane, way and partition. Few remain that neither tells.
+One ID may occur a million times, as it is accepted again whenever it is older than ``id_max_age``. By the same route the nearest
+original before the input decides, which a window finds. By another route, or in another lane, the youngest decides: there is one
+for each lane, route and partition. Few inputs remain that neither decides.
 """
 
 from typing import Final
@@ -13,30 +13,32 @@ from pyspark.sql import functions as F
 from reconcile.run.frames.evidence import PLACE
 
 SAME: Final = ["address", "part_address", "id", "named"]
-"""What an input and its original have in common; ``named``: the place that a diverted duplicate names, else null."""
-_CLASS: Final = [*SAME, "key", "lane", "way", "emptied", "partition", "before", "heirs"]
+"""Common to an input and its original; ``named``: the place that a diverted duplicate names, else null."""
+_CLASS: Final = [*SAME, "key", "lane", "forwarded", "emptied", "partition", "before", "heirs"]
 
 
 def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
-    """The candidates, with ``first``: where the nearest original by the same way stands that is young enough; null = there is none.
+    """The candidates, with ``first``: the place of the nearest young original by the same route; null = there is none.
 
-    A younger one may stand before one that is too old. Then ``first`` is where the youngest stands, and it is ``ambiguous``: there may
-    be another between.
+    A younger original may stand before one that is too old. Then ``first`` is the place of the youngest, and it is ``ambiguous``:
+    another may stand between.
 
     Args:
-        candidates: Of :data:`SAME`, lane, way, emptied (how often the ring was before), at (place in its way), timestamp, max_age_ms,
-            on (the ring was not off), and more.
-        originals: The same but for the last two, and ``before``: whether a night before has accepted it.
+        candidates: :data:`SAME`, lane, forwarded, emptied (how often the ring was before), at (offset in its route), timestamp,
+            max_age_ms, on (the ring was not off), and more.
+        originals: The same but for the last two, and ``before``: an earlier run accepted it.
     """
-    of_way = originals.select(
-        *SAME, "lane", "way", "emptied", "at", "timestamp", F.col("before").alias("earlier")
+    of_route = originals.select(
+        *SAME, "lane", "forwarded", "emptied", "at", "timestamp", F.col("before").alias("earlier")
     )
-    of_way = of_way.withColumn("original", F.lit(True))
-    those = candidates.withColumns({"earlier": F.lit(False), "original": F.lit(False)})
-    # What a night before has accepted came before, also where the forward topic was created again; what stands at the same place did not.
-    order = Window.partitionBy(*SAME, "lane", "way", "emptied").orderBy(F.desc("earlier"), "at", "original")
+    of_route = of_route.withColumn("original", F.lit(True))
+    asking = candidates.withColumns({"earlier": F.lit(False), "original": F.lit(False)})
+    # An earlier run's original came before, even if the forward topic was created again. One at the same place did not.
+    order = Window.partitionBy(*SAME, "lane", "forwarded", "emptied").orderBy(
+        F.desc("earlier"), "at", "original"
+    )
     until = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    both = those.unionByName(of_way, allowMissingColumns=True).withColumns(
+    both = asking.unionByName(of_route, allowMissingColumns=True).withColumns(
         {
             "last": F.max(F.when(F.col("original"), F.struct("at", "timestamp"))).over(until),
             "youngest": F.max(F.when(F.col("original"), F.struct("timestamp", "at"))).over(until),
@@ -55,17 +57,19 @@ def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
     )
 
 
-def by_other_ways(candidates: DataFrame, originals: DataFrame) -> DataFrame:
-    """Those of the candidates that may have an original that came by another way, or that another lane has accepted.
+def by_other_routes(candidates: DataFrame, originals: DataFrame) -> DataFrame:
+    """Places of the candidates that may have an original by another route or in another lane.
 
     Returns:
-        :data:`reconcile.run.frames.evidence.PLACE`, and ``certain``; where that is false the two came from one partition, in an order that
-        the youngest does not tell.
+        :data:`reconcile.run.frames.evidence.PLACE`, and ``certain``: False = both came from one partition, and the youngest does not
+        show their order.
     """
     c, o = candidates.withColumn("key", _keys(F.lit(0))).alias("c"), classes(originals).alias("o")
     same = [F.col(f"c.{name}").eqNullSafe(F.col(f"o.{name}")) for name in (*SAME, "key")]
     lane, kind = F.col("c.lane") == F.col("o.lane"), F.col("c.key.kind")
-    in_lane = lane & (F.col("c.way") != F.col("o.way")) & (F.col("c.emptied") == F.col("o.emptied"))
+    in_lane = (
+        lane & (F.col("c.forwarded") != F.col("o.forwarded")) & (F.col("c.emptied") == F.col("o.emptied"))
+    )
     handed_on = ~lane & (F.col("c.lane") % F.col("o.heirs") == F.col("o.lane"))
     home = F.when(kind == "lane", in_lane).when(kind == "heirs", handed_on).otherwise(~lane)
     apart = F.col("o.before") | (F.col("c.partition") != F.col("o.partition"))
@@ -85,8 +89,8 @@ def by_other_ways(candidates: DataFrame, originals: DataFrame) -> DataFrame:
 
 
 def classes(originals: DataFrame) -> DataFrame:
-    """Of the originals that are alike to any candidate but for age and order: the highest timestamp, and the lowest offset."""
-    offered = originals.withColumn("key", _keys(F.when(F.col("heirs").isNotNull(), F.lit(0))))
+    """Originals that differ only in age and order, as one row: the highest timestamp, and the lowest offset."""
+    offered = originals.withColumn("key", _keys(F.when(F.col("heirs").isNotNull(), 0)))
     handed_on = F.when(F.col("key.kind") == "heirs", F.col("heirs"))
     return (
         offered.withColumn("heirs", handed_on)
@@ -96,7 +100,7 @@ def classes(originals: DataFrame) -> DataFrame:
 
 
 def _keys(heirs: Column) -> Column:
-    """By what an original may be known to a lane, a row each: it is its own, it is the group's, it has handed on what it knew."""
+    """Why a lane may know an original, a row each: it is its own lane, the home of the group, or a successor lane."""
     by = {"lane": F.col("lane").cast("bigint"), "home": F.col("home_digest"), "heirs": heirs.cast("bigint")}
     keys = F.array(*(F.struct(F.lit(kind).alias("kind"), column.alias("of")) for kind, column in by.items()))
     return F.explode(F.filter(keys, lambda key: key["of"].isNotNull()))

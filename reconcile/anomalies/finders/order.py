@@ -1,4 +1,4 @@
-"""REORDERED: the order within groups."""
+"""REORDERED: broken order within groups."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -10,16 +10,13 @@ from reconcile.spark.schemas import ACCEPTED
 
 
 def looked_for(evidence: DataFrame, blocks: DataFrame) -> bool:
-    """Whether some order may be broken; False = none is, and :func:`reordered` has nothing to find. Nothing is sorted by groups for it.
+    """Whether the order of some group may be broken, without sorting by groups.
 
-    If all that one input partition has in one output partition is in order, each group of it is. It is where the difference of the
-    offset there and the IDs accepted before the record never falls from one record to the next: a difference and the records that
-    have it are a stretch, as long as a transaction, and each stretch begins behind the one before. A group in several output
-    partitions is looked for where there are several.
-
-    Args:
-        evidence: Of the night, without envelopes.
-        blocks: :func:`reconcile.run.frames.id_positions.blocks` of it.
+    If all records of an input partition are in order in an output partition, each of their groups is. Then
+    the output offset minus the accepted IDs before the record never falls. Equal differences form stretches,
+    and each stretch begins behind the one before. If there are several output partitions, groups in more than
+    one are counted. ``evidence`` has no envelopes, ``blocks`` comes from
+    :func:`reconcile.run.frames.id_positions.blocks`.
     """
     accepted = _accepted(evidence)
     sides = ["out_address", "address", "partition"]
@@ -43,14 +40,11 @@ def looked_for(evidence: DataFrame, blocks: DataFrame) -> bool:
 
 
 def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
-    """Each place where the order of a group from one input partition breaks, a row a place.
+    """Places where the order of a group from one input partition breaks, a row each.
 
-    Where there are transactions, that of what one lane judged: their parts are in groups of other lanes too, with no order between
-    those.
-
-    Order is seen in one partition of the output: a group that is in several has none, and that is one row more. Of an
-    input that was accepted twice the first counts. A large group is one task's; its rows are sorted and looked at one
-    after the other, on disk where memory ends.
+    Parts of transactions are in order only within one lane. A group in several output partitions has no
+    order, which is one row more. Of an input that was accepted twice the first counts. One task sorts a large
+    group, on disk where memory ends.
     """
     accepted = _accepted(evidence)
     line = ["out_address", "group", "address", "partition", *(["lane"] if transactions else [])]
@@ -92,16 +86,10 @@ def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
 def reordered_across(
     evidence: DataFrame, earlier: DataFrame, spans: DataFrame, outputs: DataFrame
 ) -> DataFrame:
-    """What broke the order of its group with the last night, a row a record.
+    """Records that broke the order of their group with the last run, a row each.
 
-    Only an input that waited, or an output that was there already, can: all others are later in both logs. Of the last night
-    only what had an ID is kept.
-
-    Args:
-        evidence: Of the night.
-        earlier: :data:`reconcile.spark.schemas.IDS` of the last night.
-        spans: address, partition, begin of each input partition.
-        outputs: out_address, out_partition, out_begin of each partition of the accepted topic.
+    Only inputs that waited and outputs that existed already can; all others are later in both logs.
+    ``earlier`` are :data:`reconcile.spark.schemas.IDS` of the last run, of which nothing else is kept.
     """
     early = (
         _accepted(evidence)
@@ -136,7 +124,7 @@ def reordered_across(
         found,
         Anomaly.REORDERED,
         F.concat(
-            F.when(F.col("other_offset") > F.col("offset"), F.lit("accepted after")).otherwise(F.lit("accepted before")),
+            F.when(F.col("other_offset") > F.col("offset"), "accepted after").otherwise("accepted before"),
             F.lit(" offset "), F.col("other_offset").cast("string"), F.lit(" of its group, which the last run judged"),
         ),
         other_partition=F.col("partition"),

@@ -13,67 +13,62 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.names import Anomaly, rows
-from reconcile.run.frames.journal import empties
+from reconcile.run.frames.journal import empties, judged_before
 
 _ID = ["id_address", "id"]
 _RING = ["address", "lane"]
 _INPUT = [*_RING, "partition", "offset", "part_number"]
 """An ID of a ring by where it came in: a transaction brings several, each with a part."""
-_CAME = ["night", "at", "part_number"]
+_CAME = ["run", "at", "part_number"]
 """The order of one route. A topic that was created again begins at 0 again, in a later run."""
 FORWARDED: Final = -1
 """The route of what was forwarded to its lane; that of others is the lane's own partition."""
 
 
-def repeated(ids: DataFrame, night: int) -> DataFrame:
-    """All rows of the IDs that were accepted several times, once at least in this night.
-
-    Args:
-        ids: :data:`reconcile.spark.schemas.IDS` of this night and those before.
-        night: This one's number.
-    """
-    tonight = F.max((F.col("night") == night).cast("int"))
-    several = ids.groupBy(*_ID).agg(F.count(F.lit(1)).alias("times"), tonight.alias("tonight"))
-    chosen = several.where("times > 1 and tonight = 1").select(*_ID)
+def repeated(ids: DataFrame, run: int) -> DataFrame:
+    """All :data:`reconcile.spark.schemas.IDS` that were accepted several times, once at least in this run."""
+    this_run = F.max((F.col("run") == run).cast("int"))
+    several = ids.groupBy(*_ID).agg(F.count(F.lit(1)).alias("times"), this_run.alias("this_run"))
+    chosen = several.where("times > 1 and this_run = 1").select(*_ID)
     rows_of = ids.join(chosen, on=_ID, how="left_semi")
-    # Of one group is of one home, whatever way they took.
+    # Records of one group have one home, whatever route they took.
     home = Window.partitionBy(*_ID, "address", "home_digest")
     return rows_of.withColumn("home", F.min("lane").over(home))
 
 
-def cross_lane(repeated: DataFrame, night: int, rules: DataFrame, input_topics: Sequence[str]) -> DataFrame:
-    """IDs that reached another lane in this night: the resend had another group, or its transaction another key. A row an ID.
+def cross_lane(repeated: DataFrame, run: int, rules: DataFrame, input_topics: Sequence[str]) -> DataFrame:
+    """IDs that reached another lane in this run, a row each: the resend had another group, or its transaction another key.
 
-    OVERRUN where it came so long after each of the others that the ID no longer counted. Which of two lanes was first is
-    known if it was on another night.
+    OVERRUN if the ID no longer counted. The order of two lanes is known only between runs.
     """
     place = ["partition", "offset", "part_number", "out_address", "out_partition", "out_offset", "address"]
     ordered = ["partition", "offset", "out_partition", "out_offset", "timestamp", "home"]
     first = repeated.groupBy(*_ID, "address", "home").agg(
-        F.min("night").alias("first_night"),
-        F.min(F.struct("night", *ordered, "address", "part_number", "out_address")).alias("first"),
+        F.min("run").alias("first_run"),
+        F.min(F.struct("run", *ordered, "address", "part_number", "out_address")).alias("first"),
     )
     homes = first.groupBy(*_ID).agg(
         F.count(F.lit(1)).alias("homes"),
-        F.max("first_night").alias("last_night"),
+        F.max("first_run").alias("last_run"),
         F.min("first").alias("one"),
         F.max("first").alias("other"),
     )
-    found = homes.where((F.col("homes") > 1) & (F.col("last_night") == night))
+    found = homes.where((F.col("homes") > 1) & (F.col("last_run") == run))
     elsewhere = repeated.join(found, on=_ID, how="inner").where(
         (F.col("home") != F.col("other.home")) | (F.col("address") != F.col("other.address"))
     )
     apart = F.col("other.timestamp") - F.col("timestamp")
-    known = F.col("night") < F.col("other.night")
+    known = F.col("run") < F.col("other.run")
     nearest = elsewhere.groupBy(*_ID).agg(
         F.first("one").alias("one"),
         F.first("other").alias("other"),
         F.min(F.when(known, apart).otherwise(F.abs(apart))).alias("apart"),
     )
     aged = (F.col("max_age_ms") > 0) & (F.col("apart") > F.col("max_age_ms"))
-    detail = F.when(
-        aged, F.lit("accepted in another lane too, when its ID no longer counted: id_max_age")
-    ).otherwise(F.lit("accepted in another lane too: the two have different groups"))
+    again = "accepted in another lane too"
+    detail = F.when(aged, f"{again}, when its ID no longer counted: id_max_age").otherwise(
+        f"{again}: the two have different groups"
+    )
     same = F.col("one.address") == F.col("other.address")
     topics = F.array(*(F.lit(topic) for topic in input_topics))
     away = F.concat(
@@ -84,32 +79,31 @@ def cross_lane(repeated: DataFrame, night: int, rules: DataFrame, input_topics: 
     return rows(
         placed.join(F.broadcast(rules.select("address", "max_age_ms")), on="address", how="inner"),
         Anomaly.CROSS_LANE,
-        F.concat(detail, F.when(same, F.lit("")).otherwise(away)),
-        anomaly=F.when(aged, F.lit(Anomaly.OVERRUN.value)).otherwise(F.lit(Anomaly.CROSS_LANE.value)),
+        F.concat(detail, F.when(same, "").otherwise(away)),
+        anomaly=F.when(aged, Anomaly.OVERRUN.value).otherwise(Anomaly.CROSS_LANE.value),
         other_partition=F.when(same, F.col("one.partition")),
         other_offset=F.when(same, F.col("one.offset")),
     )
 
 
-def pairs(repeated: DataFrame, ranks: DataFrame, night: int) -> DataFrame:
-    """Each ID of this run beside those accepted before it in its lane that can matter; columns of the earlier one begin with ``a_``.
+def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
+    """Each ID of this run beside the nearest earlier one by each route of its lane, whose columns begin with ``a_``.
 
-    A lane reads two inputs: its partition of the input topic, and of the forward topic. In each of these *routes* offsets are the order of
-    acceptance; output partitions are not, because a message without a key goes to any. Each ID stands beside the one before it by the same
-    route, and beside the nearest by the other route. The intervals of :func:`ranks` are in order along each route. Sorted by the middle of their
-    interval, the last of each route before an acceptance is the nearest.
+    A lane reads two inputs, or *routes*: its partition of the input topic, and of the forward topic. Along a route offsets are the
+    order of acceptance. Output partitions are not, because a message without a key goes to any. The intervals of :func:`ranks` are
+    in order along each route. Sorted by the middle of their interval, the last of each route before an ID is the nearest.
 
     Args:
-        repeated: As :func:`repeated` has them.
-        ranks: As :func:`ranks` has them, for all lanes in ``repeated``.
-        night: This run's number.
+        repeated: Result of :func:`repeated`.
+        ranks: Result of :func:`ranks` for all lanes in ``repeated``.
+        run: Number of this run.
     """
     placed = (
         _routed(repeated).join(ranks, on=_INPUT, how="left").withColumn("middle", F.expr("before - after"))
     )
     earlier = [
         "partition", "offset", "part_number", "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
-        "lane", "night", "route", "before", "after", "total",
+        "lane", "run", "route", "before", "after", "total",
     ]  # fmt: skip
     row = F.struct(*earlier)
     home = [*_ID, "address", "home"]
@@ -121,58 +115,46 @@ def pairs(repeated: DataFrame, ranks: DataFrame, night: int) -> DataFrame:
         F.last(F.when(~forwarded, row), ignorenulls=True).over(until),
     )
     found = placed.withColumn("candidates", F.array_compact(candidates))
-    beside = found.where(F.col("night") == night).select("*", F.explode("candidates").alias("a"))
+    beside = found.where(F.col("run") == run).select("*", F.explode("candidates").alias("a"))
     return beside.select(*placed.columns, *(F.col(f"a.{name}").alias(f"a_{name}") for name in earlier)).drop(
         "middle"
     )
 
 
 def _routed(ids: DataFrame) -> DataFrame:
-    """With ``route``, by which of its inputs the lane read it, and ``at``, the offset there."""
+    """The IDs, with the ``route`` by which the lane read them, and the offset ``at`` it."""
     forwarded = F.col("forward_offset").isNotNull()
     return ids.withColumns(
         {
-            "route": F.when(forwarded, F.lit(FORWARDED)).otherwise(F.col("partition")),
+            "route": F.when(forwarded, FORWARDED).otherwise(F.col("partition")),
             "at": F.coalesce("forward_offset", "offset"),
         }
     )
 
 
 def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
-    """How many IDs were certainly accepted before and after each, and how many there are, in the lanes named.
+    """How many IDs were certainly accepted before and after each ID, and how many there are, in the named ``lanes``.
 
     If input and output disagree about an order, the output is out of order itself, and is not a witness.
     """
     chosen = _routed(ids.join(F.broadcast(lanes), on=_RING, how="left_semi"))
-    place = ["out_address", "out_partition"]
+    place, one = ["out_address", "out_partition"], F.count(F.lit(1))
     source, output = Window.partitionBy(*_RING, "route"), Window.partitionBy(*_RING, *place)
     both = Window.partitionBy(*_RING, "route", *place)
-    went = ["out_offset", "part_number"]
-    before_both = F.lag("out_offset").over(both.orderBy(*_CAME))
+    along, along_both = source.orderBy(*_CAME), both.orderBy(*_CAME)
+    in_output = output.orderBy("out_offset", "part_number")
+    others = {
+        "others_before": along.rowsBetween(Window.unboundedPreceding, Window.currentRow),
+        "others_after": along.rowsBetween(Window.currentRow, Window.unboundedFollowing),
+    }
+    previous = F.lag("out_offset").over(along_both)
     ranked = (
-        chosen.withColumns(
-            {"s": F.row_number().over(source.orderBy(*_CAME)), "s_n": F.count(F.lit(1)).over(source)}
-        )
-        .withColumns(
-            {
-                "b": F.row_number().over(both.orderBy(*_CAME)),
-                "b_n": F.count(F.lit(1)).over(both),
-                "previous": before_both,
-            }
-        )
-        .withColumns({"o": F.row_number().over(output.orderBy(*went)), "o_n": F.count(F.lit(1)).over(output)})
+        chosen.withColumns({"s": F.row_number().over(along), "s_n": one.over(source)})
+        .withColumns({"b": F.row_number().over(along_both), "b_n": one.over(both), "previous": previous})
+        .withColumns({"o": F.row_number().over(in_output), "o_n": one.over(output)})
         .withColumns({"others_before": F.expr("o - b"), "others_after": F.expr("o_n - o - b_n + b")})
-        # Whatever came before one of a route came before all later ones of it, whichever output partition shows it.
-        .withColumns(
-            {
-                "others_before": F.max("others_before").over(
-                    source.orderBy(*_CAME).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-                ),
-                "others_after": F.max("others_after").over(
-                    source.orderBy(*_CAME).rowsBetween(Window.currentRow, Window.unboundedFollowing)
-                ),
-            }
-        )
+        # IDs before one of a route came before all later ones of it, whichever output partition shows it.
+        .withColumns({name: F.max(name).over(frame) for name, frame in others.items()})
     )
     disorder = F.max((F.col("previous") > F.col("out_offset")).cast("int"))
     totals = ranked.groupBy(*_RING).agg(F.count(F.lit(1)).alias("total"), disorder.alias("disorder"))
@@ -187,14 +169,11 @@ def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
 
 
 def between(pairs: DataFrame) -> DataFrame:
-    """The pairs, with ``between`` and ``order``.
+    """The pairs of :func:`~reconcile.anomalies.finders.lane_moves.with_passed`, with ``between`` and ``order``.
 
-    ``between`` is the largest possible number of IDs that were accepted between the two. If two lanes have judged them, these are all
-    of the first lane after the one, and all of the second lane before the other. ``order`` is 1 if the earlier one was certainly accepted
-    first, -1 if the later one was, and 0 if no evidence shows it.
-
-    Args:
-        pairs: As :func:`reconcile.anomalies.finders.lane_moves.with_passed` has them.
+    ``between`` is the largest possible number of IDs that were accepted between the two. Of two lanes it
+    counts all IDs of the first lane after the one, and of the second lane before the other. ``order`` is 1 if
+    the earlier one was certainly accepted first, -1 if the later one was, and 0 if no evidence shows it.
     """
     one = F.col("lane") == F.col("a_lane")
     both = F.when(one, F.col("total")).otherwise(F.col("total") + F.col("a_total") + F.col("passed"))
@@ -207,7 +186,7 @@ def between(pairs: DataFrame) -> DataFrame:
     )
     by_output = F.when(F.col("a_out_offset") > F.col("out_offset"), -1).otherwise(1)
     order = (
-        F.when(~one, (F.col("a_night") < F.col("night")).cast("int"))
+        F.when(~one, (F.col("a_run") < F.col("run")).cast("int"))
         .when(F.col("route") == F.col("a_route"), 1)
         .when(shown, by_output)
         .otherwise(0)
@@ -221,20 +200,19 @@ def between(pairs: DataFrame) -> DataFrame:
 
 
 def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capacity: Column) -> DataFrame:
-    """The pairs, with the ``capacity`` in force, and whether the ring was ``told`` to forget in between.
+    """The pairs of :func:`between`, with the ``capacity`` in force, and whether the ring ``forgot`` in between by order.
 
-    Clearing it, switching it off and opening it anew in memory only are such orders. Of a ring whose size was changed in between the
-    smallest counts: that many of the newest stay. Where the home has ``moved`` by another
-    partitioner the second lane knows nothing of what the first knew; nor does any where the address was ``renamed``.
+    A ring that was cleared, switched off or opened in memory only forgot. If its size changed in between, the smallest counts. If
+    the home has ``moved`` by another partitioner, or the address was ``renamed``, the second lane does not know the first ID.
 
-    An event lies between two of a lane if the first was judged before it and the second not. All events of a lane that has got what
-    the first one's knew lie behind the first, and those of one that has handed it on before the second.
+    An event lies between two IDs of a lane if the first was judged before it and the second was not. All events of a lane that
+    took over from the first lane lie behind the first ID, and all of a lane that handed on lie before the second ID.
 
     Args:
-        pairs: As :func:`between` has them.
+        pairs: Result of :func:`between`.
         events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
-        rules: address, max_age_ms, whole_since, moved, and more.
-        capacity: Of address, lane and a_lane, where no event tells it.
+        rules: :data:`reconcile.spark.schemas.RULES`.
+        capacity: Size of the ring, by address, lane and a_lane, where no event shows it.
     """
     limits = (
         pairs.join(
@@ -245,11 +223,11 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
             how="inner",
         )
         .withColumn("capacity", capacity)
-        .withColumn("moved", (F.col("lane") != F.col("a_lane")) & (F.col("a_night") <= F.col("until")))
-        .withColumn("renamed", F.col("a_night") <= F.col("renamed"))
+        .withColumn("moved", (F.col("lane") != F.col("a_lane")) & (F.col("a_run") <= F.col("until")))
+        .withColumn("renamed", F.col("a_run") <= F.col("renamed"))
     )
     if events is None:
-        return limits.withColumn("told", F.lit(False))
+        return limits.withColumn("forgot", F.lit(False))
     e, p = events.alias("e"), limits.alias("p")
     joined = p.join(
         F.broadcast(e),
@@ -258,8 +236,9 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     )
     known = F.col("e.number").isNotNull()
     of_first, of_second = F.col("e.lane") == F.col("p.a_lane"), F.col("e.lane") == F.col("p.lane")
-    a_before = known & (~of_first | _before("p.a_offset", "p.a_forward_offset"))
-    b_before = known & of_second & _before("p.offset", "p.forward_offset")
+    event = F.col("e.input_next"), F.col("e.forward_next")
+    a_before = known & (~of_first | judged_before(*event, "p.a_"))
+    b_before = known & of_second & judged_before(*event, "p.")
     key = ["address", "partition", "offset", "part_number", "a_partition", "a_offset", "a_part_number"]
     between = (
         F.when(F.col("p.order") > 0, a_before & ~b_before)
@@ -269,7 +248,7 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     least = F.least("e.before", "e.after")
     forgets = empties(F.col("e.event"), F.col("e.before"), F.col("e.after")) | (least == 0)
     seen = joined.groupBy(*(F.col(f"p.{name}") for name in key)).agg(
-        F.max(between & forgets).alias("told"),
+        F.max(between & forgets).alias("forgot"),
         F.max_by("e.after", F.when(known & ~a_before, F.col("e.number"))).alias("last"),
         F.min(F.when(between, least)).alias("least"),
         F.min_by("e.before", F.when(b_before, F.col("e.number"))).alias("next"),
@@ -281,43 +260,35 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     )
 
 
-def _before(offset: str, forward_offset: str) -> Column:
-    """Whether an input was judged before the event: by the offset in that of the lane's two inputs in which it came."""
-    forwarded = F.col(forward_offset).isNotNull()
-    return F.when(forwarded, F.col(forward_offset) < F.col("e.forward_next")).otherwise(
-        F.col(offset) < F.col("e.input_next")
-    )
-
-
 def remembered(pairs: DataFrame) -> DataFrame:
-    """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off. GAP where IDs between are missing.
+    """FORGOTTEN within the promise, OVERRUN beyond it, GAP if evidence of IDs in between is gone. A ring that is off promises nothing.
 
-    The worst of several pairs of one input counts. If no evidence shows which came first, either order counts as possible.
+    The worst of several pairs of one input counts. Without evidence of their order, either order is possible.
     """
     apart = F.col("timestamp") - F.col("a_timestamp")
     older = F.when(F.col("order") > 0, apart).when(F.col("order") < 0, -apart).otherwise(F.abs(apart))
     aged = (F.col("max_age_ms") > 0) & (older > F.col("max_age_ms"))
     far = F.coalesce(F.col("between") >= F.col("capacity"), F.lit(True))
-    beyond = F.col("told") | F.col("moved") | F.col("renamed") | aged | far
+    beyond = F.col("forgot") | F.col("moved") | F.col("renamed") | aged | far
     reason = F.concat(
         F.lit("accepted although known, with at most "), F.col("between").cast("string"),
         F.lit(" IDs since then; the ring promises "), F.col("capacity").cast("string"),
-        F.when(F.col("renamed"), F.lit(", but its address has another name since, and new rings"))
-        .when(F.col("moved"), F.lit(", but its home has moved since: another partitioner"))
-        .when(F.col("told"), F.lit(", but was cleared, switched off or reopened meanwhile")).otherwise(F.lit("")),
+        F.when(F.col("renamed"), ", but its address has another name since, and new rings")
+        .when(F.col("moved"), ", but its home has moved since: another partitioner")
+        .when(F.col("forgot"), ", but was cleared, switched off or reopened meanwhile").otherwise(""),
     )  # fmt: skip
-    found = pairs.where("capacity > 0 or told").withColumns(
+    found = pairs.where("capacity > 0 or forgot").withColumns(
         {
             "other_partition": F.col("a_partition"),
             "other_offset": F.col("a_offset"),
-            "gone": F.col("a_night") < F.col("whole_since"),
+            "gone": F.col("a_run") < F.col("whole_since"),
         }
     )
     missing = F.lit("FORGOTTEN or not, of what came in between evidence is deleted: ")
     anomaly = (
-        F.when(beyond, F.lit(Anomaly.OVERRUN.value))
-        .when(F.col("gone"), F.lit(Anomaly.GAP.value))
-        .otherwise(F.lit(Anomaly.FORGOTTEN.value))
+        F.when(beyond, Anomaly.OVERRUN.value)
+        .when(F.col("gone"), Anomaly.GAP.value)
+        .otherwise(Anomaly.FORGOTTEN.value)
     )
     worst = Window.partitionBy(*_INPUT, "id_address", "id").orderBy(
         beyond, "gone", "between", "a_partition", "a_offset"
@@ -328,5 +299,5 @@ def remembered(pairs: DataFrame) -> DataFrame:
         Anomaly.FORGOTTEN,
         F.when(F.col("gone") & ~beyond, F.concat(missing, reason)).otherwise(reason),
         anomaly=F.col("judged"),
-        suspected=F.when(F.col("gone") & ~beyond, F.lit(Anomaly.FORGOTTEN.value)),
+        suspected=F.when(F.col("gone") & ~beyond, Anomaly.FORGOTTEN.value),
     )

@@ -1,4 +1,4 @@
-"""TORN: transactions, of which all parts are accepted or none. A part that is missing beside others is not LOST besides."""
+"""TORN: transactions that were accepted in part. Their missing parts are not LOST besides."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,29 +11,24 @@ from reconcile.anomalies.names import Anomaly
 from reconcile.run.frames.evidence import FIRST, RECORD
 from reconcile.spark.schemas import ACCEPTED
 
-SHOWN_MAX: Final = 20
-"""So many parts are named by their numbers."""
+SHOWN_MAX: Final = 20  # so many parts are named by their numbers
 
 
 def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) -> DataFrame:
-    """A row a transaction that was accepted in part; GAP where the missing parts may have been in evidence that is gone.
-
-    Args:
-        evidence: Of the night.
-        rules: address, outputs_gone, targets_gone, ids_gone, lanes_whole.
-        accepted_topics: Of each address, by its number.
-    """
+    """Transactions that were accepted in part, a row each; GAP where evidence of the missing parts may be gone."""
     parts = evidence.where(f"{FIRST} and part_number > 0 and came > 0 and came < parts")
     there = F.coalesce(F.col("fate") == ACCEPTED, F.lit(False))
     topics = F.array(*(F.lit(topic) for topic in accepted_topics))
-    told = parts.groupBy(*RECORD).agg(
+    by_record = parts.groupBy(*RECORD).agg(
         F.sort_array(F.collect_list(F.when(there, F.col("part_number")))).alias("found"),
         F.sort_array(F.collect_list(F.when(~there, F.col("part_number")))).alias("missing"),
         F.sort_array(F.collect_set(F.when(there, F.get(topics, F.col("out_address"))))).alias("found_in"),
         F.sort_array(F.collect_set(F.when(~there, F.get(topics, F.col("part_address"))))).alias("missing_in"),
     )
     envelopes = evidence.where(f"{FIRST} and part_number = 0 and came > 0 and came < parts")
-    rows = envelopes.join(told, on=RECORD, how="inner").join(F.broadcast(rules), on="address", how="inner")
+    rows = envelopes.join(by_record, on=RECORD, how="inner").join(
+        F.broadcast(rules), on="address", how="inner"
+    )
     text = F.concat(
         _numbers("found"), F.lit(" of "), F.col("parts").cast("string"), F.lit(" accepted, in "), F.array_join("found_in", ", "),
         F.lit("; missing: "), _numbers("missing"), F.lit(", for "), F.array_join("missing_in", ", "),
@@ -45,8 +40,6 @@ def _numbers(name: str) -> Column:
     """``parts 1, 3``; of very many the first."""
     some = F.array_join(F.slice(name, 1, SHOWN_MAX).cast("array<string>"), ", ")
     more = F.size(name) - SHOWN_MAX
-    several = F.when(F.size(name) == 1, F.lit("part ")).otherwise(F.lit("parts "))
-    rest = F.when(more > 0, F.concat(F.lit(" and "), more.cast("string"), F.lit(" more"))).otherwise(
-        F.lit("")
-    )
+    several = F.when(F.size(name) == 1, "part ").otherwise("parts ")
+    rest = F.when(more > 0, F.concat(F.lit(" and "), more.cast("string"), F.lit(" more"))).otherwise("")
     return F.concat(several, some, rest)

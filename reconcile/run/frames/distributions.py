@@ -1,6 +1,6 @@
-"""What a page shows of large frames: a few numbers of each. All give :data:`reconcile.spark.schemas.NUMBERS`.
+"""Distributions of large frames for the page, as :data:`reconcile.spark.schemas.NUMBERS`.
 
-What ``at``, ``a`` to ``d`` and ``name`` hold is said at each.
+Each function says what ``at``, ``a`` to ``d`` and ``name`` hold.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from reconcile.page.report_data import DAY_MS, GROUPS_MAX, NAME_MAX, step_ms
 from reconcile.run.frames.evidence import ONCE
-from reconcile.spark.bins import power_of_two
+from reconcile.spark.columns import of_schema, power_of_two
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, NUMBERS
 
 RING: Final = "ring"
@@ -23,26 +23,21 @@ MOMENT: Final = "moment"
 GROUPS: Final = "groups"
 LARGEST: Final = "largest"
 ORPHANS: Final = "orphans"
-STRAYS: Final = -1
-"""The moment of all that is far from most."""
-LONG_MS: Final = 8 * DAY_MS
-"""Times that cover more than this are looked at for strays."""
+STRAYS: Final = -1  # the moment of all that is far from most
+LONG_MS: Final = 8 * DAY_MS  # times that cover more than this are looked at for strays
 
 
 def without_strays(first: int, last: int, low: int, high: int) -> tuple[int, int]:
-    """First and last of the times (ms) that are no further from the middle half than three times its length, or a day.
+    """First and last time (ms), no further from the middle half than three times its length, or a day.
 
-    Seconds that were sent as milliseconds are in 1970: one such record would leave a single moment for all others.
+    One record with seconds sent as milliseconds, in 1970, would leave a single moment for all others.
     """
     reach = max(3 * (high - low), DAY_MS)
     return max(first, low - reach), min(last, high + reach)
 
 
 def ring(resends: DataFrame, confidence: float) -> DataFrame:
-    """Of an address: ``at``: the distance that covers the confidence; resends; distances p50, p99 and the largest.
-
-    A percentile p is the smallest distance such that at least p of the resends are that far apart or less. Counted out, exactly.
-    """
+    """The distance that covers the confidence (``at``); resends; distances p50, p99 and the largest, by address."""
     found = (
         _summed(resends, "address")
         .groupBy("address")
@@ -58,7 +53,7 @@ def ring(resends: DataFrame, confidence: float) -> DataFrame:
 
 
 def ring_by_lane(resends: DataFrame) -> DataFrame:
-    """Of each lane (``at``): resends, and the distances p99 and the largest (``a`` to ``c``)."""
+    """Of each lane (``at``): resends, distance p99, and the largest distance (``a`` to ``c``)."""
     summed = _summed(resends, "address", "lane")
     found = summed.groupBy("address", F.col("lane").alias("at")).agg(
         F.max("all").alias("a"), _covering("0.99").alias("b"), F.max("distance").alias("c")
@@ -67,21 +62,21 @@ def ring_by_lane(resends: DataFrame) -> DataFrame:
 
 
 def _summed(resends: DataFrame, *by: str) -> DataFrame:
-    """Distances, each with how many resends there are in ``all``, and how many ``upto`` it."""
-    each = resends.groupBy(*by, "distance").agg(F.sum("count").alias("count"))
+    """Distances, with the number of ``all`` resends, and of those ``upto`` the distance."""
+    distances = resends.groupBy(*by, "distance").agg(F.sum("count").alias("count"))
     whole = Window.partitionBy(*by)
     upto = F.sum("count").over(whole.orderBy("distance").rowsBetween(Window.unboundedPreceding, 0))
-    return each.withColumn("all", F.sum("count").over(whole)).withColumn("upto", upto)
+    return distances.withColumn("all", F.sum("count").over(whole)).withColumn("upto", upto)
 
 
 def _covering(share: str) -> Column:
-    """The smallest distance up to which so many are."""
+    """The smallest distance that covers this share of the resends."""
     enough = F.col("upto") >= F.lit(Decimal(share)) * F.col("all")
     return F.min(F.when(enough, F.col("distance")))
 
 
 def bins(resends: DataFrame) -> DataFrame:
-    """How many resends (``a``) are up to so far (``at``) apart: distances in IDs, and ages in seconds."""
+    """Resends (``a``) by distance in IDs, and by age in seconds, up to ``at``."""
     by_distance = resends.groupBy("address", power_of_two(F.col("distance")).alias("at")).agg(
         F.sum("count").alias("a")
     )
@@ -92,12 +87,12 @@ def bins(resends: DataFrame) -> DataFrame:
 def moments(
     evidence: DataFrame, orphans: DataFrame | None, times: Sequence[tuple[int, int]], dropping: Column
 ) -> DataFrame:
-    """Inputs, accepted ones and duplicates (``a`` to ``c``) by time (``at``). What has no timestamp is left out.
+    """Inputs, accepted inputs and duplicates (``a`` to ``c``) by time (``at``), without those that have no timestamp.
 
     Args:
-        evidence: Of the night.
-        orphans: Inputs without an output that are duplicates of nothing; None = there are none.
-        times: Of each address the first and the last; what lies outside is at :data:`STRAYS`.
+        evidence: Of this run.
+        orphans: Inputs without an output that repeat nothing; None = there are none.
+        times: First and last of each address; times outside are at :data:`STRAYS`.
         dropping: Whether a record without an output is a duplicate, at its address.
     """
     fate = F.col("fate")
@@ -132,7 +127,7 @@ def moments(
 
 
 def groups(evidence: DataFrame) -> DataFrame:
-    """Groups (``a``) of up to so many records (``at``), and their records (``b``); and the largest: rank, records, name."""
+    """Groups (``a``) of up to ``at`` records, and their records (``b``); and the largest: rank, records, name."""
     sizes = (
         evidence.where(F.expr(ONCE) & F.col("group").isNotNull())
         .groupBy("address", "group")
@@ -151,13 +146,13 @@ def groups(evidence: DataFrame) -> DataFrame:
 
 
 def orphaned(orphans: DataFrame) -> DataFrame:
-    """Inputs without an output that are duplicates of nothing (``a``), by lane (``at``)."""
+    """Inputs without an output that repeat nothing (``a``), by lane (``at``)."""
     by_lane = orphans.where("fate is null").groupBy("address", F.col("lane").alias("at"))
     return _numbers(ORPHANS, by_lane.agg(F.count(F.lit(1)).alias("a")))
 
 
 def first_of(anomalies: DataFrame, most: int) -> DataFrame:
-    """So many of each anomaly of an address, in the order of their places."""
+    """The first anomalies of each name and address, ``most`` at a time, in the order of their places."""
     order = ["partition", "offset", "out_partition", "out_offset"]
     rank = F.row_number().over(Window.partitionBy("address", "anomaly").orderBy(*order))
     return (
@@ -170,28 +165,14 @@ def first_of(anomalies: DataFrame, most: int) -> DataFrame:
 
 
 def _beginning(name: str) -> Column:
-    """Of bytes or text: enough to be known by. Producers make them as long as records may be, and they are collected."""
+    """Enough of bytes or text to recognize them. They may be as long as records, and they are collected."""
     return F.substring(name, 1, NAME_MAX + 1)
 
 
 def by_address(values: Sequence[int]) -> Column:
-    """One of these, by the address."""
+    """The value of the row's address."""
     return F.get(F.array(*(F.lit(value).cast("bigint") for value in values)), F.col("address"))
 
 
 def _numbers(of: str, found: DataFrame) -> DataFrame:
-    there = set(found.columns)
-    return found.select(
-        *(
-            (
-                F.lit(of)
-                if number.name == "of"
-                else F.col(number.name)
-                if number.name in there
-                else F.lit(None)
-            )
-            .cast(number.dataType)
-            .alias(number.name)
-            for number in NUMBERS
-        )
-    )
+    return found.select(*of_schema(NUMBERS, {"of": F.lit(of)}, found.columns))

@@ -1,26 +1,22 @@
-"""Brings inputs and outputs together: what came of each input, and what came of none.
+"""Matches inputs with outputs by the place of the input, in one shuffle of each.
 
-One shuffle of the inputs and one of the outputs, by the place of the input; everything that is judged later reads the
-result, and of it only the columns that it needs.
+All later steps read the result, and only the columns that they need.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from reconcile.spark.columns import of_schema
 from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, QUARANTINED
 
-RECORD = ["address", "partition", "offset"]
-"""Of an input record."""
+RECORD = ["address", "partition", "offset"]  # of an input record
 PLACE = [*RECORD, "part_number"]
 """Of an input record, or of a part that its value holds: what everything is joined by. 0 is the record itself."""
 _SORTED = ["offset", "partition", "address", "part_number"]
 """The same; rows are compared by the first, and seldom by the others: an address is that of millions."""
-FIRST = "has_input and (nth is null or nth = 1)"
-"""Of the evidence, each record and each part once."""
-ONCE = f"{FIRST} and part_number = 0"
-"""Of the evidence, each input record once."""
-WITHOUT_INPUT = "not has_input"
-"""Of the evidence, what only outputs, or the forward topic, tell of."""
+FIRST = "has_input and (nth is null or nth = 1)"  # of the evidence, each record and each part once
+ONCE = f"{FIRST} and part_number = 0"  # of the evidence, each input record once
+WITHOUT_INPUT = "not has_input"  # of the evidence, what only outputs, or the forward topic, tell of
 _OF_OUTPUTS = ["nth", *(name for name in OUTPUTS.names if name not in PLACE)]
 
 
@@ -32,14 +28,14 @@ def attribute(
     *,
     waited: bool = True,
 ) -> DataFrame:
-    """:data:`reconcile.spark.schemas.EVIDENCE` of inputs, of what was forwarded of them, and of outputs.
+    """:data:`reconcile.spark.schemas.EVIDENCE` of inputs, forwarded inputs, and outputs.
 
     Args:
-        inputs: Each once; those that waited last night have a lane and a forward offset already.
-        forwards: None = nothing was.
-        outputs: Those that name an input. Several of one input are numbered by :data:`nth`, accepted ones first.
-        forward_committed: address, lane, committed: what the home lanes have consumed of the forward topic.
-        waited: Whether inputs are among them that waited last night. Where none did, and nothing was forwarded, none waits tonight.
+        inputs: Each once; those that waited in the last run have a lane and a forward offset.
+        forwards: Forwarded inputs; None = there are none.
+        outputs: Those that name an input. ``nth`` numbers outputs of one input, accepted ones first.
+        forward_committed: :data:`reconcile.spark.schemas.FORWARD_COMMITTED`.
+        waited: Whether some inputs waited in the last run. Without them and forwards none waits now.
     """
     known = inputs.withColumn("has_input", F.lit(True))
     if forwards is not None:
@@ -57,21 +53,21 @@ def attribute(
 
 
 def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
-    """Lane and forward offset where an input was forwarded; a row too for what no input is known of (yet)."""
-    first = forwards.groupBy(*RECORD).agg(F.min(F.struct("forward_offset", "lane")).alias("way"))
+    """The inputs with lane and forward offset, and a row for each forward of an unknown input."""
+    first = forwards.groupBy(*RECORD).agg(F.min(F.struct("forward_offset", "lane")).alias("forward"))
     both = inputs.join(first, on=RECORD, how="full_outer")
     return both.withColumns(
         {
             "has_input": F.coalesce("has_input", F.lit(False)),
             "part_number": F.coalesce("part_number", F.lit(0)),
-            "lane": F.coalesce("lane", "way.lane"),
-            "forward_offset": F.coalesce("forward_offset", "way.forward_offset"),
+            "lane": F.coalesce("lane", "forward.lane"),
+            "forward_offset": F.coalesce("forward_offset", "forward.forward_offset"),
         }
-    ).drop("way")
+    ).drop("forward")
 
 
 def _scattered(outputs: DataFrame) -> DataFrame:
-    """Outputs that name no input at places of their own, below all others: else one task would have all of them."""
+    """Outputs without an input at artificial places below all others: else one task would have all of them."""
     nowhere = F.col("partition").isNull()
     return outputs.withColumns(
         {
@@ -84,9 +80,9 @@ def _scattered(outputs: DataFrame) -> DataFrame:
 
 
 def _parted(both: DataFrame) -> DataFrame:
-    """Inputs that wait apart from their outputs: such outputs are newer than the cut of the home lane, as those ahead are.
+    """Waiting inputs in rows apart from their outputs, which are newer than the cut of the home lane.
 
-    What that lane judged just before them stands beyond the cut of its own input, and is not judged tonight either.
+    What that lane judged just before them lies beyond the cut of its own input, and is not judged now either.
     """
     waiting = F.coalesce(F.col("has_input") & (F.col("forward_offset") >= F.col("committed")), F.lit(False))
     early = waiting & F.col("fate").isNotNull()
@@ -101,7 +97,6 @@ def _parted(both: DataFrame) -> DataFrame:
 
 
 def _columns() -> list[Column]:
-    """The columns of the evidence, in the order of its schema."""
     has_input, fate = F.col("has_input"), F.col("fate")
     accepted, quarantined = fate == ACCEPTED, fate == QUARANTINED
     both = has_input & fate.isNotNull()
@@ -116,50 +111,39 @@ def _columns() -> list[Column]:
     passed_changed = accepted & ~F.col("passed_digest").eqNullSafe(F.col("out_passed_digest"))
     headers_changed = (F.col("headers_digest") != F.col("out_headers_digest")) | passed_changed
     somewhere = (F.col("partition") >= 0) | (F.col("offset") >= 0)
+    changed = {
+        "key": both & key_changed & ~quarantined,
+        "value": both & value_changed,
+        "headers": both & headers_changed & ~quarantined,
+        "address": of_part & (F.col("part_address") != F.col("out_address")),
+        "parts": of_part & (F.col("parts") != F.col("out_parts")),
+        "timestamp": both & accepted & (F.col("timestamp") != F.col("out_timestamp")),
+    }
+    kept = ("key_digest", "value_digest", "value_bytes", "headers_digest", "passed_digest")
     special: dict[str, Column] = {
         "partition": F.when(somewhere, F.col("partition")),
         "offset": F.when(somewhere, F.col("offset")),
         "lane": F.coalesce("lane", F.when(has_input, F.col("partition"))),
-        "fate": F.coalesce(fate, F.when(~has_input, F.lit(FORWARDED))),
+        "fate": F.coalesce(fate, F.when(~has_input, FORWARDED)),
         # What an output says of itself where no input is known.
         "timestamp": F.when(has_input, F.col("timestamp")).otherwise(F.col("out_timestamp")),
         "parts": F.when(has_input, F.col("parts")).otherwise(F.col("out_parts")),
-        "key_changed": both & key_changed & ~quarantined,
-        "value_changed": both & value_changed,
-        "headers_changed": both & headers_changed & ~quarantined,
-        "address_changed": of_part & (F.col("part_address") != F.col("out_address")),
-        "parts_changed": of_part & (F.col("parts") != F.col("out_parts")),
-        "timestamp_changed": both & accepted & (F.col("timestamp") != F.col("out_timestamp")),
+        **{f"{name}_changed": F.coalesce(column, F.lit(False)) for name, column in changed.items()},
         "whole": fate,
         "came": F.lit(None),
         "ids": F.col("id").isNotNull().cast("int"),
         "home_digest": F.xxhash64("group"),
         "resent": F.lit(False),
         "after_new": F.lit(False),
-        "key_digest": _other_side("key_digest"),
-        "value_digest": _other_side("value_digest"),
-        "value_bytes": _other_side("value_bytes"),
-        "headers_digest": _other_side("headers_digest"),
-        "passed_digest": _other_side("passed_digest"),
+        # Digests, kept where only one side is there: the next run compares them.
+        **{name: F.when(~has_input, F.col(f"out_{name}")).when(fate.isNull(), F.col(name)) for name in kept},
         "group_digest": F.when(~has_input, F.col("out_group_digest")),
     }
-    return [
-        F.coalesce(special[struct_field.name], F.lit(False)).alias(struct_field.name)
-        if struct_field.name.endswith("_changed")
-        else special.get(struct_field.name, F.col(struct_field.name))
-        .cast(struct_field.dataType)
-        .alias(struct_field.name)
-        for struct_field in EVIDENCE
-    ]
-
-
-def _other_side(name: str) -> Column:
-    """A digest, kept where only one side is there: the next night compares it."""
-    return F.when(~F.col("has_input"), F.col(f"out_{name}")).when(F.col("fate").isNull(), F.col(name))
+    return of_schema(EVIDENCE, special)
 
 
 def carried_inputs(evidence: DataFrame) -> DataFrame:
-    """Inputs that are still on their way to their home lane, as the next night takes them up."""
+    """Inputs that wait for their home lane, for the next run."""
     return evidence.where("waiting and has_input").select(
         *PLACE, "parts", "part_address", "timestamp", "id", "group", "key_digest", "value_digest", F.col("value_bytes").cast("int").alias("value_bytes"),
         "headers_digest", "hop_source", "hop_offset", "hop_confirmed", "passed_digest", "lane", "forward_offset",
@@ -167,12 +151,12 @@ def carried_inputs(evidence: DataFrame) -> DataFrame:
 
 
 def carried_forwards(ahead: DataFrame) -> DataFrame:
-    """Of evidence on inputs beyond the cut: what was forwarded of them."""
+    """Forwards of inputs beyond the cut."""
     return ahead.where("forward_offset is not null").select(*RECORD, "lane", "forward_offset").distinct()
 
 
 def carried_outputs(ahead: DataFrame) -> DataFrame:
-    """Of evidence on inputs beyond the cut: their outputs."""
+    """Outputs of inputs beyond the cut."""
     return ahead.where(F.col("fate") != FORWARDED).select(
         *PLACE, "fate", "out_address", F.col("parts").alias("out_parts"), F.col("timestamp").alias("out_timestamp"),
         "out_partition", "out_offset",
@@ -187,19 +171,19 @@ def carried_outputs(ahead: DataFrame) -> DataFrame:
 
 
 def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """Evidence on inputs beyond the cut, and outputs of those that wait: the next night judges them."""
+    """Evidence on inputs beyond the cut, and outputs of waiting inputs, for the next run."""
     strays = evidence.where(WITHOUT_INPUT).join(F.broadcast(spans), on=["address", "partition"], how="inner")
     return strays.where("waiting or (offset >= cut and offset < end)").drop(
         *(column for column in spans.columns if column not in PLACE)
     )
 
 
-def accepted_ids(evidence: DataFrame, night: int) -> DataFrame:
-    """:data:`reconcile.spark.schemas.IDS` of this night, without their positions."""
+def accepted_ids(evidence: DataFrame, run: int) -> DataFrame:
+    """:data:`reconcile.spark.schemas.IDS` of this run, without their positions."""
     # An envelope's own ID is in no group: its parts are.
     in_group = F.col("parts").isNull() | (F.col("part_number") > 0)
     return evidence.where(F.expr(FIRST) & (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()).select(
         "address", F.col("part_address").alias("id_address"), "id", "lane", "partition", "offset", "part_number",
         "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
-        F.when(in_group, F.xxhash64("group")).alias("group_digest"), "home_digest", F.lit(None).cast("bigint").alias("position"), F.lit(night).alias("night"),
+        F.when(in_group, F.xxhash64("group")).alias("group_digest"), "home_digest", F.lit(None).cast("bigint").alias("position"), F.lit(run).alias("run"),
     )  # fmt: skip

@@ -1,7 +1,8 @@
-"""The frames of a night: what its cut covers, and what the last night has handed on."""
+"""Frames of a run: the topics within its cut, and what the last run has left."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -10,67 +11,48 @@ from pyspark.sql.types import StringType, StructField, StructType
 from reconcile.run.frames.evidence import carried_forwards, carried_outputs
 from reconcile.run.frames.sources import AWAY, Sources
 from reconcile.run.history import id_store
-from reconcile.run.history.history import ACCEPTED as ACCEPTED_IDS
-from reconcile.run.history.history import Run, results_folder
+from reconcile.run.history.history import Run
+from reconcile.run.history.layout import ACCEPTED as ACCEPTED_IDS
+from reconcile.run.history.layout import RUN_COLUMN, results_folder
 from reconcile.run.history.rules import Rule, diverts
-from reconcile.spark import topic_reader
+from reconcile.spark import schemas, topic_reader
 from reconcile.spark.files import Files
-from reconcile.spark.schemas import (
-    ACCEPTED,
-    ACCEPTED_SPANS,
-    ADDRESSES,
-    ANOMALIES,
-    DIVERTED,
-    EVIDENCE,
-    FORWARD_COMMITTED,
-    FORWARDS,
-    GAPS,
-    HOPS,
-    IDS,
-    INPUTS,
-    INT,
-    LONG,
-    OUTPUTS,
-    RESENDS,
-    RULES,
-    SPANS,
-)
 from reconcile.spark.small_frames import small
+
+_IDS_ON_DISK: Final = StructType(
+    [StructField(RUN_COLUMN, schemas.INT) if item.name == "run" else item for item in schemas.IDS]
+)
 
 
 @dataclass(slots=True)
 class Frames(Sources):
-    """Makes them."""
+    """Makes the frames."""
 
     files: Files
-    base: Run | None = None
-    """The night that this one goes on from."""
+    base: Run | None = None  # the run that this one goes on from
 
-    # -- of the night ---------------------------------------------------------------------------------------------------
+    # -- of the run ---------------------------------------------------------------------------------------------------
 
-    def inputs(self, base: Run | None) -> DataFrame:
-        """What came in, and what waited last night; with lane and forward offset, where they are known."""
-        unknown = {"lane": F.lit(None).cast(INT), "forward_offset": F.lit(None).cast(LONG)}
-        schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
-        came = [data_frame.withColumns(unknown) for data_frame in self.came_in()]
-        return self._all([*came, *self._carried(base, "inputs", schema)], schema)
+    def inputs(self) -> DataFrame:
+        """New inputs, and those that waited in the last run, with lane and forward offset where they are known."""
+        unknown = {"lane": F.lit(None).cast(schemas.INT), "forward_offset": F.lit(None).cast(schemas.LONG)}
+        schema = StructType([*schemas.INPUTS.fields, *schemas.FORWARDS.fields[-2:]])
+        came = [frame.withColumns(unknown) for frame in self.came_in()]
+        return self._all([*came, *self._carried("inputs", schema)], schema)
 
     def forwards(self, ahead: DataFrame | None) -> DataFrame | None:
-        """What was forwarded; None = nothing."""
+        """Forwarded inputs; None = there are none."""
         frames = [*self.came_between(), *([] if ahead is None else [carried_forwards(ahead)])]
         return topic_reader.concatenated(frames) if frames else None
 
     def outputs(self, ahead: DataFrame | None) -> DataFrame:
-        """What came out, and what last night saw of inputs beyond its cut."""
+        """New outputs, and those that the last run saw of inputs beyond its cut."""
         # Of an address that is away nobody judges what its transactions brought.
-        came = [
-            self._not_judged_without(data_frame).where(F.col("address") != AWAY)
-            for data_frame in self.came_out()
-        ]
-        return self._all([*came, *([] if ahead is None else [carried_outputs(ahead)])], OUTPUTS)
+        came = [self._not_judged_without(frame).where(F.col("address") != AWAY) for frame in self.came_out()]
+        return self._all([*came, *([] if ahead is None else [carried_outputs(ahead)])], schemas.OUTPUTS)
 
     def away(self, address: str) -> list[str]:
-        """Inputs of addresses that nights before knew, and that had transactions with parts for this one."""
+        """Inputs of addresses that are not configured now, whose transactions had parts for this address."""
         configured = {address.name for address in self.addresses}
         return [
             str(rule["input_topic"])
@@ -79,7 +61,7 @@ class Frames(Sources):
         ]
 
     def _not_judged_without(self, outputs: DataFrame) -> DataFrame:
-        """Without diverted duplicates that were judged when they needed no output, as they were said to be dropped."""
+        """The outputs without diverted duplicates of inputs judged while the address dropped duplicates."""
         numbers = [
             number
             for number, address in enumerate(self.addresses)
@@ -89,129 +71,120 @@ class Frames(Sources):
             return outputs
         begins = self.spans().where(F.col("address").isin(numbers)).select("address", "partition", "begin")
         known = outputs.join(F.broadcast(begins), on=["address", "partition"], how="left")
-        judged = (F.col("fate") == DIVERTED) & (F.col("offset") < F.col("begin"))
-        return known.where(~F.coalesce(judged, F.lit(False))).select(*OUTPUTS.names)
+        judged = (F.col("fate") == schemas.DIVERTED) & (F.col("offset") < F.col("begin"))
+        return known.where(~F.coalesce(judged, F.lit(False))).select(*schemas.OUTPUTS.names)
 
     def _all(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
         return topic_reader.concatenated(frames) if frames else small(self.spark, [], schema)
 
-    # -- from the night before, and for the next ----------------------------------------------------------------------
+    # -- from the run before, and for the next ----------------------------------------------------------------------
 
-    def ahead(self, base: Run | None) -> DataFrame | None:
-        """What last night saw of inputs beyond its cut."""
-        carried = self._carried(base, "ahead", EVIDENCE)
+    def ahead(self) -> DataFrame | None:
+        """Evidence of the last run on inputs beyond its cut; None = there is none."""
+        carried = self._carried("ahead", schemas.EVIDENCE)
         return topic_reader.concatenated(carried) if carried else None
 
-    def hops(self, base: Run | None) -> DataFrame | None:
-        """:data:`reconcile.spark.schemas.HOPS` that the last night has kept; None = there are none.
+    def hops(self) -> DataFrame | None:
+        """:data:`reconcile.spark.schemas.HOPS` of the last run; None = there are none.
 
-        A lane keeps them where its input is another one now. There, what was in the old one stands before all of it.
+        Lanes keep hops of an input that was replaced. Those come before all of the new input.
         """
-        carried = self._carried(
-            base, "hops", HOPS, self._left(base, [address.name for address in self.addresses])
-        )
+        everywhere = self._left([address.name for address in self.addresses])
+        carried = self._carried("hops", schemas.HOPS, everywhere)
         if not carried:
             return None
         same = self._same()
         another = [n for n, address in enumerate(self.addresses) if address.name not in same]
         gone = F.col("address").isin(another) if another else F.lit(False)
         return topic_reader.concatenated(carried).withColumn(
-            "offset", F.when(gone, F.lit(-1)).otherwise(F.col("offset")).cast(LONG)
+            "offset", F.when(gone, -1).otherwise(F.col("offset")).cast(schemas.LONG)
         )
 
-    def carries(self, base: Run | None) -> bool:
-        """Whether something was handed on."""
-        return any(
-            {"inputs", "ahead"} & set(self.files.names(results_folder(number))) for number in self.left(base)
-        )
+    def carries(self) -> bool:
+        """Whether the last run left inputs or outputs for this one."""
+        return any({"inputs", "ahead"} & set(self.files.names(results_folder(n))) for n in self.left())
 
-    def left(self, base: Run | None) -> dict[int, set[str]]:
-        """Night → addresses that it has left something for: the night before, or the last that had them."""
-        return self._left(base, self._same())
+    def left(self) -> dict[int, set[str]]:
+        """Run → addresses whose state it left: the last run, or the last that had them."""
+        return self._left(self._same())
 
-    @staticmethod
-    def _left(base: Run | None, names: Collection[str]) -> dict[int, set[str]]:
-        nights: dict[int, set[str]] = {}
-        if base is None:
-            return nights
+    def _left(self, names: Collection[str]) -> dict[int, set[str]]:
+        runs: dict[int, set[str]] = {}
+        if self.base is None:
+            return runs
         for name in names:
-            nights.setdefault(base.left_by(name), set()).add(name)
-        return nights
+            runs.setdefault(self.base.left_by(name), set()).add(name)
+        return runs
 
     def _carried(
-        self, base: Run | None, name: str, schema: StructType, left: dict[int, set[str]] | None = None
+        self, name: str, schema: StructType, left: dict[int, set[str]] | None = None
     ) -> list[DataFrame]:
-        kept = [
-            self._numbered(self._parquet(schema, self.files.at(results_folder(number), name)), names)
-            for number, names in sorted((self.left(base) if left is None else left).items())
-            if name in self.files.names(results_folder(number))
+        left = self.left() if left is None else left
+        return [
+            self._forwards_anew(
+                self._numbered(self._parquet(schema, self.files.at(results_folder(run), name)), names)
+            )
+            for run, names in sorted(left.items())
+            if name in self.files.names(results_folder(run))
         ]
-        return [self._forwards_anew(data_frame) for data_frame in kept]
 
     def _forwards_anew(self, kept: DataFrame) -> DataFrame:
-        """Where the forward topic is another one now, what was in the old one stands before all of it."""
+        """Offsets of a replaced forward topic come before all of the new one."""
         another = [n for n, address in enumerate(self.addresses) if self.cuts[address.name].forward.recreated]
         if not another:
             return kept
         gone = F.col("address").isin(another) & F.col("forward_offset").isNotNull()
-        return kept.withColumn("forward_offset", F.when(gone, F.lit(-1)).otherwise(F.col("forward_offset")))
+        return kept.withColumn("forward_offset", F.when(gone, -1).otherwise(F.col("forward_offset")))
 
     def ids(self, chain: Sequence[Run]) -> DataFrame:
-        """:data:`reconcile.spark.schemas.IDS` of earlier nights that judged the same topics."""
+        """:data:`reconcile.spark.schemas.IDS` of earlier runs on the same topics."""
         there = id_store.kept(self.files)
         same = [address for address in self.addresses if address.name in self._same()]
-        folders, numbers = [], self.numbers()
-        for night in chain:
-            if night.number not in there:
-                continue
-            names = {
-                address_settings.name
-                for address_settings in same
-                if not night.judged_another(self.cuts[address_settings.name].input)
-            }
-            folders += [
-                id_store.address_folder(night, name)
-                for name in there[night.number]
-                if name in numbers and self.addresses[numbers[name]].name in names
-            ]
+        numbers = self.numbers()
+        folders = [
+            id_store.address_folder(run, name)
+            for run in chain
+            for name in there.get(run.number, ())
+            if name in numbers
+            and (address := self.addresses[numbers[name]]) in same
+            and not run.judged_another(self.cuts[address.name].input)
+        ]
         if not folders:
-            return small(self.spark, [], IDS)
+            return small(self.spark, [], schemas.IDS)
         paths = [self.files.at(folder) for folder in folders]
-        rows = self._parquet(IDS, *paths, base=self.files.at(ACCEPTED_IDS))
-        return self._numbered(rows, {address_settings.name for address_settings in same}).select(*IDS.names)
+        rows = self._parquet(_IDS_ON_DISK, *paths, base=self.files.at(ACCEPTED_IDS))
+        kept = self._numbered(rows, {address.name for address in same})
+        return kept.withColumnRenamed(RUN_COLUMN, "run").select(*schemas.IDS.names)
 
-    def resends(self, nights: Sequence[Run], tonight: int) -> DataFrame | None:
-        """:data:`reconcile.spark.schemas.RESENDS` of tonight, and of nights before that judged the same topics; None = there were none.
+    def resends(self, runs: Sequence[Run], this_run: int) -> DataFrame | None:
+        """:data:`reconcile.spark.schemas.RESENDS` of this run and of earlier ones on the same topics; None = there are none.
 
-        Where the ring is off now, nothing is asked of it, whatever it saw while it was on.
+        Addresses whose ring is off now are left out.
         """
         on = {address.name for address in self.addresses if address.id_cache_size}
-        kept = [
-            (night.number, {name for name in on if night.judged(self.cuts[name].input)}) for night in nights
-        ]
+        kept = [(run.number, {name for name in on if run.judged(self.cuts[name].input)}) for run in runs]
         frames = [
-            self._numbered(self._parquet(RESENDS, self.files.at(results_folder(number), "resends")), names)
-            for number, names in [*kept, (tonight, on)]
+            self._numbered(
+                self._parquet(schemas.RESENDS, self.files.at(results_folder(number), "resends")), names
+            )
+            for number, names in [*kept, (this_run, on)]
             if "resends" in self.files.names(results_folder(number))
         ]
         return topic_reader.concatenated(frames) if frames else None
 
     def _parquet(self, schema: StructType, *paths: str, base: str = "") -> DataFrame:
-        """Kept rows; ``base``: the folder below which names of folders are columns."""
+        """Kept rows, with folders below ``base`` as columns."""
         named = StructType(
             [
-                StructField(
-                    struct_field.name,
-                    StringType() if struct_field.name in ADDRESSES else struct_field.dataType,
-                )
-                for struct_field in schema
+                StructField(item.name, StringType()) if item.name in schemas.ADDRESSES else item
+                for item in schema
             ]
         )
         reader = self.spark.read.schema(named)
         return (reader.option("basePath", base) if base else reader).parquet(*paths)
 
     def _same(self) -> set[str]:
-        """Addresses whose input did not become another topic since the last night."""
+        """Addresses whose input is the topic of the last run."""
         return {
             address.name
             for address in self.addresses
@@ -224,26 +197,28 @@ class Frames(Sources):
         }
 
     def _numbered(self, kept: DataFrame, names: Collection[str]) -> DataFrame:
-        """Replace names by numbers; leave out all but these, and what is no longer configured."""
+        """The rows of these addresses, with numbers instead of names, without addresses that are not configured."""
         numbers = self.numbers()
         every = {name: F.lit(n) for name, n in numbers.items()}
         own = {name: F.lit(n) for name, n in numbers.items() if self.addresses[n].name in names}
-        number = self._by_name(own, F.col("address")) if own else F.lit(None).cast(INT)
+        number = self._by_name(own, F.col("address")) if own else F.lit(None).cast(schemas.INT)
         others = {
-            column: self._by_name(every, F.col(column)) for column in kept.columns if column in ADDRESSES
+            column: self._by_name(every, F.col(column))
+            for column in kept.columns
+            if column in schemas.ADDRESSES
         }
         return kept.withColumns({**others, "address": number}).where("address is not null")
 
     def named(self, frame: DataFrame) -> DataFrame:
-        """Numbers become names: configurations change."""
+        """The frame with names instead of numbers of addresses, for configurations that change."""
         names = F.array(*(F.lit(address.name) for address in self.addresses))
         return frame.withColumns(
-            {column: F.get(names, F.col(column)) for column in frame.columns if column in ADDRESSES}
+            {column: F.get(names, F.col(column)) for column in frame.columns if column in schemas.ADDRESSES}
         )
 
     def topics_named(self, anomalies: DataFrame) -> DataFrame:
-        """Anomalies with the names of all topics that they are about."""
-        fate = F.coalesce("fate", F.when(F.col("out_offset").isNotNull(), F.lit(ACCEPTED)))
+        """Anomalies with the names of all their topics."""
+        fate = F.coalesce("fate", F.when(F.col("out_offset").isNotNull(), schemas.ACCEPTED))
         inputs = F.array(*(F.lit(address.input_topic) for address in self.addresses))
         outputs = [
             F.array(*(F.lit(getattr(address, topic)) for address in self.addresses))
@@ -258,7 +233,7 @@ class Frames(Sources):
         )
         columns = [
             name
-            for name in ANOMALIES.names
+            for name in schemas.ANOMALIES.names
             if name not in {"fate", "out_address", "out_topic", "anomaly", "address"}
         ]
         at = columns.index("out_partition")
@@ -270,7 +245,7 @@ class Frames(Sources):
     # -- small ones ----------------------------------------------------------------------------------------------------
 
     def gaps(self) -> DataFrame:
-        """:data:`reconcile.spark.schemas.GAPS`: evidence that is gone, a row a stretch of a partition."""
+        """:data:`reconcile.spark.schemas.GAPS`."""
         found = [
             (number, item.partition, item.begin, None, None, None, item.text)
             if item.topic == address.input_topic
@@ -278,7 +253,7 @@ class Frames(Sources):
             for number, address in enumerate(self.addresses)
             for item in self.cuts[address.name].lost
         ]
-        return small(self.spark, found, GAPS)
+        return small(self.spark, found, schemas.GAPS)
 
     def spans(self) -> DataFrame:
         """:data:`reconcile.spark.schemas.SPANS`."""
@@ -287,7 +262,7 @@ class Frames(Sources):
             for number, address in enumerate(self.addresses)
             for partition, span in enumerate(self.cuts[address.name].input.spans)
         ]
-        return small(self.spark, rows, SPANS)
+        return small(self.spark, rows, schemas.SPANS)
 
     def accepted_spans(self) -> DataFrame:
         """:data:`reconcile.spark.schemas.ACCEPTED_SPANS`, of topics that were not created again."""
@@ -297,7 +272,7 @@ class Frames(Sources):
             if not self.cuts[address.name].accepted.recreated
             for partition, span in enumerate(self.cuts[address.name].accepted.spans)
         ]
-        return small(self.spark, rows, ACCEPTED_SPANS)
+        return small(self.spark, rows, schemas.ACCEPTED_SPANS)
 
     def forward_committed(self) -> DataFrame:
         """:data:`reconcile.spark.schemas.FORWARD_COMMITTED`."""
@@ -306,8 +281,8 @@ class Frames(Sources):
             for number, address in enumerate(self.addresses)
             for lane, offset in enumerate(self.cuts[address.name].forward_committed)
         ]
-        return small(self.spark, rows, FORWARD_COMMITTED)
+        return small(self.spark, rows, schemas.FORWARD_COMMITTED)
 
     def rules(self, several: Sequence[Rule]) -> DataFrame:
-        """:data:`reconcile.spark.schemas.RULES`, of each address one."""
-        return small(self.spark, [(number, *item) for number, item in enumerate(several)], RULES)
+        """:data:`reconcile.spark.schemas.RULES`, one of each address."""
+        return small(self.spark, [(number, *item) for number, item in enumerate(several)], schemas.RULES)

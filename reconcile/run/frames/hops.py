@@ -1,9 +1,8 @@
-"""Hops: what a lane knew of those that came over bridges before. What came over none is not looked at.
+"""Hops that lanes knew, of records that came over bridges.
 
-A **way** is a bridge, a partition of its source, the input partition in which its records arrive, and the lane that judges them. A
-record of a way is known if an earlier one of it has the same hop, or says that all up to beyond it is confirmed; or if the same hop
-came to its lane by another way. Then it is a duplicate, whatever IDs it has. Two of one way are in the order of their input; of two
-ways nobody saw which was first.
+A **route** is a bridge, a partition of its source, the input partition where its records arrive, and the lane that judges them. A
+record is a duplicate, whatever IDs it has, if an earlier record of its route has the same hop or confirms it, or if the same hop
+came to its lane by another route. Records of one route are in the order of their input. Between two routes there is no order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,47 +12,43 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from reconcile.run.frames.evidence import ONCE, RECORD
+from reconcile.run.frames.journal import future_events, past_events, size_between, with_events
+from reconcile.spark.columns import of_schema
 from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVIDENCE, FOLLOWED, HOPS, QUARANTINED
 
 OF_HOPS: Final = f"has_input and hop_source is not null and hop_source != '{MALFORMED}'"
-"""Of the evidence: what came over bridges, and parts of it."""
+"""Evidence of records that came over bridges, and of their parts."""
 SOURCE: Final = ["address", "lane", "hop_source"]
-WAY: Final = [*SOURCE, "partition"]
+ROUTE: Final = [*SOURCE, "partition"]
 _EPOCHS: Final = ("hop_epoch", "kept_epoch", "sure_epoch")
-KEPT_MAX: Final = 65_536
-"""Of one way a lane keeps no more hops, whatever its ring's size."""
+KEPT_MAX: Final = 65_536  # hops of one route that a lane keeps at most, whatever the size of its ring
 _SINCE: Final[Mapping[str, Sequence[str]]] = {
     "known": _EPOCHS[:1], "kept": _EPOCHS[:2], "sure": _EPOCHS, "ever": (),
 }  # fmt: skip
-"""By which forgetting what came before is told apart."""
-_PROMISED: Final = ("kept", "sure", "ever")
-"""By these a hop that is accepted again is judged."""
+"""The epochs within which an earlier hop counts."""
+_PROMISED: Final = ("kept", "sure", "ever")  # those by which a hop that is accepted again is judged
 _FORGOTTEN: Final = "forgotten"
-"""The journal's word for a ring that is, or was, in memory only. What the lane knew of hops went with it; but what it had written down
-before counts again once it is persistent again."""
+"""Event of a ring that is, or was, in memory only. Its hops are gone, but written ones count again once it is persistent again."""
 
 
 def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | None) -> DataFrame:
-    """:data:`reconcile.spark.schemas.FOLLOWED` of the rows :data:`OF_HOPS`, and of what nights before have kept.
+    """:data:`reconcile.spark.schemas.FOLLOWED` of the evidence :data:`OF_HOPS`, and of ``kept`` hops of earlier runs.
 
-    Args:
-        evidence: Those rows.
-        kept: :data:`reconcile.spark.schemas.HOPS`; None = nothing.
-        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
+    ``kept`` is :data:`reconcile.spark.schemas.HOPS`, ``events`` :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
     """
     rows = evidence.withColumns(
         {"kept": F.lit(False), "accepted": F.coalesce(F.col("whole") == ACCEPTED, F.lit(False))}
     )
     if kept is not None:
         rows = rows.unionByName(kept.withColumn("kept", F.lit(True)), allowMissingColumns=True)
-    # A kept one came first, also where its topic has lost its tail since.
-    rows = rows.withColumn("at", F.when(F.col("kept"), F.lit(-1)).otherwise(F.col("offset")))
-    rows = _forgotten(rows, events)
+    # A kept hop came first, even if its topic has lost its tail since.
+    rows = rows.withColumn("at", F.when(F.col("kept"), -1).otherwise(F.col("offset")))
+    rows = _with_epochs(rows, events)
     rows = rows.withColumn("noted", _noted())
     rows = rows.withColumn("lost", F.coalesce("lost", F.lit(False)) if kept is not None else F.lit(False))
     rows = rows.withColumns(_elsewhere([*SOURCE, "hop_epoch", "hop_offset"]))
-    rows = rows.withColumn("confirmed_way", F.max("hop_confirmed").over(Window.partitionBy(*WAY)))
+    rows = rows.withColumn("confirmed_route", F.max("hop_confirmed").over(Window.partitionBy(*ROUTE)))
     rows = rows.withColumns(_same("known", F.col("noted"))).withColumns(_confirmed("known"))
     for name in _PROMISED:
         rows = rows.withColumns(_same(name, _promised())).withColumns(_confirmed(name))
@@ -65,9 +60,7 @@ def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | No
     )
     ignored = F.col("whole").isNull() | ((F.col("whole") == DIVERTED) & F.col("original").isNull())
     resent = F.coalesce(known & ignored & _on() & ~F.col("waiting"), F.lit(False))
-    return rows.withColumn("resent", resent).select(
-        *(F.col(struct_field.name).cast(struct_field.dataType) for struct_field in FOLLOWED)
-    )
+    return rows.select(*of_schema(FOLLOWED, {"resent": resent}))
 
 
 def _on() -> Column:
@@ -75,92 +68,75 @@ def _on() -> Column:
 
 
 def _noted() -> Column:
-    """Whether its lane has written down what it says: what it refused has come as well."""
+    """Whether the lane has written the hop down. It does so for refused records too."""
     return F.col("kept") | (~F.col("waiting") & _on())
 
 
-def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
-    """The rows, with the ``capacity`` then, and how often their lane had forgotten hops before.
+def _with_epochs(rows: DataFrame, events: DataFrame | None) -> DataFrame:
+    """The rows, with the ring's ``capacity``, and with how often their lane had forgotten hops before.
 
-    ``hop_epoch``: all of them, by order. ``kept_epoch``: perhaps all, as they were in memory only. ``sure_epoch``: perhaps some, by
-    another size. What was kept of an input that was created again is known, and nothing is promised of it.
+    ``hop_epoch`` counts orders to forget all hops, ``kept_epoch`` also rings in memory only, ``sure_epoch`` also other sizes. Kept
+    hops of an input that was created again are known, and the last two promise nothing of them.
     """
     if events is None:
         found = rows.withColumns(
             {**{epoch: F.lit(0) for epoch in _EPOCHS}, "capacity": F.lit(None).cast("bigint")}
         )
-        return _of_another_input(found)
-    event = F.struct("number", "input_next", "forward_next", "before", "after", "event", "of_hops")
-    told = events.groupBy("address", "lane").agg(F.array_sort(F.collect_list(event)).alias("told"))
-    with_told = rows.join(F.broadcast(told), on=["address", "lane"], how="left")
-
-    def later(each: Column) -> Column:
-        forwarded = F.col("forward_offset").isNotNull()
-        return F.when(forwarded, F.col("forward_offset") >= each["forward_next"]).otherwise(
-            F.col("offset") >= each["input_next"]
-        )
-
-    def in_memory(each: Column) -> Column:
-        return ~_of_hops(each) & F.coalesce(each["event"] == _FORGOTTEN, F.lit(False))
-
-    def resized(each: Column) -> Column:
-        return ~_of_hops(each) & (each["before"] != each["after"])
-
-    past, to_come = F.filter("told", later), F.filter("told", lambda each: ~later(each))
-    sizes, next_sizes = (F.filter(column, lambda one: ~_of_hops(one)) for column in (past, to_come))
-    orders = zip(_EPOCHS, (_of_hops, in_memory, resized), strict=True)
-    counted = {name: F.size(F.filter(past, item)) for name, item in orders}
-    known = F.col("told").isNotNull()
-    found = with_told.withColumns(
-        {
-            **{name: F.when(known, column).otherwise(0) for name, column in counted.items()},
-            "capacity": F.coalesce(
-                F.get(F.reverse(sizes), F.lit(0))["after"], F.get(next_sizes, F.lit(0))["before"]
-            ),
+    else:
+        past, future = past_events(), future_events()
+        sizes = size_between(*(F.filter(part, lambda event: ~_of_hops(event)) for part in (past, future)))
+        known = F.col("events").isNotNull()
+        epochs = {
+            name: F.when(known, F.size(F.filter(past, forgets))).otherwise(0)
+            for name, forgets in zip(_EPOCHS, (_of_hops, _in_memory, _resized), strict=True)
         }
-    ).drop("told")
-    return _of_another_input(found)
-
-
-def _of_another_input(rows: DataFrame) -> DataFrame:
+        found = with_events(rows, events).withColumns({**epochs, "capacity": sizes}).drop("events")
     gone = F.col("kept") & (F.col("offset") < 0)
-    return rows.withColumns({epoch: F.when(gone, F.lit(-1)).otherwise(F.col(epoch)) for epoch in _EPOCHS[1:]})
+    return found.withColumns({epoch: F.when(gone, -1).otherwise(F.col(epoch)) for epoch in _EPOCHS[1:]})
 
 
 def _of_hops(event: Column) -> Column:
     return F.coalesce(event["of_hops"], F.lit(False))
 
 
+def _in_memory(event: Column) -> Column:
+    return ~_of_hops(event) & F.coalesce(event["event"] == _FORGOTTEN, F.lit(False))
+
+
+def _resized(event: Column) -> Column:
+    return ~_of_hops(event) & (event["before"] != event["after"])
+
+
 def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
-    """Whether the same hop came to the lane in another input partition too, and something tells of it."""
+    """Whether an output shows that the same hop came to the lane from another input partition too."""
     window = Window.partitionBy(*same_hop)
-    told = F.col("kept") | F.coalesce(F.col("whole").isin(ACCEPTED, DIVERTED, QUARANTINED), F.lit(False))
-    there = F.when(told & F.col("noted"), F.col("partition"))
+    shown = F.col("kept") | F.coalesce(F.col("whole").isin(ACCEPTED, DIVERTED, QUARANTINED), F.lit(False))
+    there = F.when(shown & F.col("noted"), F.col("partition"))
     first, last = F.min(there).over(window), F.max(there).over(window)
     found = F.coalesce((first != F.col("partition")) | (last != F.col("partition")), F.lit(False))
     return {"elsewhere": found & F.col("hop_offset").isNotNull()}
 
 
 def _same(name: str, noted: Column) -> dict[str, Column]:
-    """The same hop before by the way; parts of one envelope are not before each other."""
-    earlier = _earlier(Window.partitionBy(*WAY, *_SINCE[name], "hop_offset"))
+    """The same hop before, by the same route. Parts of one envelope are not before each other."""
+    earlier = _earlier(Window.partitionBy(*ROUTE, *_SINCE[name], "hop_offset"))
     there = noted & F.col("hop_offset").isNotNull()
     return {f"same_{name}": F.min(F.when(there, F.col("offset"))).over(earlier)}
 
 
 def _confirmed(name: str) -> dict[str, Column]:
-    earlier = _earlier(Window.partitionBy(*WAY, *_SINCE[name]))
+    earlier = _earlier(Window.partitionBy(*ROUTE, *_SINCE[name]))
     return {f"confirmed_{name}": F.max(F.when(F.col("noted"), F.col("hop_confirmed"))).over(earlier)}
 
 
 def _promised() -> Column:
-    """What is lost has made no hop known for certain."""
+    """Whether the lane knows the hop. It does not know that of a lost input."""
     return F.col("noted") & ~F.col("lost")
 
 
 def _highest_and_least() -> dict[str, Column]:
-    """Of its way, before it: the highest hop, and the lowest of those that were accepted in this night."""
-    before = _earlier(Window.partitionBy(*WAY))
+    """The highest earlier hop of the route, and whether a lower one was accepted earlier in this run."""
+    before = _earlier(Window.partitionBy(*ROUTE))
     new = F.col("accepted") & F.col("noted") & ~F.col("kept")
     return {
         "highest": F.max(F.when(F.col("noted"), F.col("hop_offset"))).over(before),
@@ -175,12 +151,10 @@ def _earlier(window: WindowSpec) -> WindowSpec:
 
 
 def lost(followed: DataFrame, orphans: DataFrame, dropping: Column) -> DataFrame:
-    """Place of each input of the night that is lost.
+    """Places of the lost inputs of the run.
 
-    Args:
-        followed: :data:`reconcile.spark.schemas.FOLLOWED`.
-        orphans: Of what is not accepted and has IDs, duplicates of nothing.
-        dropping: Whether what has no output may be a duplicate by its ID.
+    ``orphans`` are inputs with IDs that were not accepted and repeat nothing. ``dropping`` tells whether an
+    input without an output may be a duplicate by its ID.
     """
     missing = followed.where(
         "not kept and part_number = 0 and whole is null and not waiting and not resent"
@@ -190,17 +164,12 @@ def lost(followed: DataFrame, orphans: DataFrame, dropping: Column) -> DataFrame
 
 
 def without_lost(followed: DataFrame, lost: DataFrame) -> DataFrame:
-    """The rows, in which what is lost has made no hop known: one that comes again and is accepted is right.
-
-    Args:
-        followed: :data:`reconcile.spark.schemas.FOLLOWED`.
-        lost: As :func:`lost` has it.
-    """
+    """The rows of ``followed``, in which hops of ``lost`` inputs were not known: such a hop may be accepted later."""
     marked = followed.join(lost.distinct().withColumn("gone", F.lit(True)), on=RECORD, how="left")
     rows = marked.withColumns(
         {
             "lost": F.col("lost") | (~F.col("kept") & F.coalesce("gone", F.lit(False))),
-            "at": F.when(F.col("kept"), F.lit(-1)).otherwise(F.col("offset")),
+            "at": F.when(F.col("kept"), -1).otherwise(F.col("offset")),
             "noted": _noted(),
         }
     )
@@ -210,33 +179,32 @@ def without_lost(followed: DataFrame, lost: DataFrame) -> DataFrame:
 
 
 def evidence_of(followed: DataFrame) -> DataFrame:
-    """The night's own rows, as evidence."""
+    """The rows of this run, as evidence."""
     return followed.where(~F.col("kept")).select(*EVIDENCE.names)
 
 
 def kept_on(followed: DataFrame, most: Column) -> DataFrame:
-    """:data:`reconcile.spark.schemas.HOPS`: what later nights have to know, so that a resend is known then too.
+    """:data:`reconcile.spark.schemas.HOPS`, by which later runs recognize a resend.
 
-    Of each way the largest that was confirmed, since its lane last forgot; and the hops that are not below it, the highest
-    ``most`` of an address: a lane keeps no more.
+    Of each route the largest confirmed hop since its lane last forgot, and the highest ``most`` hops above it: a lane keeps no more.
     """
     on = "(capacity is null or capacity > 0)"
     judged = f"kept or ({ONCE} and not waiting and {on})"
-    latest = F.max("hop_epoch").over(Window.partitionBy(*WAY))
+    latest = F.max("hop_epoch").over(Window.partitionBy(*ROUTE))
     rows = followed.where(judged).withColumn("latest", latest).where("hop_epoch = latest")
-    rows = rows.withColumn("floor", F.max("hop_confirmed").over(Window.partitionBy(*WAY)))
+    rows = rows.withColumn("floor", F.max("hop_confirmed").over(Window.partitionBy(*ROUTE)))
     place = F.struct("offset", "forward_offset")
-    floors = rows.groupBy(*WAY).agg(
+    floors = rows.groupBy(*ROUTE).agg(
         F.max("floor").alias("hop_confirmed"),
         F.max_by(place, F.struct("hop_confirmed", "offset")).alias("place"),
     )
     above = (
         rows.where("hop_offset >= floor")
-        .groupBy(*WAY, "hop_offset")
+        .groupBy(*ROUTE, "hop_offset")
         .agg(F.min(place).alias("place"), F.max("accepted").alias("accepted"), F.min("lost").alias("lost"))
     )
-    rank = F.row_number().over(Window.partitionBy(*WAY).orderBy(F.desc("hop_offset")))
+    rank = F.row_number().over(Window.partitionBy(*ROUTE).orderBy(F.desc("hop_offset")))
     highest = above.withColumn("rank", rank).where(F.col("rank") <= most)
     both = highest.unionByName(floors, allowMissingColumns=True)
     found = both.withColumns({name: F.col(f"place.{name}") for name in ("offset", "forward_offset")})
-    return found.select(*(F.col(hop.name).cast(hop.dataType) for hop in HOPS))
+    return found.select(*of_schema(HOPS, {}))

@@ -1,8 +1,8 @@
-"""How many IDs a lane had accepted before each of its records, without sorting them: a bit for each offset, 64 of them a number.
+"""Counts the IDs that a lane accepted before each of its records without sorting: one bit for each offset.
 
-Of a lane with one input, offsets are its order. So what came before a record is what all numbers below its own hold, and of its own the
-bits below its own bit. There are few numbers: they are put in order, and sent to all tasks. Where a record has parts, or a lane two
-inputs, offsets are not the order, or not all of it, and rows are sorted (:func:`reconcile.run.measures.resend_distance.placed`).
+In a lane with one input, offsets are its order. The count before a record is that of all lower blocks of 64
+offsets, and of the lower bits of its own block. Blocks are few enough to send to all tasks. Lanes with two
+inputs, and records with parts, are sorted instead (:func:`reconcile.run.measures.resend_distance.placed`).
 """
 
 from typing import Final
@@ -13,8 +13,7 @@ from pyspark.sql import functions as F
 from reconcile.run.frames.evidence import ONCE
 from reconcile.spark.schemas import ACCEPTED
 
-SENT_MAX: Final = 1_000_000
-"""So many numbers are sent to all tasks; of more, rows are sorted."""
+SENT_MAX: Final = 1_000_000  # so many numbers are sent to all tasks; of more, rows are sorted
 _NUMBER: Final = ["address", "partition", "block"]
 _OF_NUMBER: Final = ["bits", "below"]
 _BIT: Final = "shiftleft(1L, cast(offset & 63 as int))"
@@ -22,12 +21,10 @@ _LOWER: Final = "~shiftleft(-1L, cast(offset & 63 as int))"
 
 
 def blocks(evidence: DataFrame) -> DataFrame:
-    """address, partition, block, bits, below: of 64 offsets which were accepted with an ID, and how many below all of them.
+    """address, partition, block, bits (accepted with an ID, of 64 offsets), and below (the number in lower blocks).
 
-    Only of what was judged where it stands; of a block that has nothing of that there is no row.
-
-    Args:
-        evidence: :data:`reconcile.spark.schemas.EVIDENCE`, without envelopes.
+    Counts only evidence that was judged in its own partition, without envelopes. Blocks without any have no
+    row.
     """
     counts = (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()
     found = (
@@ -44,12 +41,7 @@ def blocks(evidence: DataFrame) -> DataFrame:
 
 
 def with_before(rows: DataFrame, blocks: DataFrame) -> DataFrame:
-    """The rows, with ``before``: how many IDs were accepted at lower offsets of its partition; null = its block is not there.
-
-    Args:
-        rows: address, partition, offset, and more.
-        blocks: As :func:`blocks` has them.
-    """
+    """The rows, with ``before``: IDs accepted at lower offsets of their partition; null = the block is absent."""
     lower = F.bit_count(F.col("bits").bitwiseAND(F.expr(_LOWER)))
     joined = rows.withColumn("block", _block()).join(F.broadcast(blocks), on=_NUMBER, how="left")
     return joined.withColumn("before", F.col("below") + lower).drop("block", *_OF_NUMBER)

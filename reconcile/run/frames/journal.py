@@ -1,4 +1,4 @@
-"""What the journal tells of rings, a row a lane: how large each was, when it was last emptied by order, and whose heirs there are."""
+"""Events of rings, as the journal has them: sizes, emptied rings, and lanes that took over from others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -8,36 +8,36 @@ from pyspark.sql import functions as F
 
 from reconcile.run.history.cut import AddressCut
 from reconcile.run.history.history import Run
+from reconcile.spark.schemas import EVENTS
 from ringfence_kafka.config.settings import AddressSettings
+
+RESIZED: Final = "resized"
+"""Event of a ring of another size: the newest IDs stay, as many as the smaller of the two sizes."""
+GROWN: Final = "grown"
+"""Event of an address with more lanes: a lane hands its IDs to lanes whose number is its own modulo the former count."""
 
 
 class Emptied(NamedTuple):
-    """By order: all of the lane's inputs below these offsets were judged before."""
+    """An order to empty a ring: all inputs of the lane below these offsets were judged before it."""
 
     input_next: int
     forward_next: int
 
 
 class RingHistory(NamedTuple):
-    """Of one lane."""
+    """The ring of one lane."""
 
     lane: int
-    capacity: int
-    """The largest that its ring had before or after an event."""
-    emptied: Emptied | None
-    """The last time; None = never."""
+    capacity: int  # the largest before or after an event
+    emptied: Emptied | None  # the last time; None = never
 
 
 Journal = Mapping[int, Sequence[RingHistory]]
-"""By the address's number; only those of which it tells."""
+"""By the number of the address; addresses without events are absent."""
 
 
-def told(events: DataFrame | None) -> Journal:
-    """Collect it.
-
-    Args:
-        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
-    """
+def ring_histories(events: DataFrame | None) -> Journal:
+    """Collect :data:`reconcile.spark.schemas.EVENTS`; None = there are none."""
     found: dict[int, list[RingHistory]] = {}
     if events is None:
         return found
@@ -52,21 +52,13 @@ def told(events: DataFrame | None) -> Journal:
     return found
 
 
-RESIZED: Final = "resized"
-"""The journal's word for a ring of another size: the newest stay, as many as the smaller of the two holds."""
-
-
 def empties(event: Column, before: Column, after: Column) -> Column:
-    """Whether a ring lost all that it knew, by what the journal says of it; one that was opened anew may have got another size too."""
+    """Whether an event emptied the ring. A ring that was reopened may have another size too."""
     return F.coalesce(event != RESIZED, before == after)
 
 
-GROWN: Final = "grown"
-"""The journal's word for an address that has got more lanes: those that are a lane's number modulo the former count know what it knew."""
-
-
 def of_growth(events: DataFrame | None) -> tuple[DataFrame | None, DataFrame | None]:
-    """The events that are none of an address that has got more lanes, and those."""
+    """All events but :data:`GROWN`, and those."""
     if events is None:
         return None, None
     grown = F.coalesce(F.col("event") == GROWN, F.lit(False))
@@ -74,43 +66,66 @@ def of_growth(events: DataFrame | None) -> tuple[DataFrame | None, DataFrame | N
 
 
 def of_rings(events: DataFrame | None) -> DataFrame | None:
-    """Those of :data:`reconcile.spark.schemas.EVENTS` that happened to rings themselves."""
+    """Events of the rings themselves, without those of hops."""
     return None if events is None else events.where(~F.coalesce("of_hops", F.lit(False)))
 
 
-def capacities(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Run]) -> list[int]:
-    """As :func:`largest`; 0 where it is off now."""
-    sizes = largest(addresses, told, chain)
-    return [size if address.id_cache_size else 0 for address, size in zip(addresses, sizes, strict=True)]
+def with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
+    """The rows, with the ``events`` of their lane as an array in order; null = none."""
+    names = [name for name in EVENTS.names if name not in {"address", "lane", "number"}]
+    event = F.struct("number", *names)
+    by_lane = events.groupBy("address", "lane").agg(F.array_sort(F.collect_list(event)).alias("events"))
+    return rows.join(F.broadcast(by_lane), on=["address", "lane"], how="left")
 
 
-def largest(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Run]) -> list[int]:
+def judged_before(input_next: Column, forward_next: Column, row: str = "") -> Column:
+    """Whether a row was judged before an event, by the offset in that input of its lane through which it came.
+
+    The event stands at ``input_next`` and ``forward_next``; ``row`` is the prefix of the row's columns.
+    """
+    offset, forward_offset = F.col(f"{row}offset"), F.col(f"{row}forward_offset")
+    return F.when(forward_offset.isNotNull(), forward_offset < forward_next).otherwise(offset < input_next)
+
+
+def past_events() -> Column:
+    """Of ``events``, those before the row."""
+    return F.filter("events", lambda event: ~judged_before(event["input_next"], event["forward_next"]))
+
+
+def future_events() -> Column:
+    """Of ``events``, those after the row."""
+    return F.filter("events", lambda event: judged_before(event["input_next"], event["forward_next"]))
+
+
+def size_between(past: Column, future: Column) -> Column:
+    """The ring's size between past and future events; null = no event shows it."""
+    return F.coalesce(F.get(F.reverse(past), F.lit(0))["after"], F.get(future, F.lit(0))["before"])
+
+
+def largest(addresses: Sequence[AddressSettings], histories: Journal, chain: Sequence[Run]) -> list[int]:
     """The largest ring that each address can have had.
 
-    A size that is configured is in force when workers were restarted, and only then the journal tells what it was before.
-
-    Args:
-        addresses: By their numbers.
-        told: What happened to rings.
-        chain: Nights before.
+    A configured size is in force from the restart of the workers on. Only then the journal shows the size before.
     """
-    found = []
-    for number, address in enumerate(addresses):
-        lanes = [lane.capacity for lane in told.get(number, ())]
-        nights = [night.capacity(address.name) for night in chain]
-        found.append(max([address.id_cache_size, *lanes, *nights]))
-    return found
+    return [
+        max(
+            [
+                address.id_cache_size,
+                *(ring.capacity for ring in histories.get(number, ())),
+                *(run.capacity(address.name) for run in chain),
+            ]
+        )
+        for number, address in enumerate(addresses)
+    ]
+
+
+def capacities(addresses: Sequence[AddressSettings], largest: Sequence[int]) -> list[int]:
+    """The result of :func:`largest`, and 0 for an address whose ring is off now."""
+    return [size if address.id_cache_size else 0 for address, size in zip(addresses, largest, strict=True)]
 
 
 def since(cut: AddressCut, lane: int, emptied: Emptied, consumed: int) -> bool:
-    """Whether a ring was emptied after the last night: nothing that it judged came later.
-
-    Args:
-        cut: Of the address, in this night.
-        lane: The ring's.
-        emptied: When.
-        consumed: Up to where the lane had consumed the forward topic on the last night.
-    """
+    """Whether a ring was emptied after the last run, whose lane had consumed the forward topic up to ``consumed``."""
     spans = cut.input.spans
     judged = 0 if cut.forward.recreated else consumed
     return lane < len(spans) and emptied.input_next >= spans[lane].begin and emptied.forward_next >= judged

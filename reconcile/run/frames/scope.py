@@ -1,4 +1,4 @@
-"""Where a night begins, and what it covers, by what the cluster says of its topics."""
+"""Base and range of a run, from what the cluster reports of its topics."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,49 +9,49 @@ from ringfence_kafka.config.settings import Settings
 
 
 def begin(
-    settings: Settings, nights: RunHistory, survey: Survey
+    settings: Settings, runs: RunHistory, survey: Survey
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
-    """The night that this one goes on from, and what it covers.
+    """The run that this one goes on from, and the cuts of this run.
 
-    Where nothing has moved it is the last night once more; but not where evidence has gone since that had been judged.
+    If nothing has moved, the last run is judged again, unless judged evidence is gone since.
 
     Raises:
-        PrerequisiteError: what earlier nights have left is not all there.
+        PrerequisiteError: files of earlier runs are missing.
     """
-    base, cuts = _begin(settings, nights, survey)
-    retained.refuse_missing(nights, base, cuts)
+    base, cuts = _begin(settings, runs, survey)
+    retained.refuse_missing(runs, base, cuts)
     return base, cuts
 
 
 def _begin(
-    settings: Settings, nights: RunHistory, survey: Survey
+    settings: Settings, runs: RunHistory, survey: Survey
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
-    base, cuts = _from(settings, nights, survey, nights.settled_base)
-    again = nights.again(
+    base, cuts = _from(settings, runs, survey, runs.settled_base)
+    again = runs.again(
         cut.positions(cuts), {address.name: rules.kept(address) for address in settings.addresses}
     )
     if again is not None:
-        before, older = _from(settings, nights, survey, lambda: nights.base_of(again))
+        before, older = _from(settings, runs, survey, lambda: runs.base_of(again))
         if not any(value.lost for value in older.values()):
             return before, older
-        base, cuts = _from(settings, nights, survey, nights.settled_base)
+        base, cuts = _from(settings, runs, survey, runs.settled_base)
     return base, cuts
 
 
 def _from(
-    settings: Settings, nights: RunHistory, survey: Survey, begin: Callable[[], Run | None]
+    settings: Settings, runs: RunHistory, survey: Survey, begin: Callable[[], Run | None]
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
-    """A night, its addresses called as they are now, and what one covers that goes on from it."""
-    nights.former = {}
-    nights.former = renames.renamed(settings.addresses, begin())
+    """A base with the present names of its addresses, and the cuts of a run that goes on from it."""
+    runs.rename({})
+    runs.rename(renames.renamed(settings.addresses, begin()))
     base = begin()
     positions = cut.positions_of(settings.addresses, base.positions, base.rules) if base else {}
-    cuts = survey.cuts(settings.addresses, positions, nights.seen_since(base))
-    return base, renames.with_former(cuts, nights.former)
+    cuts = survey.cuts(settings.addresses, positions, runs.seen_since(base))
+    return base, renames.with_former(cuts, runs.former)
 
 
 def records(cuts: Mapping[str, cut.AddressCut]) -> int:
-    """How many it reads at most."""
+    """The most records that the cuts cover."""
     return sum(
         span.cut - span.read_from
         for cut in cuts.values()

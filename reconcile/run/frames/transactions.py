@@ -1,7 +1,7 @@
-"""Units: what becomes of an envelope and its parts together. A plain record is a unit by itself, and passes through unseen.
+"""Units: an envelope and its parts, which share one fate. Plain records pass through.
 
-The evidence has a row for the envelope, which is an input, and one for each part, which is what outputs are made of. Here each learns of
-the others: whether any part was accepted, which IDs the whole brought along, which lane judged it.
+The evidence has a row for the envelope, which is an input, and a row for each part, of which outputs are
+made. Here each row learns whether any part was accepted, which IDs the unit has, and which lane judged it.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -10,24 +10,23 @@ from pyspark.sql import functions as F
 from reconcile.run.frames.evidence import PLACE, RECORD
 from reconcile.spark.schemas import ACCEPTED, EVIDENCE
 
-OF_UNITS = "has_input and parts is not null"
-"""Of the evidence: envelopes, and their parts."""
+OF_UNITS = "has_input and parts is not null"  # of the evidence: envelopes, and their parts
 _OUT = ["out_address", "out_partition", "out_offset"]
 _ORIGINAL = ["original", "original_partition", "original_offset"]
 _HAPPENED = ["fate", "nth", *_OUT, *_ORIGINAL]
 
 
 def _itself() -> Column:
-    """Whether a row is that of an envelope, not of a part."""
+    """Whether a row is the envelope, not a part."""
     return F.col("part_number") == 0
 
 
 def joined(envelopes: DataFrame) -> DataFrame:
-    """The rows :data:`OF_UNITS`, in which each knows of the others.
+    """The evidence :data:`OF_UNITS`, each row with what it needs of the others.
 
-    ``whole`` is what became of the envelope: accepted if any part was, else what an output says of it; that is its own row's
-    ``fate`` too. A part's row has the place where it came out, where it did not that of the first that did. An ID that several have
-    is that of the first.
+    ``whole``, also ``fate`` of the envelope: accepted if any part was, else the fate that an output shows. A
+    part that did not come out has the place of the first that did. An ID counts for the first part that has
+    it.
     """
     rows = _refused_as_plain(envelopes)
     unit = Window.partitionBy(*RECORD)
@@ -46,11 +45,11 @@ def joined(envelopes: DataFrame) -> DataFrame:
         }
     ).withColumns(
         {
-            "whole": F.when(F.col("came") > 0, F.lit(ACCEPTED)).otherwise(F.col("other")),
+            "whole": F.when(F.col("came") > 0, ACCEPTED).otherwise(F.col("other")),
             "id": F.when(F.col("again") == 1, F.col("id")),
         }
     )  # fmt: skip
-    told = known.withColumns(
+    counted = known.withColumns(
         {
             "ids": F.count("id").over(unit).cast("int"),
             "led": F.min(F.when(F.col("id").isNotNull(), F.struct("part_number", "id"))).over(unit),
@@ -58,12 +57,12 @@ def joined(envelopes: DataFrame) -> DataFrame:
     )
     # Without a key its first ID leads it; it is no message without a group then.
     led = F.when(F.col("key").isNull(), F.xxhash64("led.id", F.lit(0))).otherwise(F.xxhash64("key"))
-    own = _with_its_own_row(told.withColumn("home_digest", led))
+    own = _with_its_own_row(counted.withColumn("home_digest", led))
     return own.select(*EVIDENCE.names)
 
 
 def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
-    """Without outputs that say an envelope was accepted as one message: it stays an input of which they do not tell."""
+    """Without outputs that show an envelope as one accepted message: the envelope stays an input without them."""
     plain = _itself() & (F.col("fate") == ACCEPTED)
     rows = envelopes.withColumns(
         {name: F.when(~F.coalesce(plain, F.lit(False)), F.col(name)) for name in _HAPPENED}
@@ -86,7 +85,7 @@ def _flags() -> list[str]:
 
 
 def _with_its_own_row(rows: DataFrame) -> DataFrame:
-    """An envelope that was accepted has one output the more, that of its parts together; it comes first."""
+    """An accepted envelope has one more output, that of its parts together. It comes first."""
     accepted = _itself() & (F.col("came") > 0)
     one = F.coalesce(F.col("nth"), F.lit(1)) == 1
     sides = (
@@ -97,8 +96,8 @@ def _with_its_own_row(rows: DataFrame) -> DataFrame:
     both = rows.withColumn("together", F.explode(sides))
     together = F.col("together")
     own: dict[str, Column] = {
-        "fate": F.when(together, F.lit(ACCEPTED)).otherwise(F.col("fate")),
-        "nth": F.when(together, F.lit(1)).otherwise(F.col("nth") + accepted.cast("int")),
+        "fate": F.when(together, ACCEPTED).otherwise(F.col("fate")),
+        "nth": F.when(together, 1).otherwise(F.col("nth") + accepted.cast("int")),
         "id": F.when(together | ~accepted, F.col("id")),
     }
     place = {

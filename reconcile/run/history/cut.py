@@ -1,10 +1,10 @@
-"""What a night covers: from where the last good one ended, up to what the workers had committed. Pure.
+"""The cut: offset ranges of a run, from the end of its base to the committed offsets of the workers. Pure.
 
-Inputs are judged up to the group's committed offsets; the outputs are read to their end, which is asked for later, so
-that whatever the commits cover is in them. What outputs tell of inputs beyond the cut is kept for the next night.
+Outputs are read to their end, which is asked for later, so that they contain all that the commits cover.
+Evidence on inputs beyond the cut is kept for the next run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,20 +12,18 @@ from ringfence_kafka.config.addresses import feeder
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 
+Ranges = dict[str, dict[int, tuple[int, int]]]
+"""Topic → partition → offsets from, to."""
+
 
 class Span(NamedTuple):
-    """One partition of a topic, in one night."""
+    """The range of one partition in one run."""
 
-    origin: int
-    """Before this offset nothing was ever judged."""
-    begin: int
-    """Where the last night ended."""
-    read_from: int
-    """``begin``, or the log's start where retention has passed it."""
-    cut: int
-    """Where this night ends: the committed offset of an input, the end of an output."""
-    end: int
-    """Where the log ended after the outputs' ends were known."""
+    origin: int  # before this offset nothing was ever judged
+    begin: int  # where the last run ended
+    read_from: int  # begin, or the log's start where retention has passed it
+    cut: int  # where this run ends: the committed offset of an input, the end of an output
+    end: int  # where the log ended after the outputs' ends were known
 
 
 class Lost(NamedTuple):
@@ -34,13 +32,12 @@ class Lost(NamedTuple):
     topic: str
     partition: int
     begin: int
-    end: int
-    """The first offset behind it; ``begin`` where nobody knows how far it went."""
+    end: int  # the first offset behind it; begin where nobody knows how far it went
     why: str
 
     @property
     def text(self) -> str:
-        """As a person reads it: both offsets are gone."""
+        """The lost offsets and the reason, for a person."""
         if self.begin == self.end:
             return f"from offset {self.begin} on: {self.why}"
         last = self.end - 1
@@ -50,7 +47,7 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a topic was read, as one night hands it to the next."""
+    """How far a run read a topic."""
 
     topic_id: str
     origins: tuple[int, ...]
@@ -59,7 +56,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What the cluster says of a topic when the night begins."""
+    """A topic when the run begins, as the cluster reports it."""
 
     topic_id: str
     starts: tuple[int, ...]
@@ -70,24 +67,21 @@ class TopicState:
 
 @dataclass(slots=True)
 class TopicCut:
-    """What is read of a topic."""
+    """The ranges of a topic."""
 
     topic: str
     topic_id: str
     spans: list[Span] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
-    recreated: bool = False
-    """It is another topic of that name than the last night's, or its log went back."""
-    key: str = ""
-    """Name of its position in what runs keep: its own, or that of :func:`chained_key`."""
+    recreated: bool = False  # it is another topic of that name than the last run's, or its log went back
+    key: str = ""  # name of its position in what runs keep: its own, or that of chained_key
 
     def __post_init__(self) -> None:
-        """Its own name, unless another one is given."""
         self.key = self.key or self.topic
 
     @property
     def position(self) -> Position:
-        """What the next night begins with."""
+        """The position for the next run."""
         return Position(
             self.topic_id,
             tuple(span.origin for span in self.spans),
@@ -96,19 +90,17 @@ class TopicCut:
 
 
 class Recorded(NamedTuple):
-    """Rules and limits of a lane, as its last transaction recorded them."""
+    """Rules and limits that the last transaction of a lane recorded."""
 
     rules: Mapping[str, Any]
     """Key of the configuration → value; one of another address, for parts of transactions, begins with ``<address>: ``."""
-    capacity: int
-    """Of its ring."""
-    max_age_ms: int
-    """0 = no limit."""
+    capacity: int  # of its ring
+    max_age_ms: int  # 0 = no limit
 
 
 @dataclass(frozen=True, slots=True)
 class AddressCut:
-    """What a night covers of one address."""
+    """The ranges of an address."""
 
     input: TopicCut
     forward: TopicCut
@@ -117,17 +109,15 @@ class AddressCut:
     duplicates: TopicCut | None
     forward_committed: tuple[int, ...]
     """What home lanes had consumed of the forward topic; it is read to its end."""
-    journal: Sequence[Lost] = ()
-    """What is gone of the journal, which all addresses share."""
+    journal: Sequence[Lost] = ()  # what is gone of the journal, which all addresses share
     targets: Sequence[TopicCut] = ()
     """Accepted topics of other addresses, in which parts of its transactions are."""
-    former: str = ""
-    """What it was called on the last night; empty = as now."""
+    former: str = ""  # what it was called on the last run; empty = as now
     recorded: Mapping[int, Recorded] = field(default_factory=dict)
     """Lane → what its changelog says that it goes by; lanes without a transaction are absent."""
 
     def topics(self) -> dict[str, TopicCut]:
-        """By role."""
+        """The topics by role."""
         roles = {
             "input": self.input,
             "forward": self.forward,
@@ -143,7 +133,7 @@ class AddressCut:
 
 
 def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
-    """The topics that the job reads of an address, by role."""
+    """The topics that a run reads of an address, by role."""
     roles = {
         "input": address.input_topic,
         "forward": wire_names.forward_topic(app_id, address.name),
@@ -154,10 +144,10 @@ def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
 
 
 def chained_key(topic: str) -> str:
-    """Return the name of the position of an input that is another address's accepted topic.
+    """Name of the position of an input that is another address's accepted topic; no topic has such a name.
 
-    The input is judged up to a committed offset, and the accepted topic is read to its end: a run keeps two positions of one topic.
-    No topic has such a name.
+    The input is judged up to a committed offset, and the accepted topic is read to its end: a run keeps two
+    positions of one topic.
     """
     return f"{topic}/input"
 
@@ -167,14 +157,10 @@ def positions_of(
     positions: Mapping[str, Position],
     rules: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Position]:
-    """Return the positions that a run goes on from, named as the configuration has its chains now.
+    """The positions of an earlier run, named for the present chains of addresses.
 
-    An address may have become a link of a chain since, or may be one no more.
-
-    Args:
-        addresses: As they are configured now.
-        positions: As an earlier run has kept them.
-        rules: The rules of that run, by address.
+    An address may have become a link of a chain since, or may have left one. ``rules`` are those of the
+    earlier run, by address.
     """
     found = dict(positions)
     written = {rule.get("accepted_topic") for rule in rules.values()}
@@ -191,31 +177,43 @@ def positions_of(
 
 
 def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence[Position] = ()) -> TopicCut:
-    """Return from where to where a topic is read.
-
-    Without a last run it begins at 0: a log that no longer does is a gap, whatever was in it.
+    """The ranges of a topic. Without a last run it begins at 0, and a later log start is a gap.
 
     Args:
         topic: Its name.
-        now: What the cluster says of it.
-        last: How far the run read it that this one goes on from.
-        seen: How far later runs read it, whose results do not count: nobody acknowledged them. They prove what was there.
+        now: Its state.
+        last: How far the base read it.
+        seen: How far later runs read it that nobody acknowledged. They prove what was there.
     """
-    made = TopicCut(topic, now.topic_id)
-    before = [item for item in (last, *seen) if item is not None]
-    if any(position.topic_id != now.topic_id for position in before):
-        made.recreated = True
-        made.lost = _recreated(topic, [position for position in before if position.topic_id != now.topic_id])
-        last = last if last is not None and last.topic_id == now.topic_id else None
+    replaced = [item for item in (last, *seen) if item is not None and item.topic_id != now.topic_id]
+    if last in replaced:
+        last = None
     same = [position for position in seen if position.topic_id == now.topic_id]
+    spans, lost, recreated = [], _recreated(topic, replaced), bool(replaced)
     for number, (start, cut, end) in enumerate(zip(now.starts, now.cuts, now.ends, strict=True)):
+        known = last is not None and number < len(last.ends)
+        begin = last.ends[number] if last is not None and known else 0
+        origin = last.origins[number] if last is not None and known else start
         reached = max((position.ends[number] for position in same if number < len(position.ends)), default=0)
-        made.spans.append(_span(made, number, last, start, cut, end, reached))
-    return made
+        if begin > end:
+            why = "the log ends before what was judged: it lost its tail"
+            lost.append(Lost(topic, number, end, begin, why))
+            recreated = True
+            begin = end  # what stands below was judged, or is called lost
+        elif reached > end:
+            why = "the log ends before what an earlier run has seen: it lost its tail"
+            lost.append(Lost(topic, number, end, reached, why))
+            recreated = True
+        read_from = max(begin, start)
+        if start > begin:
+            lost.append(Lost(topic, number, begin, start, "retention deleted it before it was judged"))
+        until = read_from if cut is None else max(read_from, min(cut, end))
+        spans.append(Span(origin, begin, read_from, until, end))
+    return TopicCut(topic, now.topic_id, spans, lost, recreated)
 
 
 def _recreated(topic: str, former: Sequence[Position]) -> list[Lost]:
-    """Return what is gone of topics of this name that were deleted."""
+    """Lost evidence of deleted topics with this name."""
     ends: dict[int, int] = {}
     for position in former:
         for number, end in enumerate(position.ends):
@@ -223,47 +221,13 @@ def _recreated(topic: str, former: Sequence[Position]) -> list[Lost]:
     return [Lost(topic, number, end, end, "it was deleted and created again") for number, end in ends.items()]
 
 
-def _span(
-    made: TopicCut, number: int, last: Position | None, start: int, cut: int | None, end: int, reached: int
-) -> Span:
-    """``reached``: where the log ended when a run saw it whose results do not count."""
-    known = last is not None and number < len(last.ends)
-    begin = last.ends[number] if last is not None and known else 0
-    origin = last.origins[number] if last is not None and known else start
-    if begin > end:
-        made.lost.append(
-            Lost(made.topic, number, end, begin, "the log ends before what was judged: it lost its tail")
-        )
-        made.recreated = True
-        begin = end  # what stands below was judged, or is called lost
-    elif reached > end:
-        made.lost.append(
-            Lost(
-                made.topic,
-                number,
-                end,
-                reached,
-                "the log ends before what an earlier run has seen: it lost its tail",
-            )
-        )
-        made.recreated = True
-    read_from = max(begin, start)
-    if start > begin:
-        made.lost.append(Lost(made.topic, number, begin, start, "retention deleted it before it was judged"))
-    until = read_from if cut is None else max(read_from, min(cut, end))
-    return Span(origin, begin, read_from, until, end)
-
-
 def journal_lost(
     journal: str, now: Position, last: Position | None, seen: Sequence[Position] = ()
 ) -> list[Lost]:
-    """What has gone since the last night, or ever, of the journal: it is read whole each night.
+    """Lost events of the journal, which each run reads whole.
 
-    Args:
-        journal: Its name.
-        now: Its beginnings and ends.
-        last: Those of the last run; None = it is not known to have been there.
-        seen: As :func:`cut_topic` has them.
+    ``now`` and ``last`` are its first and end offsets, now and in the last run; ``seen``: see
+    :func:`cut_topic`.
     """
     former = [item for item in (last, *seen) if item is not None and item.topic_id != now.topic_id]
     if former:
@@ -278,35 +242,29 @@ def journal_lost(
 
 
 def positions(cuts: Mapping[str, AddressCut]) -> dict[str, Position]:
-    """By topic; of an input that another address writes by :func:`chained_key`."""
+    """Positions by topic, and by :func:`chained_key` for inputs that another address writes."""
     return {topic.key: topic.position for cut in cuts.values() for topic in cut.topics().values()}
 
 
-def ranges(topics: Sequence[TopicCut]) -> dict[str, dict[int, tuple[int, int]]]:
-    """What there is to read, by topic and partition; partitions with nothing are left out."""
-    found: dict[str, dict[int, tuple[int, int]]] = {}
-    for topic in topics:
-        spans = {
-            number: (span.read_from, span.cut)
-            for number, span in enumerate(topic.spans)
-            if span.read_from < span.cut
-        }
-        if spans:
-            found[topic.topic] = spans
-    return found
+def ranges(topics: Sequence[TopicCut]) -> Ranges:
+    """The ranges to read, by topic and partition, without empty ones."""
+    return _filled(
+        (topic.topic, {number: (span.read_from, span.cut) for number, span in enumerate(topic.spans)})
+        for topic in topics
+    )
 
 
-def backlog(
-    topics: Sequence[TopicCut], ends: Mapping[tuple[str, int], int]
-) -> dict[str, dict[int, tuple[int, int]]]:
-    """What stands in the inputs beyond the cut and may be read; ``ends`` are their last stable offsets."""
-    found: dict[str, dict[int, tuple[int, int]]] = {}
-    for topic in topics:
-        spans = {
-            number: (span.cut, ends[topic.topic, number])
-            for number, span in enumerate(topic.spans)
-            if span.cut < ends[topic.topic, number]
-        }
-        if spans:
-            found[topic.topic] = spans
+def backlog(topics: Sequence[TopicCut], ends: Mapping[tuple[str, int], int]) -> Ranges:
+    """Readable ranges of the inputs beyond the cut; ``ends`` are their last stable offsets."""
+    return _filled(
+        (topic.topic, {n: (span.cut, ends[topic.topic, n]) for n, span in enumerate(topic.spans)})
+        for topic in topics
+    )
+
+
+def _filled(ranges: Iterable[tuple[str, Mapping[int, tuple[int, int]]]]) -> Ranges:
+    found: Ranges = {}
+    for topic, spans in ranges:
+        if filled := {number: span for number, span in spans.items() if span[0] < span[1]}:
+            found[topic] = filled
     return found

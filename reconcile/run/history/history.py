@@ -1,124 +1,104 @@
-"""What a night leaves to the next: its cut, its results, and the IDs that it saw accepted.
+"""Finished runs: cut, results and accepted IDs, as later runs need them.
 
-``<state_dir>/nights/<number>.json`` is written last, by a rename: a night is finished when that file is there, and
-whatever else a crashed run left is removed by the next one.
-
-::
-
-    nights/000003.json             a finished night: cut, verdict, summary
-    nights/000003.acknowledged     a person has seen its anomalies: the next night begins where it ended
-    nights/000003.forgotten        the folders of its IDs that no later night can need: they were removed on purpose
-    results/000003/                Parquet: anomalies, counts, resends, and what the next night needs (inputs, ahead, hops)
-    accepted/date=…/night=3/       Parquet: accepted IDs, a folder an address
-    scratch/                       of the run under way
+``<state_dir>/nights/<number>.json`` is written last, by a rename: a run is finished when that file is there,
+and the next run removes whatever else a crashed run left.
 """
 
 import datetime as dt
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 from reconcile.run.history.cut import Position, TopicCut
+from reconcile.run.history.layout import (
+    DONE,
+    RUNS,
+    SEEN,
+    file_of,
+    forgotten_of,
+    ids_folder,
+    results_folder,
+    seen_of,
+)
 from reconcile.run.history.renames import called
 from reconcile.spark.files import Files
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
-FORMAT: Final = 8
-"""Of a run's file; another one is refused."""
-NIGHTS: Final = "nights"
-RESULTS: Final = "results"
-ACCEPTED: Final = "accepted"
-SCRATCH: Final = "scratch"
-_DONE: Final = ".json"
-_SEEN: Final = ".acknowledged"
-_FORGOTTEN: Final = ".forgotten"
+FORMAT: Final = 8  # of a run's file; another one is refused
 
-LaneCounts = dict[str, dict[int, int]]
-"""Address → lane → IDs."""
+LaneCounts = dict[str, dict[int, int]]  # Address → lane → IDs
 
 
 @dataclass(slots=True)
 class Run:
-    """One finished night."""
+    """One finished run."""
 
     number: int
-    base: int | None
-    """The night that it went on from; None = from the beginning."""
-    date: str
-    """The day on which it began, UTC."""
+    base: int | None  # the run that it went on from; None = from the beginning
+    date: str  # the day on which it began, UTC
     verdict: str
-    positions: dict[str, Position]
-    accepted: LaneCounts
-    """IDs that were accepted in it."""
-    known: LaneCounts
-    """IDs since the last evidence that was missing."""
-    complete: dict[str, bool]
-    """Address → all IDs that its rings may hold are kept."""
-    summary: dict[str, Any]
+    _: KW_ONLY
+    positions: dict[str, Position] = field(default_factory=dict)
+    accepted: LaneCounts = field(default_factory=dict)
+    known: LaneCounts = field(default_factory=dict)  # IDs since the last missing evidence
+    complete: dict[str, bool] = field(default_factory=dict)  # address → all IDs of its rings are kept
+    summary: dict[str, Any] = field(default_factory=dict)
     acknowledged: bool = False
-    held: LaneCounts = field(default_factory=dict)
-    """IDs since the ring was new, or emptied by order: what it holds, if it is that large."""
-    consumed: LaneCounts = field(default_factory=dict)
-    """Not IDs: the offset up to where each lane had consumed the forward topic."""
-    earliest: dict[str, int] = field(default_factory=dict)
-    """Address → timestamp of the earliest of its inputs, ms."""
-    rules: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Address → what it was judged by, or on the last night that had it."""
+    held: LaneCounts = field(default_factory=dict)  # IDs since the ring was new, or emptied by order
+    consumed: LaneCounts = field(default_factory=dict)  # forward offset that each lane had consumed
+    earliest: dict[str, int] = field(default_factory=dict)  # address → first timestamp of its inputs, ms
+    rules: dict[str, dict[str, Any]] = field(default_factory=dict)  # address → rules of the last run with it
     whole_since: dict[str, int] = field(default_factory=dict)
-    """Address → the first night from which on no accepted ID is missing."""
-    app: str = ""
-    """``app.id``."""
-    left: dict[str, int] = field(default_factory=dict)
-    """Address → the night whose results have what waits for the next one: the last that had it."""
+    """Address → the first run from which on no accepted ID is missing."""
+    app: str = ""  # app.id
+    left: dict[str, int] = field(default_factory=dict)  # address → the last run with it, whose results wait
     events_from: dict[str, int] = field(default_factory=dict)
-    """Address → offset in the journal: what stands below it is about an input that was deleted."""
-    cluster: str = ""
-    """Kafka's ID of the cluster; empty = it has none."""
-    leaves: dict[str, int] = field(default_factory=dict)
-    """Folder → its Parquet files, of what later runs read."""
+    """Address → offset in the journal; earlier events concern a deleted input."""
+    cluster: str = ""  # Kafka's ID of the cluster; empty = it has none
+    leaves: dict[str, int] = field(default_factory=dict)  # folder → its Parquet files, for later runs
 
     @property
     def settled(self) -> bool:
-        """Nothing of it has to be looked at again."""
+        """Whether nobody has to look at it again."""
         return self.verdict == "clean" or self.acknowledged
 
     @property
     def inputs(self) -> int:
-        """How many it judged."""
+        """The number of its inputs."""
         return sum(value["input"] for value in self.summary.get("addresses", {}).values())
 
     def capacity(self, address: str) -> int:
-        """``id_cache_size`` of then."""
+        """Its ``id_cache_size`` of an address."""
         kept: dict[str, Any] = self.summary.get("addresses", {}).get(address, {})
         return int(kept.get("ring", {}).get("capacity", 0))
 
     def judged(self, topic: TopicCut) -> bool:
-        """Whether it was this very topic, and none that was deleted since and had its name."""
+        """Whether it judged this topic, and not a deleted one of the same name."""
         position = self.positions.get(topic.key)
         return position is not None and position.topic_id == topic.topic_id
 
     def judged_another(self, topic: TopicCut) -> bool:
-        """Whether it was one that was deleted since and had its name."""
+        """Whether it judged a deleted topic of the same name."""
         return (topic.key) in self.positions and not self.judged(topic)
 
     def left_by(self, address: str) -> int:
-        """The night whose results have what waits for the next one."""
+        """The run whose results have what waits for the next run at an address."""
         return self.left.get(address, self.number)
 
     def own_rules(self) -> dict[str, dict[str, Any]]:
-        """Of the addresses that it judged itself."""
+        """Rules of the addresses that it judged itself."""
         return {name: rule for name, rule in self.rules.items() if self.left_by(name) == self.number}
 
     def to_json(self) -> str:
-        """As it is kept."""
+        """The text of its file."""
         kept = asdict(self)
         del kept["acknowledged"]
         return json.dumps({"format": FORMAT, **kept})
 
     @classmethod
     def from_json(cls, text: str, *, acknowledged: bool) -> Self:
-        """Read it again.
+        """Read the text of a file.
 
         Raises:
             ConfigurationError: another version wrote it.
@@ -126,7 +106,7 @@ class Run:
         """
         kept = json.loads(text)
         if not isinstance(kept, dict) or "format" not in kept:
-            raise ValueError("no night")
+            raise ValueError("no run")
         if (found := kept.pop("format")) != FORMAT:
             raise ConfigurationError(
                 f"reconcile.state_dir has a run of format {found!r}, and this version reads format {FORMAT}: use the version that wrote "
@@ -149,55 +129,55 @@ class Run:
 
 @dataclass(slots=True)
 class RunHistory:
-    """All finished ones."""
+    """All finished runs of a folder."""
 
     files: Files
     finished: dict[int, Run] = field(default_factory=dict)
-    former: Mapping[str, str] = field(default_factory=dict)
-    """Address → what it is called in them; only those that have another name now."""
+    former: Mapping[str, str] = field(
+        default_factory=dict
+    )  # address → its name in the runs, where it differs
 
     @classmethod
     def load(cls, files: Files) -> Self:
-        """Read them.
+        """Read the runs of a folder.
 
         Raises:
             ConfigurationError: another version wrote them.
             PrerequisiteError: one cannot be read.
         """
-        names = set(files.names(NIGHTS))
+        names = set(files.names(RUNS))
         found = cls(files)
-        for name in sorted(names):
-            if name.endswith(_DONE):
-                seen = name.removesuffix(_DONE) + _SEEN in names
-                try:
-                    night = Run.from_json(files.read(f"{NIGHTS}/{name}"), acknowledged=seen)
-                except ValueError as error:
-                    raise PrerequisiteError(
-                        f"{files.at(NIGHTS, name)} is damaged: restore it; without a backup remove it, if it is the last "
-                        "(it is judged again), else begin with another reconcile.state_dir"
-                    ) from error
-                found.finished[night.number] = night
+        for name in sorted(name for name in names if name.endswith(DONE)):
+            seen = name.removesuffix(DONE) + SEEN in names
+            try:
+                run = Run.from_json(files.read(f"{RUNS}/{name}"), acknowledged=seen)
+            except ValueError as error:
+                raise PrerequisiteError(
+                    f"{files.at(RUNS, name)} is damaged: restore it; without a backup remove it, if it is the last "
+                    "(it is judged again), else begin with another reconcile.state_dir"
+                ) from error
+            found.finished[run.number] = run
         return found
 
     @property
     def last(self) -> Run | None:
-        """The latest, whatever came of it."""
+        """The latest run, whatever its verdict."""
         return self.finished[max(self.finished)] if self.finished else None
 
     @property
     def next_number(self) -> int:
-        """Of the night to come."""
+        """The number of the next run."""
         return max(self.finished, default=0) + 1
 
-    def belong_to(self, app: str, cluster: str = "") -> None:
-        """Make sure that they do.
+    def rename(self, former: Mapping[str, str]) -> None:
+        """Show the runs under the present names of their addresses; ``former``: address → its name in the runs."""
+        self.former = former
 
-        Args:
-            app: ``app.id``.
-            cluster: Kafka's ID of the cluster; empty = not known, or it has none.
+    def belong_to(self, app: str, cluster: str = "") -> None:
+        """Check that the runs are of this application and this cluster; an empty ID is not known.
 
         Raises:
-            ConfigurationError: they are of another application, or another cluster.
+            ConfigurationError: they are of another one.
         """
         last = self.last
         if last is None:
@@ -215,70 +195,65 @@ class RunHistory:
             )
 
     def settled_base(self) -> Run | None:
-        """Where the next night begins: the last that was clean or acknowledged."""
+        """The base of the next run: the last clean or acknowledged one."""
         last = self.last
         return None if last is None else self._get(last.number if last.settled else last.base)
 
     def seen_since(self, base: Run | None) -> dict[str, list[Position]]:
-        """Return how far runs after this one read each topic. Nobody acknowledged them; they still prove what was there."""
+        """How far later, unacknowledged runs read each topic. They prove what was there."""
         found: dict[str, list[Position]] = {}
-        for number, night in self.finished.items():
+        for number, run in self.finished.items():
             if base is None or number > base.number:
-                for topic, position in night.positions.items():
+                for topic, position in run.positions.items():
                     found.setdefault(topic, []).append(position)
         return found
 
     def again(self, positions: Mapping[str, Position], rules: Mapping[str, Mapping[str, Any]]) -> Run | None:
-        """The last night, if nothing has moved since and nobody acknowledged it: this is that night once more.
-
-        Args:
-            positions: Where this one would end.
-            rules: Those of its addresses.
-        """
+        """The last run, if these positions and rules equal its own and nobody acknowledged it: it is repeated."""
         last = self.last
         if last is None or last.acknowledged or last.own_rules() != rules:
             return None
         there = {topic: position for topic, position in last.positions.items() if topic in positions}
         return last if _ends(there) == _ends(positions) else None
 
-    def base_of(self, night: Run) -> Run | None:
-        """What it went on from."""
-        return self._get(night.base)
+    def base_of(self, run: Run) -> Run | None:
+        """The run that a run went on from."""
+        return self._get(run.base)
 
-    def chain(self, night: Run | None) -> list[Run]:
-        """A night and all that it went on from, the latest first."""
+    def chain(self, run: Run | None) -> list[Run]:
+        """A run and all that it went on from, the latest first."""
         found: list[Run] = []
-        while night is not None:
-            found.append(night)
-            night = self._get(night.base)
+        while run is not None:
+            found.append(run)
+            run = self._get(run.base)
         return found
 
-    def since(self, night: Run | None, today: str, days: int) -> list[Run]:
-        """A night and those that it went on from, as far as results are kept for so many days; the latest first."""
-        return [run for run in self.chain(night) if run.date >= days_before(today, days)]
+    def since(self, run: Run | None, today: str, days: int) -> list[Run]:
+        """The :meth:`chain` of a run, of the last ``days`` days."""
+        return [run for run in self.chain(run) if run.date >= days_before(today, days)]
 
     def _get(self, number: int | None) -> Run | None:
-        night = None if number is None else self.finished.get(number)
-        return None if night is None else called(night, self.former)
+        run = None if number is None else self.finished.get(number)
+        return None if run is None else called(run, self.former)
 
-    def commit(self, night: Run) -> None:
-        """Finish it: from now on it is there, and all that it stands for, also when the machine stops."""
-        for folder in (results_folder(night.number), ids_folder(night.date, night.number)):
+    def commit(self, run: Run) -> None:
+        """Make a run finished and durable."""
+        for folder in (results_folder(run.number), ids_folder(run.date, run.number)):
             self.files.settle(folder)
         # One of its number that was damaged, and removed, may have been acknowledged: nobody has looked at this one.
-        for beside in (seen_of(night.number), forgotten_of(night.number)):
+        for beside in (seen_of(run.number), forgotten_of(run.number)):
             self.files.remove(beside)
-        self.files.write(file_of(night.number), night.to_json())
-        self.finished[night.number] = night
+        self.files.write(file_of(run.number), run.to_json())
+        self.finished[run.number] = run
 
     def acknowledge(self) -> Run | None:
-        """The last night has been looked at; None if there is nothing to look at."""
+        """Acknowledge the last run; None = there is nothing to acknowledge."""
         last = self.last
         if last is None or last.settled:
             return None
         self.files.write(seen_of(last.number), f"{dt.datetime.now(dt.UTC).isoformat(timespec='seconds')}\n")
-        last.acknowledged = True
-        return last
+        self.finished[last.number] = seen = replace(last, acknowledged=True)
+        return seen
 
 
 def _ends(positions: Mapping[str, Position]) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -286,12 +261,12 @@ def _ends(positions: Mapping[str, Position]) -> dict[str, tuple[str, tuple[int, 
 
 
 def days_before(today: str, days: int) -> str:
-    """As nights have it."""
+    """The date so many days before."""
     return (dt.date.fromisoformat(today) - dt.timedelta(days=days)).isoformat()
 
 
 def added(several: Iterable[LaneCounts]) -> LaneCounts:
-    """The sums."""
+    """The sums of several counts."""
     total: LaneCounts = {}
     for counts in several:
         for address, lanes in counts.items():
@@ -299,32 +274,3 @@ def added(several: Iterable[LaneCounts]) -> LaneCounts:
             for lane, count in lanes.items():
                 sums[lane] = sums.get(lane, 0) + count
     return total
-
-
-def file_of(number: int) -> str:
-    """Of a night: it is finished when that is there."""
-    return f"{NIGHTS}/{_name(number)}{_DONE}"
-
-
-def seen_of(number: int) -> str:
-    """Return the file that says when a run was acknowledged."""
-    return f"{NIGHTS}/{_name(number)}{_SEEN}"
-
-
-def forgotten_of(number: int) -> str:
-    """Says which of its folders were removed on purpose."""
-    return f"{NIGHTS}/{_name(number)}{_FORGOTTEN}"
-
-
-def results_folder(number: int) -> str:
-    """Of a night."""
-    return f"{RESULTS}/{_name(number)}"
-
-
-def ids_folder(date: str, number: int) -> str:
-    """Of the IDs that a night saw accepted."""
-    return f"{ACCEPTED}/date={date}/night={number}"
-
-
-def _name(number: int) -> str:
-    return f"{number:06d}"

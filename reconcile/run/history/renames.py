@@ -1,4 +1,4 @@
-"""An address that has got another name and kept its input: what runs before say of it is said of this one. Pure."""
+"""Addresses that changed their name and kept their input: earlier runs count for the new name. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +16,7 @@ _INPUT = "input_topic"
 
 
 def renamed(addresses: Sequence[AddressSettings], base: "Run | None") -> dict[str, str]:
-    """Address → what it was called on the night before; only those that had another name.
-
-    Args:
-        addresses: As they are configured now.
-        base: The night before.
-    """
+    """Address → its name in the last run, for addresses with another name now."""
     if base is None:
         return {}
     configured = {address.name for address in addresses}
@@ -34,51 +29,51 @@ def renamed(addresses: Sequence[AddressSettings], base: "Run | None") -> dict[st
     }
 
 
-def called(night: "Run", former: Mapping[str, str]) -> "Run":
-    """The night, as if its addresses had been called so then. Rings and hops of the new name are new: they hold nothing of it."""
+def called(run: "Run", former: Mapping[str, str]) -> "Run":
+    """The run under the present names of its addresses. Rings and hops of a new name are new and empty."""
     if not former:
-        return night
+        return run
     now = {old: new for new, old in former.items()}
 
-    def moved(kept: Mapping[str, _Kept]) -> dict[str, _Kept]:
-        own = {name: item for name, item in kept.items() if name not in now}
-        return own | {now[name]: item for name, item in kept.items() if name in now}
+    def fresh(kept: Mapping[str, _Kept]) -> dict[str, _Kept]:
+        return {name: item for name, item in kept.items() if name not in now}
 
-    summary = night.summary
+    def moved(kept: Mapping[str, _Kept]) -> dict[str, _Kept]:
+        return fresh(kept) | {now[name]: item for name, item in kept.items() if name in now}
+
+    summary = run.summary
     if "addresses" in summary:
         summary = {**summary, "addresses": moved(summary["addresses"])}
     return replace(
-        night,
-        accepted=moved(night.accepted),
-        known=moved(night.known),
-        complete=moved(night.complete),
-        held={name: value for name, value in night.held.items() if name not in now},
-        consumed={name: value for name, value in night.consumed.items() if name not in now},
-        earliest=moved(night.earliest),
-        rules=moved(night.rules),
-        whole_since=moved(night.whole_since),
-        left=moved(night.left),
-        events_from=moved(night.events_from),
+        run,
+        accepted=moved(run.accepted),
+        known=moved(run.known),
+        complete=moved(run.complete),
+        held=fresh(run.held),
+        consumed=fresh(run.consumed),
+        earliest=moved(run.earliest),
+        rules=moved(run.rules),
+        whole_since=moved(run.whole_since),
+        left=moved(run.left),
+        events_from=moved(run.events_from),
         summary=summary,
     )
 
 
 def with_former(cuts: Mapping[str, AddressCut], former: Mapping[str, str]) -> dict[str, AddressCut]:
-    """The cuts of addresses that had another name know it; their forward topics are none of those that runs before have read."""
-    for name in former:
-        cuts[name].forward.recreated = True
-    return {name: replace(cut, former=former.get(name, "")) for name, cut in cuts.items()}
+    """The cuts with former names. Forward topics of the new names were never read before."""
+    renamed = {
+        name: replace(cut, former=former[name], forward=replace(cut.forward, recreated=True))
+        for name, cut in cuts.items()
+        if name in former
+    }
+    return {**cuts, **renamed}
 
 
 def since(address: AddressSettings, chain: Sequence["Run"]) -> int:
-    """The night that was the first to judge it by its name, having judged it by another; 0 = none was.
-
-    Args:
-        address: As it is configured now.
-        chain: Nights before, the latest first.
-    """
-    for later, night in pairwise(chain):
-        if address.name in later.rules and address.name not in night.rules:
-            inputs = {rule.get(_INPUT) for rule in night.rules.values()}
+    """The first run that judged an address by its present name, after runs by another; 0 = there is none."""
+    for later, run in pairwise(chain):
+        if address.name in later.rules and address.name not in run.rules:
+            inputs = {rule.get(_INPUT) for rule in run.rules.values()}
             return later.number if address.input_topic in inputs else 0
     return 0

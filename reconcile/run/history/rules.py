@@ -1,6 +1,6 @@
-"""What an address was judged by, as a night keeps it: the next one sees what was changed since. Pure.
+"""Rules by which a run judged its addresses: the next run sees what was changed since. Pure.
 
-Workers go by what the configuration said when they were started, so that a change in the file may or may not be in force.
+Workers use the configuration of their start, so a change in the file may not be in force yet.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ _DOUBTED: Final = {
     "transaction_addresses": _OF_IDS | {Anomaly.PHANTOM, Anomaly.TORN},
     "partitioner": frozenset({Anomaly.FORGOTTEN, Anomaly.CROSS_LANE, Anomaly.REORDERED}),
 }
-"""What a change of a key leaves unknown in the night that sees it: how much was judged by the old one nobody knows."""
+"""Anomalies that are unknown in the run that sees a changed key: part of the input was judged by the old value."""
 _OF_PARTS: Final = frozenset(
     {"accepted_topic", "duplicate_id_headers", "duplicate_id_from", "group_header", "default_group"}
 )
@@ -67,7 +67,7 @@ class Rule(NamedTuple):
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
-    """What a night keeps of it, as JSON gives it back."""
+    """The rules that a run keeps of an address, as JSON returns them."""
     found = {name: getattr(address, name) for name in _KEPT}
     return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
 
@@ -75,64 +75,49 @@ def kept(address: AddressSettings) -> dict[str, Any]:
 def promised(
     addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], chain: Sequence[Run]
 ) -> list[dict[int, int]]:
-    """Of each address: lane → the size that its ring has for certain, as long as the journal does not tell of it.
+    """The ring size that each lane has for certain, unless the journal shows another, by address and lane.
 
-    A worker that opens a lane with another size says so, if the lane was ever written to. So without a word of the journal
-    the size has not changed since its first ID: the smallest of those nights. Of a lane without IDs the last night tells. Once it has
-    accepted as many as its ring is to hold since a night, what the configuration said then counts no more: it was never in force, or
-    workers go by what was changed long ago.
-
-    Args:
-        addresses: As they are configured now.
-        cuts: Of the night.
-        chain: Nights before, the latest first.
+    A worker that opens a written lane with another size records it. Without such an event the size is the
+    smallest configured one since the lane's first ID; of a lane without IDs, that of the last run. Sizes
+    configured before the last full ring of IDs do not count. ``chain``: runs, the latest first.
     """
     return [
         {
-            lane: min(
-                [
-                    address.id_cache_size,
-                    *_recorded_size(cuts[address.name], lane),
-                    *_sizes(address, lane, chain),
-                ]
-            )
+            lane: min([address.id_cache_size, *_sizes(address, cuts[address.name], lane, chain)])
             for lane in range(len(cuts[address.name].input.spans))
         }
         for address in addresses
     ]
 
 
-def _recorded_size(cut: AddressCut, lane: int) -> list[int]:
-    """A ring keeps its recorded size while live workers do not agree, whatever this file says."""
-    return [cut.recorded[lane].capacity] if lane in cut.recorded else []
-
-
-def _sizes(address: AddressSettings, lane: int, chain: Sequence[Run]) -> Iterator[int]:
+def _sizes(address: AddressSettings, cut: AddressCut, lane: int, chain: Sequence[Run]) -> Iterator[int]:
+    if lane in cut.recorded:  # a ring keeps its recorded size while live workers do not agree
+        yield cut.recorded[lane].capacity
     since = 0
-    for number, night in enumerate(chain):
+    for number, run in enumerate(chain):
         if since >= address.id_cache_size:
             return
-        size = night.rules.get(address.name, {}).get(_SIZE)
-        accepted = night.accepted.get(address.name, {}).get(lane, 0)
+        size = run.rules.get(address.name, {}).get(_SIZE)
+        accepted = run.accepted.get(address.name, {}).get(lane, 0)
         if size is not None and (number == 0 or accepted):
             yield size
         since += accepted
 
 
 def diverts(address: AddressSettings, base: Run | None) -> bool:
-    """Whether what is no longer in the input has to be in the duplicates topic: since the last night, and still."""
+    """Whether the duplicates topic has all duplicates since the last run."""
     return address.duplicates == "divert" and _before(address, base).get("duplicates", "divert") == "divert"
 
 
-def detects(addresses: Sequence[AddressSettings], told: Collection[int], base: Run | None) -> set[int]:
-    """Addresses, by number, whose IDs are looked at, or were.
+def detects(addresses: Sequence[AddressSettings], events: Collection[int], base: Run | None) -> set[int]:
+    """Numbers of the addresses that detect duplicates, or did.
 
-    Off in the configuration, a ring is on until workers are restarted; then the journal tells since when it is off.
+    A ring that is off in the configuration is on until the workers restart. Then the journal has an event.
     """
     return {
         n
         for n, address in enumerate(addresses)
-        if address.id_cache_size or n in told or (base and base.capacity(address.name))
+        if address.id_cache_size or n in events or (base and base.capacity(address.name))
     }
 
 
@@ -145,17 +130,7 @@ def of(
     detects: Collection[int],
     complete: Mapping[str, bool],
 ) -> list[Rule]:
-    """Those of the addresses.
-
-    Args:
-        addresses: As they are configured now.
-        cuts: Of the night.
-        chain: The nights that it goes on from, the latest first.
-        number: Its own.
-        largest: Of each address the largest ring that it can have had.
-        detects: Addresses, by number, whose IDs are looked at.
-        complete: Address → all IDs that its rings may hold are known.
-    """
+    """The rules of the addresses. ``largest``: the largest ring that each can have had; ``complete``: see carry_over.py."""
     base = chain[0] if chain else None
     return [
         Rule(
@@ -178,38 +153,35 @@ def of(
 
 
 def ids_gone(cut: AddressCut) -> bool:
-    """Whether rings may know IDs of which the evidence is gone."""
+    """Whether rings may know IDs whose evidence is gone."""
     return bool(cut.input.lost or cut.accepted.lost or any(target.lost for target in cut.targets))
 
 
 def lanes_whole(address: str, cut: AddressCut, base: Run | None, largest: int) -> list[int]:
-    """Lanes that had accepted as many IDs as their rings can ever have held when the night began, all of them known.
-
-    What is gone tonight may have been of any lane: none is whole then.
-    """
+    """Lanes whose rings were full of known IDs when the run began; none, if evidence of this run is gone."""
     if base is None or ids_gone(cut):
         return []
     return sorted(lane for lane, count in base.known.get(address, {}).items() if count >= largest)
 
 
 def moved(address: AddressSettings, chain: Sequence[Run], number: int) -> int:
-    """The last night that may have judged by another partitioner: homes are others since. 0 = none has.
+    """The last run that may have judged by another partitioner, and so with other home lanes; 0 = none.
 
-    It is the first that was told of this one, as workers began with it at some time between.
+    It is the first that saw the present one, as workers began with it at some time in between.
     """
     later = number
-    for night in chain:
-        rules = night.rules.get(address.name, {})
+    for run in chain:
+        rules = run.rules.get(address.name, {})
         if rules.get(_PARTITIONER, address.partitioner) != address.partitioner:
             return later
-        later = night.number
+        later = run.number
     return 0
 
 
 def whole_since(address: str, cut: AddressCut, base: Run | None, number: int) -> int:
-    """The first night between whose IDs, and those of later ones, no accepted ID is missing.
+    """The first run from which on no accepted ID is missing.
 
-    What is gone of the input came before the rest of the night's; of what is gone of the accepted topic nobody knows it.
+    Lost inputs came before the others of the run. When lost outputs came is not known.
     """
     if cut.accepted.lost or any(target.lost for target in cut.targets):
         return number + 1
@@ -220,7 +192,7 @@ def whole_since(address: str, cut: AddressCut, base: Run | None, number: int) ->
 def doubts(
     addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], base: Run | None
 ) -> list[Doubt]:
-    """What cannot be told in this night, and why."""
+    """Anomalies that evidence cannot prove in this run, with the reason."""
     found = []
     for number, address in enumerate(addresses):
         if cuts[address.name].journal:
@@ -244,7 +216,7 @@ def doubts(
 def _doubts_of_lanes(
     number: int, address: AddressSettings, cut: AddressCut, addresses: Sequence[AddressSettings]
 ) -> Iterator[Doubt]:
-    """Yield a doubt if lanes have other rules than this file. Workers judge by the rules of the lanes."""
+    """A doubt if lanes recorded other rules than this file has, as workers judge by those of the lanes."""
     ours = _by_key(address)
     for other in addresses:
         ours |= {f"{other.name}: {key}": value for key, value in _by_key(other).items()}
@@ -266,7 +238,6 @@ def _doubts_of_lanes(
 
 
 def _by_key(address: AddressSettings) -> dict[str, Any]:
-    """As the record of a lane has it."""
     found = {key: value for key, value in kept(address).items() if key in _DOUBTED}
     return found | {"id_max_age": round(address.id_max_age * 1000)}
 
@@ -279,26 +250,18 @@ def _changed(address: AddressSettings, base: Run | None) -> list[str]:
 def _doubts_of_transactions(
     number: int, address: AddressSettings, addresses: Sequence[AddressSettings], base: Run | None
 ) -> Iterator[Doubt]:
-    """What other addresses make unknown of one whose transactions have parts for them, or for which theirs had some."""
+    """Doubts of an address from changes at other addresses, with which it shares transactions."""
     names = address.transaction_addresses
     if base is None:
         return
-    for address_settings in addresses:
-        if address.name in _before(address_settings, base).get(_LISTED, ()) and _LISTED in _changed(
-            address_settings, base
-        ):
-            yield Doubt(
-                number,
-                frozenset({Anomaly.PHANTOM}),
-                f"{_LISTED} of {address_settings.name} changed since the last run",
-            )
-        changed = (
-            [key for key in _changed(address_settings, base) if key in _OF_PARTS]
-            if address_settings.name in names
-            else []
-        )
-        if changed:
-            why = f"{' and '.join(changed)} of {address_settings.name} changed since the last run"
+    for other in addresses:
+        changed = _changed(other, base)
+        if _LISTED in changed and address.name in _before(other, base).get(_LISTED, ()):
+            why = f"{_LISTED} of {other.name} changed since the last run"
+            yield Doubt(number, frozenset({Anomaly.PHANTOM}), why)
+        of_parts = [key for key in changed if key in _OF_PARTS]
+        if of_parts and other.name in names:
+            why = f"{' and '.join(of_parts)} of {other.name} changed since the last run"
             yield Doubt(number, _OF_GROUPS | {Anomaly.TORN}, why)
     if names and base.rules.get(address.name) and base.left_by(address.name) != base.number:
         why = f"{address.name} was not configured in the last run, which has read {' and '.join(names)}"

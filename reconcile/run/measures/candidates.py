@@ -1,6 +1,6 @@
-"""Which rows of the evidence each anomaly looks at. One pass counts them; where there are none, that anomaly has nothing to look at.
+"""Candidate rows of each anomaly, counted in one pass. A finder without candidates does not run.
 
-The conditions are those by which the anomalies themselves choose their rows, so nothing is judged by less than before.
+The conditions are those by which the finders choose their rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,20 +30,14 @@ _CONDITIONS: Final[Mapping[str, str]] = {
     REPEATING: originals.REPEATING,
     ALONE: WITHOUT_INPUT,
 }
-NAMES: Final = tuple(f"suspect_{name}" for name in _CONDITIONS)
-
-
-def none() -> dict[str, int]:
-    """Before anything is counted."""
-    return dict.fromkeys(_CONDITIONS, 0)
 
 
 def counted() -> Iterator[Column]:
-    """An aggregate of each, under its :data:`NAMES`."""
-    for name, condition in zip(NAMES, _CONDITIONS.values(), strict=True):
-        yield F.count_if(F.expr(condition)).alias(name)
+    """One aggregate for each name, as ``suspect_<name>``."""
+    for name, condition in _CONDITIONS.items():
+        yield F.count_if(F.expr(condition)).alias(f"suspect_{name}")
 
 
 def of_row(row: Row) -> dict[str, int]:
-    """What was counted of each, by its plain name."""
-    return {name: row[column] for name, column in zip(_CONDITIONS, NAMES, strict=True)}
+    """The number of candidates of each name."""
+    return {name: row[f"suspect_{name}"] for name in _CONDITIONS}

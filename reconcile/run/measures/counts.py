@@ -1,5 +1,6 @@
-"""Counts a night: how many of what, in which lane, and when."""
+"""Counts of one run: records by address and lane, times, backlog, and anomalies."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,77 +20,108 @@ from reconcile.spark.schemas import ACCEPTED, DIVERTED, EMPTIED, QUARANTINED
 from reconcile.spark.small_frames import small
 from reconcile.spark.topic_reader import Ranges
 
-
-@dataclass(slots=True)
-class Judgement:
-    """What was found."""
-
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Address → what was counted."""
-    anomalies: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Address → name → how many."""
-    unknown: dict[str, int] = field(default_factory=dict)
-    """Address → how many of its GAP may be LOST; 0 may be missing."""
-    accepted: LaneCounts = field(default_factory=dict)
-    """IDs that were accepted, by lane."""
-    largest: dict[str, int] = field(default_factory=dict)
-    """Address → the largest ring that it can have had."""
-    emptied: LaneCounts = field(default_factory=dict)
-    """Those after the ring of the lane was emptied in this night by order; only such lanes."""
-    lanes: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
-    """Address → lane → what was counted."""
-    dropping: frozenset[int] = frozenset()
-    """Addresses, by number, whose IDs are looked at and whose duplicates have no topic: what has an ID and no output is
-    one, unless it is lost."""
-    times: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Address → the first and the last timestamp of its inputs, ms, without those that are far from most; missing = there
-    are none."""
-    suspects: dict[str, int] = field(default_factory=dict)
-    """As :mod:`reconcile.run.measures.candidates` names them: how many rows an anomaly has to look at."""
-    numbers: list[Row] = field(default_factory=list)
-    """:data:`reconcile.spark.schemas.NUMBERS` of all that :mod:`reconcile.run.frames.distributions` makes."""
-    findings: list[Row] = field(default_factory=list)
-    """The first of each anomaly of an address, as the results have them."""
-
-    def total(self, count: str) -> int:
-        """What was counted under that name, of all addresses."""
-        return sum(value.get(count, 0) for value in self.counts.values())
-
-    @property
-    def anomalous(self) -> int:
-        """How many anomalies there are, of all kinds."""
-        return sum(count for anomaly in self.anomalies.values() for count in anomaly.values())
-
-
 BACKLOG_READ_MAX: Final = 1_000_000
-"""Of a longer backlog the offsets are counted, those of markers and aborted records too."""
+"""In a longer backlog offsets are counted instead of records, markers and aborted records included."""
 COUNTED: Final = (
     "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped",
     "bridge_diverted", "bridge_dropped", "parts",
 )  # fmt: skip
 
 
-def count(
-    frames: Frames, evidence: DataFrame, told: Journal, consumed: LaneCounts, beyond: Ranges, found: Judgement
-) -> None:
-    """A row a lane comes from Spark.
+@dataclass(slots=True)
+class Judgement:
+    """The findings of a run; it grows with the steps of the run. Keys are names of addresses unless noted."""
 
-    Args:
-        frames: Of the night.
-        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
-        told: What happened to rings.
-        consumed: Up to where each lane had consumed the forward topic on the last night.
-        beyond: What stands in the inputs beyond the cut.
-        found: Where to put it.
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    anomalies: dict[str, dict[str, int]] = field(default_factory=dict)
+    unknown: dict[str, int] = field(default_factory=dict)  # GAPs that may be LOST
+    accepted: LaneCounts = field(default_factory=dict)  # accepted IDs by lane
+    largest: dict[str, int] = field(default_factory=dict)  # the largest ring that an address can have had
+    emptied: LaneCounts = field(default_factory=dict)
+    """IDs since the ring of a lane was emptied by order in this run; other lanes are absent."""
+    lanes: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)  # counts by lane
+    dropping: frozenset[int] = frozenset()
+    """Numbers of addresses that detect duplicates and have no topic for them: an input with an ID and no output is a duplicate or lost."""
+    times: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """First and last timestamp of the inputs, ms, without those far from most others."""
+    suspects: Counter[str] = field(default_factory=Counter)
+    """Candidate rows of each anomaly, by the names of :mod:`reconcile.run.measures.candidates`."""
+    numbers: list[Row] = field(default_factory=list)  # NUMBERS, as in schemas.py
+    findings: list[Row] = field(default_factory=list)  # the first of each anomaly of an address
+
+    def total(self, count: str) -> int:
+        """A count, summed over all addresses."""
+        return sum(value.get(count, 0) for value in self.counts.values())
+
+    @property
+    def anomalous(self) -> int:
+        """The number of anomalies of all kinds."""
+        return sum(count for anomaly in self.anomalies.values() for count in anomaly.values())
+
+    def start_counting(self, names: Sequence[str]) -> None:
+        """Set all counts of these addresses to zero."""
+        for name in names:
+            self.counts[name] = dict.fromkeys([*COUNTED, "backlog"], 0)
+            self.accepted[name], self.emptied[name], self.lanes[name] = {}, {}, {}
+
+    def add_lane(self, name: str, row: Row) -> None:
+        """Add the counts of one lane. A lane of None stands for outputs that name no input."""
+        for item in COUNTED:
+            self.counts[name][item] += row[item]
+        self.suspects.update(candidates.of_row(row))
+        if (lane := row["lane"]) is None:
+            return
+        self.lanes[name][lane] = {item: row[item] for item in COUNTED}
+        if row["ids"]:
+            self.accepted[name][lane] = row["ids"]
+        if row["first"] is not None:
+            first, last = self.times.get(name, (row["first"], row["last"]))
+            self.times[name] = min(first, row["first"]), max(last, row["last"])
+
+
+def count(
+    frames: Frames,
+    evidence: DataFrame,
+    histories: Journal,
+    consumed: LaneCounts,
+    beyond: Ranges,
+    found: Judgement,
+) -> None:
+    """Add the counts of a run to ``found``.
+
+    ``consumed`` has the forward offset that each lane had consumed in the last run, ``beyond`` the ranges of
+    inputs beyond the cut.
     """
-    once = F.expr(ONCE)
+    names = [address.name for address in frames.addresses]
+    found.start_counting(names)
+    newest: LaneCounts = {name: {} for name in names}
+    for row in _lane_counts(frames, evidence, histories, found.dropping).collect():
+        name = names[row["address"]]
+        found.add_lane(name, row)
+        newest[name][row["lane"]] = row["since"]
+    # Lanes that judged nothing in this run count too.
+    for number, lanes in histories.items():
+        name = names[number]
+        for ring in lanes:
+            before = consumed.get(name, {}).get(ring.lane, 0)
+            if ring.emptied and journal.since(frames.cuts[name], ring.lane, ring.emptied, before):
+                found.emptied[name][ring.lane] = newest[name].get(ring.lane, 0)
+    _leave_strays(evidence.where(ONCE), names, found)
+    for (number, partition), records in backlog(frames, beyond).items():
+        name = names[number]
+        found.counts[name]["backlog"] += records
+        found.lanes[name].setdefault(partition, {})["backlog"] = records
+
+
+def _lane_counts(
+    frames: Frames, evidence: DataFrame, histories: Journal, dropping: frozenset[int]
+) -> DataFrame:
+    """One row for each lane: :data:`COUNTED`, IDs, candidates of anomalies, and times."""
+    once, fate, identified, by_hop = F.expr(ONCE), F.col("fate"), F.col("ids") > 0, F.col("resent")
     capacities = F.array(*(F.lit(address.id_cache_size) for address in frames.addresses))
-    fate = F.col("fate")
-    accepted = once & (fate == ACCEPTED)
-    dropping = F.col("address").isin(sorted(found.dropping)) if found.dropping else F.lit(False)
-    identified = F.col("ids") > 0
+    accepted, diverted = once & (fate == ACCEPTED), once & (fate == DIVERTED)
     missing = once & fate.isNull() & ~F.col("waiting")
-    diverted, by_hop = once & (fate == DIVERTED), F.col("resent")
+    dropped = missing & (F.col("address").isin(sorted(dropping)) if dropping else F.lit(False))
     counted = (
         once,
         accepted,
@@ -99,13 +131,13 @@ def count(
         once & F.col("forward_offset").isNotNull(),
         once & F.col("waiting"),
         missing,
-        missing & ~by_hop & identified & dropping,
+        dropped & ~by_hop & identified,
         diverted & by_hop,
-        missing & by_hop & dropping,
+        dropped & by_hop,
     )
     dated = F.when(once & (F.col("timestamp") > 0), F.col("timestamp"))
-    rows, since = _since(frames, evidence, told)
-    lanes = rows.groupBy("address", "lane").agg(
+    rows, since = _since(frames, evidence, histories)
+    return rows.groupBy("address", "lane").agg(
         *(F.count_if(column).alias(name) for name, column in zip(COUNTED[:-1], counted, strict=True)),
         F.sum(F.when(once, F.coalesce("parts", F.lit(0))).otherwise(0)).alias(COUNTED[-1]),
         F.sum(F.when(accepted, F.col("ids")).otherwise(0)).alias("ids"),
@@ -114,32 +146,10 @@ def count(
         F.min(dated).alias("first"),
         F.max(dated).alias("last"),
     )
-    names = [address.name for address in frames.addresses]
-    found.counts = {name: dict.fromkeys([*COUNTED, "backlog"], 0) for name in names}
-    found.accepted, found.emptied = {name: {} for name in names}, {name: {} for name in names}
-    found.lanes = {name: {} for name in names}
-    newest: LaneCounts = {name: {} for name in names}
-    found.suspects = candidates.none()
-    for row in lanes.collect():
-        name = names[row["address"]]
-        _note(row, name, found)
-        newest[name][row["lane"]] = row["since"]
-    # Also of a lane that judged nothing in this night.
-    for number, several in told.items():
-        name = names[number]
-        for item in several:
-            before = consumed.get(name, {}).get(item.lane, 0)
-            if item.emptied and journal.since(frames.cuts[name], item.lane, item.emptied, before):
-                found.emptied[name][item.lane] = newest[name].get(item.lane, 0)
-    _leave_strays(evidence.where(ONCE), names, found)
-    for (number, partition), count in backlog(frames, beyond).items():
-        name = names[number]
-        found.counts[name]["backlog"] += count
-        found.lanes[name].setdefault(partition, {})["backlog"] = count
 
 
 def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
-    """Address and partition → records beyond the cut. To read very many only to count them would take the night: at most so many."""
+    """Records beyond the cut by address and partition; offsets, where there are more than :data:`BACKLOG_READ_MAX`."""
     spans = {
         (topic, number): end - begin
         for topic, value in beyond.items()
@@ -147,7 +157,7 @@ def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
     }
     if sum(spans.values()) > BACKLOG_READ_MAX:
         numbers = {address.input_topic: n for n, address in enumerate(frames.addresses)}
-        return {(numbers[topic], number): count for (topic, number), count in spans.items()}
+        return {(numbers[topic], number): records for (topic, number), records in spans.items()}
     records = frames.backlog(beyond)
     if records is None:
         return {}
@@ -155,30 +165,13 @@ def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
     return {(row["address"], row["partition"]): row["count"] for row in rows}
 
 
-def _note(row: Row, name: str, found: Judgement) -> None:
-    """What was counted in one lane."""
-    for item in COUNTED:
-        found.counts[name][item] += row[item]
-    for item, n in candidates.of_row(row).items():
-        found.suspects[item] += n
-    lane = row["lane"]
-    if lane is None:  # outputs that name no input
-        return
-    found.lanes[name][lane] = {item: row[item] for item in COUNTED}
-    if row["ids"]:
-        found.accepted[name][lane] = row["ids"]
-    if row["first"] is not None:
-        first, last = found.times.get(name, (row["first"], row["last"]))
-        found.times[name] = min(first, row["first"]), max(last, row["last"])
-
-
-def _since(frames: Frames, evidence: DataFrame, told: Journal) -> tuple[DataFrame, Column]:
+def _since(frames: Frames, evidence: DataFrame, histories: Journal) -> tuple[DataFrame, Column]:
     """The rows, and whether each was judged after its ring was last emptied by order."""
     last = [
-        (number, item.lane, *item.emptied)
-        for number, several in told.items()
-        for item in several
-        if item.emptied
+        (number, ring.lane, *ring.emptied)
+        for number, lanes in histories.items()
+        for ring in lanes
+        if ring.emptied
     ]
     if not last:
         return evidence, F.lit(True)
@@ -191,28 +184,23 @@ def _since(frames: Frames, evidence: DataFrame, told: Journal) -> tuple[DataFram
 
 
 def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> None:
-    """Where the times of an address cover more than a night may, look whether a few are far from all others."""
-    wide = [
-        number for number, name in enumerate(names)
-        if name in found.times and found.times[name][1] - found.times[name][0] > LONG_MS
-    ]  # fmt: skip
+    """Narrow the times of an address that span too long, if only a few records are far from all others."""
+    spans = {number: found.times[name] for number, name in enumerate(names) if name in found.times}
+    wide = [number for number, (first, last) in spans.items() if last - first > LONG_MS]
     if not wide:
         return
     middle = F.percentile_approx("timestamp", [0.25, 0.75], 1_000).alias("middle")
     dated = inputs.where(F.col("address").isin(wide) & (F.col("timestamp") > 0))
     for row in dated.groupBy("address").agg(middle).collect():
-        name = names[row["address"]]
-        found.times[name] = without_strays(*found.times[name], *row["middle"])
+        found.times[names[row["address"]]] = without_strays(*spans[row["address"]], *row["middle"])
 
 
 def count_anomalies(written: DataFrame, found: Judgement) -> None:
-    """Of those that the results have."""
+    """Add the number of anomalies among the results to ``found``."""
     unknown = F.count_if((F.col("anomaly") == Anomaly.GAP) & (F.col("suspected") == Anomaly.LOST))
-    found.anomalies, found.unknown = {name: {} for name in found.counts}, dict.fromkeys(found.counts, 0)
-    for row in (
-        written.groupBy("address", "anomaly")
-        .agg(F.count(F.lit(1)).alias("n"), unknown.alias("unknown"))
-        .collect()
-    ):
+    found.anomalies.update({name: {} for name in found.counts})
+    found.unknown.update(dict.fromkeys(found.counts, 0))
+    counted = F.count(F.lit(1)).alias("n"), unknown.alias("unknown")
+    for row in written.groupBy("address", "anomaly").agg(*counted).collect():
         found.anomalies[row["address"]][row["anomaly"]] = row["n"]
         found.unknown[row["address"]] += row["unknown"]

@@ -1,7 +1,7 @@
-"""IDs that are there several times, once at least in this night: among these are all repeated ones, all originals, all resends.
+"""IDs that occur several times, once at least in this run: among them are all repeated IDs, originals and resends.
 
-Most IDs come once, and would be shuffled and sorted for nothing. They are told apart by digests of eight bytes; where two IDs have the
-same, both are looked at.
+Most IDs occur once, and need no shuffle. Digests of eight bytes tell IDs apart; of two IDs with equal digests
+both remain.
 """
 
 from collections.abc import Callable
@@ -10,31 +10,24 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-SENT_MAX: Final = 1_000_000
-"""So many digests are sent to all tasks; more are shuffled."""
+SENT_MAX: Final = 1_000_000  # so many digests are sent to all tasks; more are shuffled
 
 
 class RepeatedIds(NamedTuple):
-    """What there is of them."""
+    """Digests of repeated IDs."""
 
-    digests: DataFrame
-    """As :func:`digests` has them."""
-    number: int
-    """How many digests."""
-    again: bool
-    """Perhaps an ID was accepted several times."""
+    digests: DataFrame  # as digests has them
+    number: int  # how many digests
+    again: bool  # perhaps an ID was accepted several times
 
 
-def digests(ids: DataFrame, others: DataFrame | None, night: int) -> DataFrame:
-    """``digest`` of each, and whether one was accepted ``again``.
+def digests(ids: DataFrame, others: DataFrame | None, run: int) -> DataFrame:
+    """``digest`` of each such ID, and whether it was accepted ``again``.
 
-    Args:
-        ids: :data:`reconcile.spark.schemas.IDS` of this night and those before.
-        others: Of :data:`reconcile.spark.schemas.EVIDENCE` what has an ID and is not accepted; None = nothing.
-        night: This one's number.
+    ``others`` is evidence with an ID that was not accepted; None = there is none.
     """
     every = ids.select(
-        _digest("id_address"), (F.col("night") == night).alias("new"), F.lit(True).alias("accepted")
+        _digest("id_address"), (F.col("run") == run).alias("new"), F.lit(True).alias("accepted")
     )
     if others is not None:
         every = every.unionByName(
@@ -49,12 +42,9 @@ def digests(ids: DataFrame, others: DataFrame | None, night: int) -> DataFrame:
 
 
 def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *, many: bool) -> RepeatedIds:
-    """Those that there are.
+    """Count the digests. Many records are not read twice; of few, digests are kept only if there are any.
 
-    Args:
-        found: As :func:`digests` makes them.
-        kept: Keeps a frame by a name, and reads it from there.
-        many: There are so many records that it is not looked for twice; of few it is only kept if there are any.
+    ``kept`` writes a frame by a name, and reads it again.
     """
     if many:
         found = kept("recurring", found)
@@ -65,13 +55,7 @@ def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *,
 
 
 def among(rows: DataFrame, digests: DataFrame, count: int) -> DataFrame:
-    """Only the rows of these IDs.
-
-    Args:
-        rows: id_address, id, and more.
-        digests: As :func:`digests` has them.
-        count: How many.
-    """
+    """The rows of these digests. ``rows``: id_address, id, and more; ``count``: the number of digests."""
     only = digests.select("digest")
     few = F.broadcast(only) if count <= SENT_MAX else only.hint("shuffle_hash")
     marked = rows.withColumn("digest", _digest("id_address"))
@@ -79,5 +63,4 @@ def among(rows: DataFrame, digests: DataFrame, count: int) -> DataFrame:
 
 
 def _digest(address: str) -> Column:
-    """Of an ID and the address whose it is."""
     return F.xxhash64(address, "id").alias("digest")

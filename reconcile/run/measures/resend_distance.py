@@ -1,13 +1,13 @@
-"""How far apart a resend and what it repeats are: the smallest ring that would have caught it. HornetQ 37.2.
+"""Distance between a resend and its original: the smallest ring that would have caught it (HornetQ 37.2).
 
-A lane has two inputs, its own partition and that of the forward topic, and judges each in its order. Where all of its IDs came
-in one of them, their order is known, and so is the number of those between two. What came in the other came in between at a
-moment that nobody saw; but a lane writes one transaction after the other, so its records are in its own order in each
-partition of the output. From that follow, for each record, the smallest and the largest number of IDs that the lane can have
-accepted before it. Where a lane writes to one output partition the two are the same for what was accepted; a resend without
-an output came no later than the next of its input that was accepted, and the ring that caught it was large enough. A
-distance is taken from the largest number before the resend and the smallest before its original: it is never too small
-for a ring, as long as outputs are in order.
+A lane has two inputs, its own partition and that of the forward topic, and judges each in order. If all of
+its IDs came through one input, the number between two of them is known. How the two inputs interleaved is
+not. But a lane writes one transaction after the other, so its records are in its own order in each output
+partition. From that follow the smallest and the largest number of IDs that the lane can have accepted before
+a record.
+
+A distance is the largest number before the resend minus the smallest before its original. It is never too
+small for a ring, as long as outputs are in order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from reconcile.run.frames import id_positions
 from reconcile.run.frames.evidence import FIRST
-from reconcile.spark.bins import power_of_two
+from reconcile.spark.columns import power_of_two
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, RESENDS
 
 _LANE = ["address", "lane"]
@@ -26,12 +26,10 @@ _PLACED = ["lane", *_ID, "timestamp", "accepted", "earliest", "latest"]
 
 
 def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int]) -> DataFrame:
-    """Accepted IDs, and inputs that repeat one if they repeat any.
+    """Accepted IDs, and inputs that may repeat one.
 
-    Args:
-        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
-        detects: Addresses whose IDs are looked at.
-        dropping: Those of them where what has no output is a duplicate.
+    ``detects`` are numbers of addresses that detect duplicates, ``dropping`` those where an input without an
+    output is one.
     """
     whole = F.col("whole")
     dropped = whole.isNull() & ~F.col("waiting") & among("address", dropping)
@@ -51,14 +49,13 @@ def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int
 def placed(
     seen: DataFrame, started: Column, forwarded: Sequence[Collection[int]], blocks: DataFrame | None = None
 ) -> DataFrame:
-    """The rows, with ``earliest`` and ``latest``: the smallest and largest number of IDs that the lane had accepted before.
+    """The rows, with ``earliest`` and ``latest``: the smallest and largest number of IDs that the lane accepted before.
 
     Args:
-        seen: address, lane, partition, offset, part_number, forward_offset, out_address, out_partition, out_offset, accepted, and
-            more. Without ``blocks`` all that each lane accepted; with them only of lanes that have two inputs.
-        started: IDs that the lane had accepted when the night began.
-        forwarded: Lanes of each address that have rows with a forward offset. All others are spared four sorts.
-        blocks: As :func:`reconcile.run.frames.id_positions.blocks` has them, of this night; None = rows are sorted.
+        seen: Rows of all IDs that each lane accepted; with ``blocks``, only of lanes with two inputs.
+        started: IDs that the lane had accepted before the run.
+        forwarded: Lanes of each address with forwarded rows. All others need no four sorts.
+        blocks: Result of :func:`reconcile.run.frames.id_positions.blocks`; None = rows are sorted.
     """
     if not any(forwarded):
         return _in_line(seen, started, blocks)
@@ -67,7 +64,6 @@ def placed(
 
 
 def _in_line(seen: DataFrame, started: Column, blocks: DataFrame | None) -> DataFrame:
-    """Of lanes with one input: its order is theirs."""
     if blocks is not None:
         counted = id_positions.with_before(seen, blocks)
         known = counted.withColumn("earliest", started + F.col("before")).drop("before")
@@ -79,66 +75,67 @@ def _in_line(seen: DataFrame, started: Column, blocks: DataFrame | None) -> Data
 
 
 def _merged(seen: DataFrame, started: Column) -> DataFrame:
-    """Of lanes with two inputs."""
     one = F.col("accepted").cast("bigint")
     # The first window is the widest: the others need no shuffle of their own.
     both = seen.withColumns(
         {
             "total": F.sum(one).over(Window.partitionBy(*_LANE)),
-            "way": F.col("forward_offset").isNotNull(),
+            "forwarded": F.col("forward_offset").isNotNull(),
             "at": F.coalesce("forward_offset", "offset"),
         }
     )
-    way = Window.partitionBy(*_LANE, "way")
+    route = Window.partitionBy(*_LANE, "forwarded")
     counted = both.withColumn(
-        "own", F.coalesce(F.sum(one).over(_before(way.orderBy("at", "part_number"))), F.lit(0))
-    ).withColumn("own_total", F.sum(one).over(way))
+        "own", F.coalesce(F.sum(one).over(_before(route.orderBy("at", "part_number"))), F.lit(0))
+    ).withColumn("own_total", F.sum(one).over(route))
     witnessed = _witnessed(counted)
-    least = F.max("least").over(way.orderBy("at", "part_number").rowsBetween(Window.unboundedPreceding, 0))
-    back = way.orderBy(F.desc("at"), F.desc("part_number"))
+    least = F.max("least").over(route.orderBy("at", "part_number").rowsBetween(Window.unboundedPreceding, 0))
+    back = route.orderBy(F.desc("at"), F.desc("part_number"))
     most = F.min("most").over(back.rowsBetween(Window.unboundedPreceding, 0))
     others = F.col("total") - F.col("own_total")
     return (
         witnessed.withColumn("earliest", started + F.col("own") + F.coalesce(least, F.lit(0)))
         .withColumn("latest", started + F.col("own") + F.coalesce(most, others))
-        .drop("total", "way", "at", "own", "own_total", "least", "most")
+        .drop("total", "forwarded", "at", "own", "own_total", "least", "most")
     )
 
 
 def _witnessed(counted: DataFrame) -> DataFrame:
-    """What the output says of each accepted ID: how many of the lane's other input were accepted before it, at least and at most."""
+    """The rows, with how many IDs of the lane's other input were accepted before, at ``least`` and at ``most``."""
     output = Window.partitionBy(*_LANE, "out_address", "out_partition")
     forth = _before(output.orderBy("out_offset", "part_number"))
     back = _before(output.orderBy(F.desc("out_offset"), F.desc("part_number")))
-    own, way, accepted = F.col("own"), F.col("way"), F.col("accepted")
-    passed = {item: F.max(F.when(accepted & (way == item), own + 1)).over(forth) for item in (True, False)}
-    coming = {item: F.min(F.when(accepted & (way == item), own)).over(back) for item in (True, False)}
+    own, forwarded, accepted = F.col("own"), F.col("forwarded"), F.col("accepted")
+    passed = {
+        item: F.max(F.when(accepted & (forwarded == item), own + 1)).over(forth) for item in (True, False)
+    }
+    coming = {item: F.min(F.when(accepted & (forwarded == item), own)).over(back) for item in (True, False)}
     return counted.withColumn(
-        "least", F.when(accepted, F.when(way, passed[False]).otherwise(passed[True]))
-    ).withColumn("most", F.when(accepted, F.when(way, coming[False]).otherwise(coming[True])))
+        "least", F.when(accepted, F.when(forwarded, passed[False]).otherwise(passed[True]))
+    ).withColumn("most", F.when(accepted, F.when(forwarded, coming[False]).otherwise(coming[True])))
 
 
 def _before(window: WindowSpec) -> WindowSpec:
     return window.rowsBetween(Window.unboundedPreceding, -1)
 
 
-def beside(tonight: DataFrame, earlier: DataFrame) -> DataFrame:
-    """:func:`placed` rows of the night, and :data:`reconcile.spark.schemas.IDS` of those before, which have no ``latest``."""
+def beside(this_run: DataFrame, earlier: DataFrame) -> DataFrame:
+    """:func:`placed` rows of this run, and :data:`reconcile.spark.schemas.IDS` of earlier ones, without ``latest``."""
     before = earlier.select(
         *_ID, "lane", "timestamp", F.lit(True).alias("accepted"),
         F.col("position").alias("earliest"), F.lit(None).cast("bigint").alias("latest"),
     )  # fmt: skip
-    return tonight.select(*_PLACED).unionByName(before)
+    return this_run.select(*_PLACED).unionByName(before)
 
 
 def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFrame:
-    """address, lane, distance, age (seconds, as :func:`reconcile.spark.bins.power_of_two` has it) of each resend of the night.
+    """address, lane, distance, age (s, a power of two) of each resend of this run, from the last accepted original.
 
-    It is measured from the last time before that its lane accepted the ID. Where that is so long ago that the ID no longer
-    counted, no ring would have caught it, and it is left out. What was not accepted was caught: it was no further apart than the ring was large.
+    A resend of an ID that no longer counted is left out: no ring would have caught it. A resend that was not
+    accepted was caught: it was no further apart than the ring was large.
 
     Args:
-        rows: As :func:`beside` has them.
+        rows: Result of :func:`beside`.
         max_age_ms: Of the address; 0 = no limit.
         capacity: The largest ring that it can have had.
     """
@@ -171,12 +168,12 @@ def counted(distances: DataFrame) -> DataFrame:
 
 
 def among(name: str, numbers: Collection[int]) -> Column:
-    """Whether a column is one of these."""
+    """Whether a column is one of these numbers."""
     return F.col(name).isin(sorted(numbers)) if numbers else F.lit(False)
 
 
 def by_lane(counts: Sequence[Mapping[int, int]], lane: str = "lane") -> Column:
-    """A number for each address and lane, 0 where none is given: one literal, so that nothing has to be joined."""
+    """A number for each address and lane, 0 where none is given, as one literal instead of a join."""
     rows = [
         "array(" + ", ".join(f"{count.get(number, 0)}L" for number in range(max(count, default=0) + 1)) + ")"
         for count in counts

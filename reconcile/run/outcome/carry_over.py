@@ -1,6 +1,6 @@
-"""What a night hands to the next one: pure.
+"""State that a run leaves to the next one. Pure.
 
-An address that is not configured tonight keeps what was handed on for it: it may come back.
+An address that is not configured keeps its state: it may come back.
 """
 
 from collections.abc import Mapping
@@ -15,89 +15,58 @@ from reconcile.run.outcome import report_model
 from ringfence_kafka.config.settings import Settings
 
 
-def night(
+def finished_run(
     settings: Settings,
     base: Run | None,
     cuts: Mapping[str, AddressCut],
     found: Judgement,
     document: Mapping[str, Any],
     today: str,
-    journal: Mapping[str, Position],
+    journal: dict[str, Position],
     events_from: Mapping[str, int],
     cluster: str,
 ) -> Run:
-    """The night, as it is to be kept.
-
-    Args:
-        settings: Of now.
-        base: The night that it goes on from.
-        cuts: What it covers.
-        found: What was found.
-        document: ``summary.json``.
-        today: The day on which it began.
-        journal: Where the journal ends, by its name.
-        events_from: As :func:`events_from` has it.
-        cluster: Kafka's ID of it.
-    """
+    """The run as it is kept: base, cuts, findings, ``summary.json`` (``document``), and where the journal ended."""
     names = [address.name for address in settings.addresses]
-    gone = {name: ids_gone(cuts[name]) for name in names}
-    total = added(
-        [
-            {name: {} if gone[name] or base is None else base.known.get(name, {}) for name in names},
-            found.accepted,
-        ]
-    )
-    known_all = complete(settings, base, cuts)
+    number = document["night"]
+    before = base or Run(0, None, today, "")
+    known = {name: {} if ids_gone(cuts[name]) else before.known.get(name, {}) for name in names}
+    known = added([known, found.accepted])
+    whole = complete(settings, base, cuts)
+    for address in settings.addresses:
+        largest = found.largest.get(address.name, address.id_cache_size)
+        whole[address.name] |= _full(known.get(address.name, {}), cuts[address.name], largest)
     recreated = {name: cut.input.recreated for name, cut in cuts.items()}
-    before = base or Run(0, None, today, "", {}, {}, {}, {}, {})
-    left = {name: before.left_by(name) for name in before.complete}
     return Run(
-        document["night"],
+        number,
         base.number if base else None,
         today,
         document["verdict"],
-        {
-            **cut.positions_of(settings.addresses, before.positions, before.rules),
-            **cut.positions(cuts),
-            **journal,
-        },
-        found.accepted,
-        {**before.known, **total},
-        {
-            **before.complete,
-            **{
-                address.name: known_all[address.name]
-                or _full(
-                    total.get(address.name, {}),
-                    cuts[address.name],
-                    found.largest.get(address.name, address.id_cache_size),
-                )
-                for address in settings.addresses
-            },
-        },
-        dict(document),
-        held={**before.held, **report_model.held(base, found, recreated)},
-        consumed={
-            **before.consumed,
-            **{name: dict(enumerate(cut.forward_committed)) for name, cut in cuts.items()},
-        },
+        positions=cut.positions_of(settings.addresses, before.positions, before.rules)
+        | cut.positions(cuts)
+        | journal,
+        accepted=found.accepted,
+        known=before.known | known,
+        complete=before.complete | whole,
+        summary=dict(document),
+        held=before.held | report_model.held(base, found, recreated),
+        consumed=before.consumed
+        | {name: dict(enumerate(cut.forward_committed)) for name, cut in cuts.items()},
         earliest={name: first for name, (first, _) in found.times.items()},
         app=settings.app.id,
-        rules={**before.rules, **{address.name: kept(address) for address in settings.addresses}},
-        whole_since={
-            **before.whole_since,
-            **{name: whole_since(name, cuts[name], base, document["night"]) for name in names},
-        },
-        left={**left, **dict.fromkeys(names, document["night"])},
+        rules=before.rules | {address.name: kept(address) for address in settings.addresses},
+        whole_since=before.whole_since
+        | {name: whole_since(name, cuts[name], base, number) for name in names},
+        left={name: before.left_by(name) for name in before.complete} | dict.fromkeys(names, number),
         events_from=dict(events_from),
         cluster=cluster,
     )
 
 
 def complete(settings: Settings, base: Run | None, cuts: Mapping[str, AddressCut]) -> dict[str, bool]:
-    """Address → whether all IDs that its rings may hold are known: a duplicate of nothing is then nothing else.
+    """Address → whether all IDs that its rings may hold are known.
 
-    Of some lanes they may be, where they are not of all: :func:`reconcile.run.history.rules.lanes_whole`.
+    If not, single lanes may be whole: :func:`reconcile.run.history.rules.lanes_whole`.
     """
     return {
         address.name: (base is None or base.complete.get(address.name, True))
@@ -107,14 +76,14 @@ def complete(settings: Settings, base: Run | None, cuts: Mapping[str, AddressCut
 
 
 def _full(known: Mapping[int, int], cut: AddressCut, largest: int) -> bool:
-    """Whether each lane has accepted as many IDs as its ring can ever have held since evidence was missing."""
+    """Whether each lane accepted as many IDs as its ring can have held since evidence was missing."""
     return all(known.get(lane, 0) >= largest for lane in range(len(cut.input.spans)))
 
 
 def events_from(
     base: Run | None, cuts: Mapping[str, AddressCut], journal: Mapping[str, Position]
 ) -> dict[str, int]:
-    """Address → where in the journal its events begin: what stands before is of an input that was deleted."""
+    """Address → offset of its first event in the journal: earlier ones concern a deleted input."""
     if base is None:
         return {}
     (name, now), *_ = journal.items()

@@ -1,4 +1,4 @@
-"""A night as figures: what was counted and collected becomes :class:`reconcile.page.report_data.Figures`. Pure."""
+"""Figures of a run for the page, from its counts and collected rows. Pure."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -6,33 +6,10 @@ from typing import Any, Protocol
 
 from reconcile.anomalies.names import Anomaly
 from reconcile.page import advice
+from reconcile.page import report_data as data
 from reconcile.page.advice import Seen
-from reconcile.page.escapes import as_text
-from reconcile.page.report_data import (
-    DAY_MS,
-    NAME_MAX,
-    AddressFigures,
-    Bin,
-    Figures,
-    Finding,
-    GroupBin,
-    Lane,
-    LargeGroup,
-    Moment,
-    Ring,
-    step_ms,
-)
-from reconcile.run.frames.distributions import (
-    AGE,
-    DISTANCE,
-    GROUPS,
-    LANE,
-    LARGEST,
-    MOMENT,
-    ORPHANS,
-    RING,
-    STRAYS,
-)
+from reconcile.page.formatting import as_text
+from reconcile.run.frames import distributions as kinds
 from reconcile.run.history.history import LaneCounts, Run
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.verdict.summary import shown
@@ -43,12 +20,11 @@ class Row(Protocol):
     """A row of Spark's."""
 
     def __getitem__(self, name: str) -> Any:
-        """A column of it."""
-        ...
+        """The value of a column."""
 
 
 class Numbers:
-    """Rows of :data:`reconcile.spark.schemas.NUMBERS`, by what they are of."""
+    """Rows of :data:`reconcile.spark.schemas.NUMBERS` by address and kind."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows: dict[tuple[int, str], list[Row]] = {}
@@ -56,54 +32,47 @@ class Numbers:
             self._rows.setdefault((row["address"], row["of"]), []).append(row)
 
     def of(self, address: int, kind: str) -> list[Row]:
-        """In the order of ``at``."""
+        """The rows in the order of ``at``."""
         return sorted(self._rows.get((address, kind), []), key=lambda row: int(row["at"]))
 
 
 def rings(
     settings: Settings, found: Judgement, recent: Mapping[str, Sequence[Run]], today: str
-) -> dict[str, Ring]:
-    """What the ring of each address is, and what would be enough.
-
-    Args:
-        settings: Capacities and the confidence.
-        found: In this night.
-        recent: Of each address the nights before that count too.
-        today: The day on which it began.
-    """
+) -> dict[str, data.Ring]:
+    """Size and advised size of each address's ring. ``recent``: the earlier runs that count, by address."""
     numbers = Numbers(found.numbers)
     made = {}
     for number, address in enumerate(settings.addresses):
-        nights = recent[address.name]
-        rows = numbers.of(number, RING)
+        runs = recent[address.name]
+        rows = numbers.of(number, kinds.RING)
         seen = Seen(*(rows[0][name] for name in ("a", "at", "b", "c", "d"))) if rows else Seen()
-        before = sum(_overruns(night, address.name) for night in nights)
-        earliest = [night.earliest[address.name] for night in nights if address.name in night.earliest]
+        before = sum(_overruns(run, address.name) for run in runs)
+        earliest = [run.earliest[address.name] for run in runs if address.name in run.earliest]
         earliest += [found.times[address.name][0]] if address.name in found.times else []
         made[address.name] = advice.ring(
             address.id_cache_size,
             settings.reconcile.ring_confidence,
             seen,
             overruns=before + found.anomalies[address.name].get(Anomaly.OVERRUN, 0),
-            days=_days(today, [night.date for night in nights], earliest),
+            days=_days(today, [run.date for run in runs], earliest),
         )
     return made
 
 
 def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
-    """How many the evidence covers: nights may have judged what came long before them. Timestamps (ms) may be any numbers."""
+    """Days that the evidence covers, old inputs included. Timestamps (ms) may be any numbers."""
     days = [dt.date.fromisoformat(name).toordinal() for name in (today, *dates)]
     epoch = dt.date(1970, 1, 1).toordinal()
-    return days[0] + 1 - min([*days, *(epoch + number // DAY_MS for number in earliest)])
+    return days[0] + 1 - min([*days, *(epoch + number // data.DAY_MS for number in earliest)])
 
 
-def _overruns(night: Run, address: str) -> int:
-    kept: Mapping[str, Any] = night.summary.get("addresses", {}).get(address, {})
+def _overruns(run: Run, address: str) -> int:
+    kept: Mapping[str, Any] = run.summary.get("addresses", {}).get(address, {})
     return int(kept.get("anomalies", {}).get(Anomaly.OVERRUN, 0))
 
 
 def held(base: Run | None, found: Judgement, recreated: Mapping[str, bool]) -> LaneCounts:
-    """IDs that were accepted in each lane since its ring was new, or emptied by order."""
+    """IDs accepted in each lane since its ring was new or emptied by order."""
     made: LaneCounts = {}
     for name, lanes in found.accepted.items():
         before = base.held.get(name, {}) if base and not recreated[name] else {}
@@ -116,41 +85,32 @@ def figures(
     settings: Settings,
     document: Mapping[str, Any],
     found: Judgement,
-    rings: Mapping[str, Ring],
+    rings: Mapping[str, data.Ring],
     held: LaneCounts,
     lanes: Mapping[str, int],
-) -> Figures:
-    """The whole page.
-
-    Args:
-        settings: Addresses, and where the cluster is.
-        document: ``summary.json``.
-        found: What was counted and collected.
-        rings: By address.
-        held: As :func:`held` has it.
-        lanes: How many each address has.
-    """
+) -> data.Figures:
+    """The figures of the page, from ``summary.json`` (``document``), the findings, and rings and lanes by address."""
     began = f"{document['began'][:16].replace('T', ' ')} UTC"
     base = document["from_night"]
     numbers = Numbers(found.numbers)
-    return Figures(
+    return data.Figures(
         title=f"Run {document['night']}",
         subtitle=f"{began}, " + ("from the beginning" if base is None else f"since run {base}"),
         verdict=document["verdict"],
         bootstrap_servers=settings.kafka.bootstrap_servers,
         addresses=[
-            AddressFigures(
+            data.AddressFigures(
                 name=address.name,
                 counts={
                     name: document["addresses"][address.name][name] for name in shown(document["addresses"])
                 },
                 ring=rings[address.name],
-                step_ms=step_ms(*found.times.get(address.name, (0, 0))),
+                step_ms=data.step_ms(*found.times.get(address.name, (0, 0))),
                 **_drawn(numbers, number),
                 lanes=_lanes(
                     found.lanes[address.name],
-                    {row["at"]: row for row in numbers.of(number, LANE)},
-                    {row["at"]: row["a"] for row in numbers.of(number, ORPHANS)},
+                    {row["at"]: row for row in numbers.of(number, kinds.LANE)},
+                    {row["at"]: row["a"] for row in numbers.of(number, kinds.ORPHANS)},
                     {lane: min(n, address.id_cache_size) for lane, n in held[address.name].items()},
                     lanes[address.name],
                 ),
@@ -175,16 +135,22 @@ def figures(
 
 
 def _drawn(numbers: Numbers, address: int) -> dict[str, Any]:
-    moments = numbers.of(address, MOMENT)
+    moments = numbers.of(address, kinds.MOMENT)
     return {
         "moments": [
-            Moment(row["at"], row["a"], row["b"], max(0, row["c"])) for row in moments if row["at"] != STRAYS
+            data.Moment(row["at"], row["a"], row["b"], max(0, row["c"]))
+            for row in moments
+            if row["at"] != kinds.STRAYS
         ],
-        "strays": sum(row["a"] for row in moments if row["at"] == STRAYS),
-        "distances": [Bin(row["at"], row["a"]) for row in numbers.of(address, DISTANCE)],
-        "ages": [Bin(row["at"], row["a"]) for row in numbers.of(address, AGE)],
-        "group_sizes": [GroupBin(row["at"], row["a"], row["b"]) for row in numbers.of(address, GROUPS)],
-        "groups_largest": [LargeGroup(text(row["name"]), row["a"]) for row in numbers.of(address, LARGEST)],
+        "strays": sum(row["a"] for row in moments if row["at"] == kinds.STRAYS),
+        "distances": [data.Bin(row["at"], row["a"]) for row in numbers.of(address, kinds.DISTANCE)],
+        "ages": [data.Bin(row["at"], row["a"]) for row in numbers.of(address, kinds.AGE)],
+        "group_sizes": [
+            data.GroupBin(row["at"], row["a"], row["b"]) for row in numbers.of(address, kinds.GROUPS)
+        ],
+        "groups_largest": [
+            data.LargeGroup(text(row["name"]), row["a"]) for row in numbers.of(address, kinds.LARGEST)
+        ],
     }
 
 
@@ -194,14 +160,14 @@ def _lanes(
     orphans: Mapping[int, int],
     used: Mapping[int, int],
     lanes: int,
-) -> list[Lane]:
+) -> list[data.Lane]:
     made = []
     for lane in range(lanes):
         here = counted.get(lane, {})
         dropped = max(0, here.get("dropped", 0) - orphans.get(lane, 0))
         apart = [resends[lane][name] for name in ("a", "b", "c")] if lane in resends else []
         made.append(
-            Lane(
+            data.Lane(
                 lane,
                 here.get("input", 0),
                 here.get("accepted", 0),
@@ -217,20 +183,20 @@ def _lanes(
     return made
 
 
-def finding(row: Row) -> Finding:
-    """An anomaly as the results have it."""
+def finding(row: Row) -> data.Finding:
+    """An anomaly of the results for the page."""
     plain = (
         "anomaly", "topic", "partition", "offset", "out_topic", "out_partition", "out_offset", "other_partition",
         "other_offset",
     )  # fmt: skip
-    detail = row["detail"] if len(row["detail"]) <= NAME_MAX else f"{row['detail'][:NAME_MAX]}…"
+    detail = row["detail"] if len(row["detail"]) <= data.NAME_MAX else f"{row['detail'][: data.NAME_MAX]}…"
     id_, group = (None if row[name] is None else text(row[name]) for name in ("id", "group"))
     # What may be something else than a GAP is there to be looked at.
     gone = row["anomaly"] == Anomaly.GAP and row["suspected"] is None
-    return Finding(**{name: row[name] for name in plain}, id=id_, group=group, detail=detail, gone=gone)
+    return data.Finding(**{name: row[name] for name in plain}, id=id_, group=group, detail=detail, gone=gone)
 
 
 def text(value: bytes) -> str:
-    """Bytes as a person reads them: what is no UTF-8, or cannot be seen, is escaped; only the beginning of very many."""
-    beginning = as_text(bytes(value[:NAME_MAX]))
-    return beginning if len(value) <= NAME_MAX else f"{beginning}…"
+    """Readable bytes: invisible or invalid ones are escaped, and long ones cut."""
+    beginning = as_text(bytes(value[: data.NAME_MAX]))
+    return beginning if len(value) <= data.NAME_MAX else f"{beginning}…"

@@ -1,4 +1,4 @@
-"""A night's results in its folder of the state, and in the one that was asked for."""
+"""Writes the results of a run into its state folder, and into the folder of ``--out``."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from reconcile.page import pages
 from reconcile.page.report_data import Figures
-from reconcile.run.history.history import results_folder
+from reconcile.run.history.layout import results_folder
 from reconcile.run.verdict import summary
 from reconcile.spark.files import Files
 from reconcile.spark.schemas import COUNTS
@@ -21,7 +21,7 @@ FIGURES: Final = "figures.json"
 def keep(
     spark: SparkSession, state: Files, document: Mapping[str, Any], figures: Figures, out: Files | None
 ) -> None:
-    """Beside the night, and in the folder that was asked for; both before the night counts."""
+    """Write the results before the run is committed."""
     rows = [
         (name, count, item[count]) for name, item in document["addresses"].items() for count in summary.COUNTS
     ] + [
@@ -40,7 +40,7 @@ def keep(
         state.write(f"{folder}/{pages.PAGE}", page)
     if out is None:
         return
-    # Written last, and away until then: where it is, all that stands beside it is of the same night.
+    # Written last, and away until then: where it is, all that stands beside it is of the same run.
     out.remove(SUMMARY)
     anomalies = spark.read.parquet(state.at(folder, "anomalies"))
     anomalies.write.mode("overwrite").parquet(out.at("anomalies"))

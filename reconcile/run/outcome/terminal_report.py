@@ -1,4 +1,4 @@
-"""What a person sees: a bar while it runs, a short table at the end."""
+"""Terminal output of a run: progress while it runs, and a short table at the end."""
 
 import contextlib
 import threading
@@ -25,12 +25,9 @@ _LOOK_EVERY_S: Final = 0.5
 
 @contextlib.contextmanager
 def progress(spark: SparkSession, number: int, console: Console) -> Iterator[Progress]:
-    """A bar with a step's name on a terminal, else a line for each step; within a step both follow the tasks under way.
+    """A bar with the step's name on a terminal, else a line for each step; both follow the running tasks.
 
-    Args:
-        spark: Runs the tasks.
-        number: How many steps there are.
-        console: Standard error.
+    ``number`` is the number of steps, ``console`` standard error.
     """
     if not console.is_terminal:
         with steps(so_far=lambda: _tasks_done(spark)) as lines:
@@ -54,8 +51,6 @@ def progress(spark: SparkSession, number: int, console: Console) -> Iterator[Pro
 
 
 class _Steps:
-    """How far it is. A bar has no counts."""
-
     def __init__(self, shown: bars.Progress, bar: TaskID) -> None:
         self._shown = shown
         self._bar = bar
@@ -83,7 +78,7 @@ def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
 
 
 def _tasks(tracker: StatusTracker) -> tuple[int, int]:
-    """How many tasks of the stages under way are done, and how many there are."""
+    """Finished tasks of the active stages, and all of them."""
     ids = tracker.getActiveStageIds()
     stages = [found for id_ in ids if (found := tracker.getStageInfo(id_)) is not None]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
@@ -97,12 +92,12 @@ def _tasks_done(spark: SparkSession) -> str:
 
 
 def terminal() -> Console:
-    """Where results are told; as wide as a table needs where nobody's window limits it."""
+    """The console of results."""
     return conf.terminal.console()
 
 
 def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -> None:
-    """A row an address, the anomalies that were found, what a ring would need, the verdict."""
+    """Print the counts of each address, the advice and the verdict."""
     table = Table(title=f"Run {document['night']}: what went in against what came out")
     table.add_column("address")
     counts = shown(document["addresses"])

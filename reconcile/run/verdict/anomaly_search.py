@@ -1,8 +1,9 @@
-"""Looks for anomalies in the evidence: which of them have something to look at, and what each is given."""
+"""Searches the evidence for anomalies: each finder that has candidates runs once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import (
@@ -28,141 +29,174 @@ from reconcile.spark.schemas import ANOMALIES, EVIDENCE
 from reconcile.spark.topic_reader import concatenated
 
 
-def orphans(
-    desk: Workspace,
-    evidence: DataFrame,
-    those: DataFrame,
-    ids: DataFrame,
-    rules: DataFrame,
-    events: DataFrame | None,
-    grown: DataFrame | None,
-    found: Judgement,
-) -> DataFrame:
-    """What is not accepted, and a duplicate of nothing; ``those``: of the IDs those that are there several times."""
-    if not found.suspects[candidate.REPEATING]:
-        return evidence.where(F.lit(False))
-    candidates = evidence.where(originals.REPEATING)
-    heirs = originals.with_heirs(those, grown)
-    alone = desk.scratch(
-        "without_near", originals.without_near(candidates, heirs, rules, events, desk.number)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnomalyContext:
+    """Input of the finders. The comments name the schema of a frame; None = it has no rows."""
+
+    workspace: Workspace
+    judgement: Judgement
+    chain: Sequence[Run]  # runs that this one goes on from, the latest first
+    evidence: DataFrame  # EVIDENCE
+    ids: DataFrame  # IDS of this run and of the runs before
+    recurring: DataFrame  # IDS: those that occur several times, accepted or not
+    repeated: DataFrame | None  # IDS: those that were accepted several times
+    events: DataFrame | None  # EVENTS of rings
+    grown: DataFrame | None  # EVENTS of addresses that got more lanes
+    rules: DataFrame  # RULES
+    promised: Sequence[Mapping[int, int]]  # ring size, by address and lane
+    blocks: DataFrame | None  # see reconcile.run.frames.id_positions
+
+    @property
+    def transactions(self) -> bool:
+        """Whether records of this run are transactions."""
+        return self.judgement.total("parts") > 0
+
+
+_Finder = Callable[[AnomalyContext, DataFrame], DataFrame]  # takes the context and the result of orphans
+
+
+def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame | None) -> list[DataFrame]:
+    """:data:`reconcile.spark.schemas.ANOMALIES`, in a few frames; ``followed``: result of :func:`without_lost`."""
+    counts = context.judgement.suspects
+    by_evidence: tuple[tuple[object, _Finder], ...] = (
+        (True, _gaps),
+        (counts[candidate.SECOND], _doubled),
+        (counts[candidate.STRAY], _stray_outputs),
+        (counts[candidate.CHANGED], _corrupted),
+        (counts[candidate.UNREAD], _unread),
+        (context.transactions, _torn),
     )
+    by_original: tuple[tuple[object, _Finder], ...] = (
+        (counts[candidate.UNMATCHED], _lost),
+        (counts[candidate.SAID_TO_REPEAT] or counts[candidate.REPEATING], _wrong_verdict),
+    )
+    of_hops = _of_hops(context, followed)
+    frames = [] if of_hops is None else [of_hops]
+    for finders in (by_evidence, by_original):
+        found = [finder(context, orphans) for candidates, finder in finders if candidates]
+        frames += [concatenated(found)] if found else []
+    return [*frames, *_reordered(context), *_repeated(context, of_hops)]
+
+
+def orphans(context: AnomalyContext) -> DataFrame:
+    """Inputs that were not accepted and repeat nothing, although they have an ID."""
+    if not context.judgement.suspects[candidate.REPEATING]:
+        return context.evidence.where(F.lit(False))
+    workspace, events, number = context.workspace, context.events, context.workspace.number
+    heirs = originals.with_heirs(context.recurring, context.grown)
+    candidates = context.evidence.where(originals.REPEATING)
+    alone = originals.without_near(candidates, heirs, context.rules, events, number)
+    alone = workspace.scratch("without_near", alone)
     if not alone.isEmpty():
-        alone = desk.scratch(
-            "without_original", originals.without_original(alone, heirs, events, desk.number)
-        )
+        alone = originals.without_original(alone, heirs, events, number)
+        alone = workspace.scratch("without_original", alone)
     if alone.isEmpty():
         return alone.select(*EVIDENCE.names)
-    orphans = originals.orphans(alone, heirs, ids, events, desk.number).select(*EVIDENCE.names)
-    return desk.scratch("orphans", originals.of_units(orphans))
+    orphans = originals.orphans(alone, heirs, context.ids, events, number).select(*EVIDENCE.names)
+    return workspace.scratch("orphans", originals.of_units(orphans))
 
 
-def anomalies(
-    desk: Workspace,
-    evidence: DataFrame,
-    ids: DataFrame,
-    orphans: DataFrame,
-    several: DataFrame | None,
-    events: DataFrame | None,
-    grown: DataFrame | None,
-    rules: DataFrame,
-    chain: list[Run],
-    found: Judgement,
-    again: DataFrame | None,
-    promised: Sequence[Mapping[int, int]],
-    blocks: DataFrame | None,
-) -> list[DataFrame]:
-    """:data:`reconcile.spark.schemas.ANOMALIES`, in a few frames: what has nothing to look at is left out.
-
-    Args:
-        desk: Of the night.
-        evidence: As :func:`reconcile.run.frames.match.matched` has it.
-        ids: :data:`reconcile.spark.schemas.IDS` of this night and those before.
-        orphans: As :func:`orphans` has them.
-        several: Those of IDs that were accepted several times; None = there are none.
-        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
-        grown: Those that tell of more lanes.
-        rules: :data:`reconcile.spark.schemas.RULES`.
-        chain: Nights that this one goes on from, the latest first.
-        found: What was counted.
-        again: As :func:`again` has it.
-        promised: The ring's size: of each address lane → IDs.
-        blocks: :func:`reconcile.run.frames.id_positions.blocks`; None = there are none.
-    """
-    spans = desk.frames.spans()
-    there = found.suspects
-    looked_at = [rows(desk.frames.gaps(), Anomaly.GAP, F.col("text"))]
-    if there[candidate.SECOND]:
-        looked_at.append(fates.doubled(evidence))
-    if there[candidate.STRAY]:
-        of_strays = (fates.doubled_later, fates.phantom, fates.beyond_memory)
-        found_there = desk.scratch("strays", concatenated([stray(evidence, spans) for stray in of_strays]))
-        looked_at.append(orphan_outputs.with_names(desk.frames, found_there))
-    if there[candidate.CHANGED]:
-        looked_at.append(fates.corrupted(evidence))
-    if there[candidate.UNREAD]:
-        looked_at.append(bridge_hops.unread(evidence))
-    transactions = found.total("parts") > 0
-    if transactions:
-        topics = [address.accepted_topic for address in desk.frames.addresses]
-        looked_at.append(torn_transactions.torn(evidence, rules, topics))
-    verdicts = []
-    if there[candidate.UNMATCHED]:
-        verdicts.append(lost_inputs.lost(lost_inputs.unmatched(evidence), orphans, rules))
-    if there[candidate.SAID_TO_REPEAT] or there[candidate.REPEATING]:
-        verdicts.append(lost_inputs.wrong_verdict(orphans, evidence, rules))
-    frames = [concatenated(item) for item in (looked_at, verdicts) if item]
-    frames += _reordered(evidence, found, blocks)
-    base = chain[0] if chain else None
-    if desk.frames.carries(base):
-        left = desk.frames.left(base)
-        last = desk.frames.ids([night for night in chain if night.number in left])
-        frames.append(order.reordered_across(evidence, last, spans, desk.frames.accepted_spans()))
-    if several is not None:
-        ranked = repeated_ids.ranks(ids, several.select("address", "lane").distinct())
-        pairs = lane_moves.with_lanes(repeated_ids.pairs(several, ranked, desk.number), grown)
-        between = repeated_ids.between(lane_moves.with_passed(pairs, ids))
-        sizes = F.least(by_lane(promised), by_lane(promised, "a_lane"))
-        judged = repeated_ids.promised(between, events, rules, sizes)
-        inputs = [address.input_topic for address in desk.frames.addresses]
-        found_by_id = (
-            repeated_ids.remembered(judged),
-            repeated_ids.cross_lane(several, desk.number, rules, inputs),
-        )
-        by_id = [with_groups(data_frame, evidence) for data_frame in found_by_id]
-        frames += by_id if again is None else [bridge_hops.others(data_frame, again) for data_frame in by_id]
-    return frames if again is None else [again, *frames]
+def without_lost(
+    workspace: Workspace, followed: DataFrame | None, orphans: DataFrame, found: Judgement
+) -> DataFrame | None:
+    """The rows that came over bridges. A lost input has not made its hop known to the lane."""
+    if followed is None or not found.suspects[candidate.UNMATCHED]:
+        return followed
+    lost = workspace.scratch("hops_lost", hops.lost(followed, orphans, among("address", found.dropping)))
+    return followed if lost.isEmpty() else workspace.scratch("hops_told", hops.without_lost(followed, lost))
 
 
 def with_groups(found: DataFrame, evidence: DataFrame) -> DataFrame:
-    """Anomalies of inputs of this night with their groups: of IDs that are kept only a digest of it is."""
+    """Anomalies with the groups of their inputs. Kept IDs have only digests of groups."""
     groups = evidence.where(FIRST).select(*PLACE, F.col("group").alias("of_input"))
     both = found.drop("group").join(groups, on=PLACE, how="left")
     return both.withColumnRenamed("of_input", "group").select(*ANOMALIES.names)
 
 
-def _reordered(evidence: DataFrame, found: Judgement, blocks: DataFrame | None) -> list[DataFrame]:
-    """What is out of order; nothing where a look at whole partitions shows that they are in order."""
-    if blocks is not None and not found.total("forwarded") and not order.looked_for(evidence, blocks):
-        return []
-    return [order.reordered(evidence, transactions=found.total("parts") > 0)]
+def _gaps(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
+    return rows(context.workspace.frames.gaps(), Anomaly.GAP, F.col("text"))
 
 
-def without_lost(
-    desk: Workspace, followed: DataFrame | None, orphans: DataFrame, found: Judgement
-) -> DataFrame | None:
-    """What came over bridges, in which what is lost has made no hop known; ``orphans`` as :func:`orphans` has them."""
-    if followed is None or not found.suspects[candidate.UNMATCHED]:
-        return followed
-    lost = desk.scratch("hops_lost", hops.lost(followed, orphans, among("address", found.dropping)))
-    return followed if lost.isEmpty() else desk.scratch("hops_told", hops.without_lost(followed, lost))
+def _doubled(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
+    return fates.doubled(context.evidence)
 
 
-def again(desk: Workspace, followed: DataFrame | None, promised: Column) -> DataFrame | None:
-    """What is wrong with hops that were accepted again; None = nothing."""
+def _stray_outputs(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
+    spans, frames = context.workspace.frames.spans(), context.workspace.frames
+    finders = (fates.doubled_later, fates.phantom, fates.beyond_memory)
+    found = concatenated([finder(context.evidence, spans) for finder in finders])
+    return orphan_outputs.with_names(frames, context.workspace.scratch("strays", found))
+
+
+def _corrupted(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
+    return fates.corrupted(context.evidence)
+
+
+def _unread(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
+    return bridge_hops.unread(context.evidence)
+
+
+def _torn(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
+    topics = [address.accepted_topic for address in context.workspace.frames.addresses]
+    return torn_transactions.torn(context.evidence, context.rules, topics)
+
+
+def _lost(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
+    return lost_inputs.lost(lost_inputs.unmatched(context.evidence), orphans, context.rules)
+
+
+def _wrong_verdict(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
+    return lost_inputs.wrong_verdict(orphans, context.evidence, context.rules)
+
+
+def _of_hops(context: AnomalyContext, followed: DataFrame | None) -> DataFrame | None:
+    """Anomalies of hops that were accepted again; None = there are none."""
     if followed is None:
         return None
-    again = desk.scratch("hops_again", bridge_hops.again(followed, promised))
+    workspace = context.workspace
+    again = bridge_hops.again(followed, by_lane(context.promised))
+    again = workspace.scratch("hops_again", again)
     if again.isEmpty():
         return None
     found = [bridge_hops.forgotten(again, followed), bridge_hops.apart(again, followed)]
-    return desk.scratch("hops_found", concatenated(found))
+    return workspace.scratch("hops_found", concatenated(found))
+
+
+def _reordered(context: AnomalyContext) -> list[DataFrame]:
+    """Broken order within this run, and with the last one.
+
+    Order within this run is not examined if whole partitions are in order.
+    """
+    evidence, blocks, frames = context.evidence, context.blocks, context.workspace.frames
+    in_order = (
+        blocks is not None
+        and not context.judgement.total("forwarded")
+        and not order.looked_for(evidence, blocks)
+    )
+    found = [] if in_order else [order.reordered(evidence, transactions=context.transactions)]
+    if frames.carries():
+        left = frames.left()
+        last = frames.ids([run for run in context.chain if run.number in left])
+        found.append(order.reordered_across(evidence, last, frames.spans(), frames.accepted_spans()))
+    return found
+
+
+def _repeated(context: AnomalyContext, of_hops: DataFrame | None) -> list[DataFrame]:
+    """Anomalies of IDs that were accepted several times, without those that a hop explains."""
+    repeated, number = context.repeated, context.workspace.number
+    if repeated is None:
+        return []
+    ranked = repeated_ids.ranks(context.ids, repeated.select("address", "lane").distinct())
+    pairs = lane_moves.with_lanes(repeated_ids.pairs(repeated, ranked, number), context.grown)
+    between = repeated_ids.between(lane_moves.with_passed(pairs, context.ids))
+    sizes = F.least(by_lane(context.promised), by_lane(context.promised, "a_lane"))
+    judged = repeated_ids.promised(between, context.events, context.rules, sizes)
+    inputs = [address.input_topic for address in context.workspace.frames.addresses]
+    by_id = [
+        with_groups(found, context.evidence)
+        for found in (
+            repeated_ids.remembered(judged),
+            repeated_ids.cross_lane(repeated, number, context.rules, inputs),
+        )
+    ]
+    return by_id if of_hops is None else [bridge_hops.others(found, of_hops) for found in by_id]

@@ -1,7 +1,7 @@
-"""Judges one night: evidence, anomalies, counts. What Spark does, in order."""
+"""Judges one run step by step: evidence, counts, anomalies, measurements, and what the next run needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,14 +12,20 @@ from reconcile.anomalies.names import Anomaly, doubted
 from reconcile.page.report_data import FINDINGS_MAX
 from reconcile.run.frames import distributions, hops, id_positions, journal, match
 from reconcile.run.frames import evidence as ev
+from reconcile.run.frames.distributions import by_address
+from reconcile.run.frames.frames import Frames
+from reconcile.run.frames.journal import Journal
 from reconcile.run.frames.scope import records
 from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history import id_store
 from reconcile.run.history import rules as kept_rules
-from reconcile.run.history.history import Run, added, ids_folder
+from reconcile.run.history.history import Run, added
+from reconcile.run.history.layout import ids_folder
 from reconcile.run.measures import candidates, repeated_ids, resend_distance
 from reconcile.run.measures.counts import Judgement, count, count_anomalies
+from reconcile.run.measures.repeated_ids import RepeatedIds
 from reconcile.run.verdict import anomaly_search, summary
+from reconcile.run.verdict.anomaly_search import AnomalyContext
 from reconcile.session.session import FEW
 from reconcile.spark.schemas import EVIDENCE, IDS
 from reconcile.spark.topic_reader import Ranges, concatenated
@@ -36,243 +42,239 @@ STEPS = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Judge:
-    """One night's work."""
+    """The work of one run. Each step uses what the steps before have found."""
 
-    desk: Workspace
+    workspace: Workspace
     date: str
     progress: Progress
-    recent: Sequence[Run] = ()
-    """Nights before whose resends the advice rests on."""
-    confidence: float = 1.0
-    """Share of them that the advised ring would have caught."""
+    base: Run | None
+    chain: Sequence[Run]  # the base and the runs that it goes on from, the latest first
+    events: DataFrame | None  # EVENTS of the journal
+    beyond: Ranges  # ranges of the inputs beyond the cut
+    complete: Mapping[str, bool]  # address → all IDs that its rings may hold are known
+    recent: Sequence[Run] = ()  # runs whose resends the advice rests on
+    confidence: float = 1.0  # share of the resends that the advised ring would have caught
 
-    def judge(
-        self,
-        base: Run | None,
-        chain: list[Run],
-        events: DataFrame | None,
-        beyond: Ranges,
-        complete: Mapping[str, bool],
-    ) -> Judgement:
-        """Judge everything, and write it below the night's folders; nothing of it counts before the night is committed."""
-        found = Judgement()
-        self._begin(0)
-        events, grown = journal.of_growth(events)
-        evidence, followed = match.matched(self.desk, base, events)
-        events = journal.of_rings(events)
-        self._begin(1, self._extent())
-        told = journal.told(events)
-        addresses, cuts = self.desk.frames.addresses, self.desk.frames.cuts
-        detects = kept_rules.detects(addresses, told, base)
-        found.dropping = frozenset(
-            detect for detect in detects if not kept_rules.diverts(addresses[detect], base)
+    _found: Judgement = field(init=False)
+    _evidence: DataFrame = field(init=False)
+    _grown: DataFrame | None = field(init=False, default=None)
+    _followed: DataFrame | None = field(init=False, default=None)
+    _histories: Journal = field(init=False)
+    _detects: set[int] = field(init=False)
+    _largest: list[int] = field(init=False)
+    _blocks: DataFrame | None = field(init=False, default=None)
+    _ids: DataFrame = field(init=False)
+    _digests: RepeatedIds = field(init=False)
+    _recurring: DataFrame = field(init=False)
+    _repeated: DataFrame | None = field(init=False, default=None)
+    _orphans: DataFrame = field(init=False)
+    _anomalies: DataFrame = field(init=False)
+
+    def judge(self) -> Judgement:
+        """Run all steps, and write the results of the run. They count once the run is committed."""
+        steps = (self._match, self._count, self._find_repeated, self._search, self._measure, self._hand_on)
+        for name, step in zip(STEPS, steps, strict=True):
+            self.progress.begin(name)
+            self.progress.count(step())
+        return self._found
+
+    @property
+    def _frames(self) -> Frames:
+        return self.workspace.frames
+
+    # -- the steps; each returns its counts for a person -------------------------------------------------------------
+
+    def _match(self) -> str:
+        """Match inputs and outputs, and collect what happened to the rings."""
+        addresses, cuts = self._frames.addresses, self._frames.cuts
+        events, self._grown = journal.of_growth(self.events)
+        self._evidence, self._followed = match.matched(self.workspace, events)
+        self.events = journal.of_rings(events)
+        return f"{counted(records(cuts), 'offset')} of {counted(len(addresses), 'address', 'addresses')}"
+
+    def _count(self) -> str:
+        addresses, base = self._frames.addresses, self.base
+        self._histories = journal.ring_histories(self.events)
+        self._detects = kept_rules.detects(addresses, self._histories, base)
+        self._largest = journal.largest(addresses, self._histories, self.chain)
+        self._found = Judgement(
+            dropping=frozenset(n for n in self._detects if not kept_rules.diverts(addresses[n], base)),
+            largest={address.name: size for address, size in zip(addresses, self._largest, strict=True)},
         )
         consumed = base.consumed if base else {}
-        count(self.desk.frames, evidence, told, consumed, beyond, found)
-        self._begin(2, summary.by_address(found.counts))
-        started = self._started(chain)
-        blocks = self._blocks(evidence, found)
-        ids = self._ids(evidence, chain, detects, started, found, blocks)
+        count(self._frames, self._evidence, self._histories, consumed, self.beyond, self._found)
+        return summary.by_address(self._found.counts)
+
+    def _find_repeated(self) -> str:
+        """Keep the accepted IDs of this run, and find the IDs that occur several times."""
+        evidence, found, number = self._evidence, self._found, self.workspace.number
+        if found.total("input") >= FEW and not found.total("parts"):
+            blocks = self.workspace.scratch("blocks", id_positions.blocks(evidence))
+            self._blocks = blocks if blocks.count() <= id_positions.SENT_MAX else None
+        self._ids = self._accepted_ids()
         others = evidence.where(originals.REPEATING) if found.suspects[candidates.REPEATING] else None
-        several_times = repeated_ids.digests(ids, others, self.desk.number)
-        many = found.total("input") + sum(run.inputs for run in chain) >= FEW
-        met = repeated_ids.looked_for(several_times, self.desk.scratch, many=many)
-        those = repeated_ids.among(ids, met.digests, met.number)
-        those = self.desk.scratch("recurring_ids", those) if met.number else ids.where(F.lit(False))
-        several = self._repeated(those) if met.again else None
-        self._begin(3, counted(met.number, "repeated ID"))
-        sizes = journal.largest(addresses, told, chain)
-        found.largest = {address.name: size for address, size in zip(addresses, sizes, strict=True)}
-        rules = self.desk.frames.rules(
-            kept_rules.of(addresses, cuts, chain, self.desk.number, sizes, detects, complete)
+        many = found.total("input") + sum(run.inputs for run in self.chain) >= FEW
+        digests = repeated_ids.digests(self._ids, others, number)
+        self._digests = repeated_ids.looked_for(digests, self.workspace.scratch, many=many)
+        if self._digests.number:
+            recurring = repeated_ids.among(self._ids, self._digests.digests, self._digests.number)
+            self._recurring = self.workspace.scratch("recurring_ids", recurring)
+        else:
+            self._recurring = self._ids.where(F.lit(False))
+        if self._digests.again:
+            repeated = self.workspace.scratch("repeated", repetition.repeated(self._recurring, number))
+            self._repeated = None if repeated.isEmpty() else repeated
+        return counted(self._digests.number, "repeated ID")
+
+    def _search(self) -> str:
+        addresses, cuts, found = self._frames.addresses, self._frames.cuts, self._found
+        rules = kept_rules.of(
+            addresses, cuts, self.chain, self.workspace.number, self._largest, self._detects, self.complete
         )
-        doubts = kept_rules.doubts(addresses, cuts, base)
-        orphans = anomaly_search.orphans(self.desk, evidence, those, ids, rules, events, grown, found)
-        # One after the other: each plan stays small, and each gets all of the memory.
-        promised = kept_rules.promised(addresses, cuts, chain)
-        followed = anomaly_search.without_lost(self.desk, followed, orphans, found)
-        again = anomaly_search.again(self.desk, followed, resend_distance.by_lane(promised))
-        frames = anomaly_search.anomalies(
-            self.desk,
-            evidence,
-            ids,
-            orphans,
-            several,
-            events,
-            grown,
-            rules,
-            chain,
-            found,
-            again,
-            promised,
-            blocks,
+        context = AnomalyContext(
+            workspace=self.workspace,
+            judgement=found,
+            chain=self.chain,
+            evidence=self._evidence,
+            ids=self._ids,
+            recurring=self._recurring,
+            repeated=self._repeated,
+            events=self.events,
+            grown=self._grown,
+            rules=self._frames.rules(rules),
+            promised=kept_rules.promised(addresses, cuts, self.chain),
+            blocks=self._blocks,
         )
+        self._orphans = anomaly_search.orphans(context)
+        self._followed = anomaly_search.without_lost(self.workspace, self._followed, self._orphans, found)
+        frames = anomaly_search.anomalies(context, self._orphans, self._followed)
         if found.total("input") < FEW:
             frames = [concatenated(frames)]
+        doubts = kept_rules.doubts(addresses, cuts, self.base)
+        # One after the other: each plan stays small, and each gets all of the memory.
         for frame in frames:
-            named = self.desk.frames.topics_named(doubted(frame, doubts))
-            self.desk.write(named, "anomalies", "append")
-        written = self.desk.read("anomalies", named.schema)
-        count_anomalies(written, found)
-        self._begin(4, counted(found.anomalous, "anomaly", "anomalies"))
-        self._resends(
-            evidence,
-            chain,
-            journal.capacities(self.desk.frames.addresses, told, chain),
-            started,
-            found,
-            met,
-            those,
-            blocks,
-        )
-        self._measure(evidence, orphans, written, found)
-        self._begin(5, counted(found.total("input"), "message"))
-        self._hand_on(evidence, found)
-        if followed is not None:
-            most = distributions.by_address([min(size, hops.KEPT_MAX) for size in sizes])
-            self.desk.write(self.desk.frames.named(hops.kept_on(followed, most)), "hops")
-        self.progress.count(f"{counted(found.total('waiting'), 'message')} for the next run")
-        return found
+            named = self._frames.topics_named(doubted(frame, doubts))
+            self.workspace.write(named, "anomalies", "append")
+        self._anomalies = self.workspace.read("anomalies", named.schema)
+        count_anomalies(self._anomalies, found)
+        return counted(found.anomalous, "anomaly", "anomalies")
 
-    def _begin(self, step: int, done: str = "") -> None:
-        """``done``: what the step before has done."""
-        self.progress.count(done)
-        self.progress.begin(STEPS[step])
+    def _measure(self) -> str:
+        """Measure all that the advice and the page need, and collect the first anomalies."""
+        self._write_resends()
+        found = self._found
+        frames = [*self._traffic(), *self._resends()]
+        if frames:
+            found.numbers.extend(concatenated(frames).collect())
+        if found.anomalous:
+            found.findings.extend(distributions.first_of(self._anomalies, FINDINGS_MAX).collect())
+        return counted(found.total("input"), "message")
 
-    def _extent(self) -> str:
-        cuts = self.desk.frames.cuts
-        return f"{counted(records(cuts), 'offset')} of {counted(len(cuts), 'address', 'addresses')}"
+    def _hand_on(self) -> str:
+        """Write what the next run needs."""
+        waiting = self._found.total("waiting")
+        if waiting:
+            self._write(ev.carried_inputs(self._evidence), "inputs")
+        if self._found.suspects[candidates.ALONE]:
+            ahead = ev.ahead(self._evidence, self._frames.spans()).select(*EVIDENCE.names)
+            if not ahead.isEmpty():
+                self._write(ahead, "ahead")
+        if self._followed is not None:
+            most = by_address([min(size, hops.KEPT_MAX) for size in self._largest])
+            self._write(hops.kept_on(self._followed, most), "hops")
+        return f"{counted(waiting, 'message')} for the next run"
 
-    # -- evidence --------------------------------------------------------------------------------------------------
+    # -- parts of the steps ------------------------------------------------------------------------------------------
 
-    def _started(self, chain: list[Run]) -> Column:
-        """How many IDs each lane had accepted when the night began."""
-        total = added(run.accepted for run in chain)
-        return resend_distance.by_lane(
-            [total.get(address.name, {}) for address in self.desk.frames.addresses]
-        )
+    def _write(self, frame: DataFrame, name: str) -> None:
+        self.workspace.write(self._frames.named(frame), name)
 
-    def _blocks(self, evidence: DataFrame, found: Judgement) -> DataFrame | None:
-        """:func:`reconcile.run.frames.id_positions.blocks`; None = rows are sorted: there are few, or parts, or too many blocks."""
-        if found.total("input") < FEW or found.total("parts"):
-            return None
-        kept = self.desk.scratch("blocks", id_positions.blocks(evidence))
-        return kept if kept.count() <= id_positions.SENT_MAX else None
+    def _accepted_before(self) -> Column:
+        """How many IDs each lane had accepted when the run began."""
+        total = added(run.accepted for run in self.chain)
+        return resend_distance.by_lane([total.get(address.name, {}) for address in self._frames.addresses])
 
-    def _ids(
-        self,
-        evidence: DataFrame,
-        chain: list[Run],
-        detects: set[int],
-        started: Column,
-        found: Judgement,
-        blocks: DataFrame | None,
-    ) -> DataFrame:
-        tonight = ev.accepted_ids(evidence, self.desk.number).select(*IDS.names)
-        path = self.desk.files.at(ids_folder(self.date, self.desk.number))
-        count = found.total("accepted") + found.total("parts")
-        accepted = narrow(tonight.withColumn("accepted", F.lit(True)), count)
-        placed = resend_distance.placed(accepted, started, self._forwarded(found), blocks)
-        kept = placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1])
-        first, *others = self.desk.frames.addresses
-        if not others and found.accepted[first.name]:  # else all are sorted, to find the folder of each
-            only = self.desk.files.at(id_store.folder_of(self.date, self.desk.number, first.name))
-            self.desk.frames.named(kept).drop("address").write.mode("overwrite").parquet(only)
-        else:
-            self.desk.frames.named(kept).write.mode("overwrite").partitionBy("address").parquet(path)
-        every = tonight.unionByName(self.desk.frames.ids(chain))
-        return every.where(F.col("address").isin(sorted(detects)) if detects else F.lit(False))
-
-    def _repeated(self, ids: DataFrame) -> DataFrame | None:
-        """The rows of repeated IDs; None = there are none."""
-        several = self.desk.scratch("repeated", repetition.repeated(ids, self.desk.number))
-        return None if several.isEmpty() else several
-
-    def _forwarded(self, found: Judgement) -> list[set[int]]:
-        """Of each address the lanes to which something was forwarded."""
-        lanes = [found.lanes[address.name] for address in self.desk.frames.addresses]
+    def _forwarded(self) -> list[set[int]]:
+        """The lanes of each address to which records were forwarded."""
+        lanes = [self._found.lanes[address.name] for address in self._frames.addresses]
         return [{lane for lane, counts in item.items() if counts.get("forwarded")} for item in lanes]
 
-    # -- resends, and what the page shows ----------------------------------------------------------------------------
-
-    def _resends(
-        self,
-        evidence: DataFrame,
-        chain: list[Run],
-        capacities: Sequence[int],
-        started: Column,
-        found: Judgement,
-        met: repeated_ids.RepeatedIds,
-        those: DataFrame,
-        blocks: DataFrame | None,
-    ) -> None:
-        """How far apart they are; nothing is done where there can be none."""
-        on = [number for number, capacity in enumerate(capacities) if capacity]
-        if not on or not met.number:
-            return
-        ages = [round(address.id_max_age * 1000) for address in self.desk.frames.addresses]
-        count = found.total("input") + found.total("parts")
-        seen = narrow(resend_distance.seen(evidence, on, found.dropping), count)
-        forwarded = self._forwarded(found)
-        if blocks is not None and not any(forwarded):  # a place does not depend on what else is looked at
-            seen = repeated_ids.among(seen, met.digests, met.number)
-        tonight = resend_distance.placed(seen, started, forwarded, blocks)
-        before = sum(n for night in chain for lanes in night.accepted.values() for n in lanes.values())
-        of_ids = narrow(
-            resend_distance.beside(
-                repeated_ids.among(tonight, met.digests, met.number),
-                those.where(F.col("night") != self.desk.number),
-            ),
-            count + before,
+    def _accepted_ids(self) -> DataFrame:
+        """Write the accepted IDs of this run; return those of all runs, of the addresses that detect duplicates."""
+        found, files, number = self._found, self._frames.files, self.workspace.number
+        new = ev.accepted_ids(self._evidence, number).select(*IDS.names)
+        accepted = narrow(
+            new.withColumn("accepted", F.lit(True)), found.total("accepted") + found.total("parts")
         )
-        by_address = distributions.by_address
-        apart = resend_distance.distances(of_ids, by_address(ages), by_address(capacities))
-        self.desk.write(self.desk.frames.named(resend_distance.counted(apart)), "resends")
+        placed = resend_distance.placed(accepted, self._accepted_before(), self._forwarded(), self._blocks)
+        kept = self._frames.named(placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1]))
+        first, *others = self._frames.addresses
+        if not others and found.accepted[first.name]:  # else all are sorted, to find the folder of each
+            path = files.at(id_store.folder_of(self.date, number, first.name))
+            kept.drop("address").write.mode("overwrite").parquet(path)
+        else:
+            path = files.at(ids_folder(self.date, number))
+            kept.write.mode("overwrite").partitionBy("address").parquet(path)
+        return new.unionByName(self._frames.ids(self.chain)).where(
+            resend_distance.among("address", self._detects)
+        )
 
-    def _measure(self, evidence: DataFrame, orphans: DataFrame, written: DataFrame, found: Judgement) -> None:
-        """Everything that the advice and the page need, in one job; and the anomalies that are named, if there are any."""
-        frames = []
-        if found.total("input"):
-            missing = any(
-                anomaly.get(Anomaly.LOST) or found.unknown.get(name)
-                for name, anomaly in found.anomalies.items()
-            )
-            times = [found.times.get(address.name, (0, 0)) for address in self.desk.frames.addresses]
-            dropping = resend_distance.among("address", found.dropping)
-            evidence = narrow(evidence, found.total("input") + found.total("parts"))
-            frames += [
-                distributions.moments(evidence, orphans if missing else None, times, dropping),
-                distributions.groups(evidence),
-            ]
-            if missing:
-                frames.append(distributions.orphaned(orphans))
-        seen = self.desk.frames.resends(self.recent, self.desk.number)
-        if seen is not None:
-            seen = narrow(seen, found.total("input") + sum(run.inputs for run in self.recent))
-            frames += [
-                distributions.ring(seen, self.confidence),
-                distributions.ring_by_lane(seen),
-                distributions.bins(seen),
-            ]
-        if frames:
-            found.numbers = concatenated(frames).collect()
-        if found.anomalous:
-            found.findings = distributions.first_of(written, FINDINGS_MAX).collect()
-
-    # -- for the next night ----------------------------------------------------------------------------------------
-
-    def _hand_on(self, evidence: DataFrame, found: Judgement) -> None:
-        if found.total("waiting"):
-            self.desk.write(self.desk.frames.named(ev.carried_inputs(evidence)), "inputs")
-        if not found.suspects[candidates.ALONE]:
+    def _write_resends(self) -> None:
+        """Measure how far resends of this run are from their originals, if there can be any."""
+        addresses, found, digests = self._frames.addresses, self._found, self._digests
+        capacities = journal.capacities(addresses, self._largest)
+        on = [number for number, capacity in enumerate(capacities) if capacity]
+        if not on or not digests.number:
             return
-        ahead = ev.ahead(evidence, self.desk.frames.spans()).select(*EVIDENCE.names)
-        if not ahead.isEmpty():
-            self.desk.write(self.desk.frames.named(ahead), "ahead")
+        ages = [round(address.id_max_age * 1000) for address in addresses]
+        new = found.total("input") + found.total("parts")
+        seen = narrow(resend_distance.seen(self._evidence, on, found.dropping), new)
+        forwarded = self._forwarded()
+        if self._blocks is not None and not any(forwarded):  # a place does not depend on other rows
+            seen = repeated_ids.among(seen, digests.digests, digests.number)
+        placed = resend_distance.placed(seen, self._accepted_before(), forwarded, self._blocks)
+        before = sum(n for run in self.chain for lanes in run.accepted.values() for n in lanes.values())
+        of_ids = resend_distance.beside(
+            repeated_ids.among(placed, digests.digests, digests.number),
+            self._recurring.where(F.col("run") != self.workspace.number),
+        )
+        distances = resend_distance.distances(
+            narrow(of_ids, new + before), by_address(ages), by_address(capacities)
+        )
+        self._write(resend_distance.counted(distances), "resends")
+
+    def _traffic(self) -> list[DataFrame]:
+        """:data:`reconcile.spark.schemas.NUMBERS` of the inputs."""
+        found, orphans = self._found, self._orphans
+        if not found.total("input"):
+            return []
+        evidence = narrow(self._evidence, found.total("input") + found.total("parts"))
+        times = [found.times.get(address.name, (0, 0)) for address in self._frames.addresses]
+        dropping = resend_distance.among("address", found.dropping)
+        lost = [anomalies.get(Anomaly.LOST, 0) for anomalies in found.anomalies.values()]
+        if not any([*lost, *found.unknown.values()]):
+            return [distributions.moments(evidence, None, times, dropping), distributions.groups(evidence)]
+        return [
+            distributions.moments(evidence, orphans, times, dropping),
+            distributions.groups(evidence),
+            distributions.orphaned(orphans),
+        ]
+
+    def _resends(self) -> list[DataFrame]:
+        """:data:`reconcile.spark.schemas.NUMBERS` of the resends of this run and the recent ones."""
+        seen = self._frames.resends(self.recent, self.workspace.number)
+        if seen is None:
+            return []
+        seen = narrow(seen, self._found.total("input") + sum(run.inputs for run in self.recent))
+        return [
+            distributions.ring(seen, self.confidence),
+            distributions.ring_by_lane(seen),
+            distributions.bins(seen),
+        ]
 
 
 def narrow(frame: DataFrame, rows: int) -> DataFrame:
-    """Few rows are sooner done in one task than handed from one to the next; ``rows`` is how many there can be."""
+    """Put few rows into one task, which is faster than several. ``rows``: the most that there can be."""
     return frame.coalesce(1) if rows < FEW else frame

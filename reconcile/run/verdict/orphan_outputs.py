@@ -1,4 +1,4 @@
-"""IDs and groups of outputs that have no input: a second look at those alone, as evidence has neither of what came out."""
+"""IDs and groups of outputs without an input, read again because the evidence has neither."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from reconcile.run.frames.frames import Frames
 from reconcile.spark import outputs, topic_reader
+from reconcile.spark.columns import Dialect
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED
-from reconcile.spark.topic_reader import Dialect
 
 READ_MAX: Final = 1_000_000
 """Where they stand further apart than so many offsets together, a person reads those that matter."""
@@ -17,7 +17,7 @@ _PLACE: Final = ("fate", "out_address", "out_partition", "out_offset")
 
 
 def with_names(frames: Frames, found: DataFrame) -> DataFrame:
-    """:data:`reconcile.spark.schemas.ANOMALIES` of outputs, with what the outputs say; ``found`` is looked at several times."""
+    """:data:`reconcile.spark.schemas.ANOMALIES` of outputs, with their IDs and groups."""
     own = found.withColumn("out_address", F.coalesce("out_address", "address"))
     spans = (
         own.where(F.col("fate").isin(ACCEPTED, DIVERTED))
@@ -25,22 +25,20 @@ def with_names(frames: Frames, found: DataFrame) -> DataFrame:
         .agg(F.min("out_offset").alias("first"), (F.max("out_offset") + 1).alias("end"))
         .collect()
     )
-    ranges = of_this_night(frames, spans)
-    read_at_most = sum(
-        end - first for offset_range in ranges.values() for first, end in offset_range.values()
-    )
+    ranges = of_this_run(frames, spans)
+    read_at_most = sum(end - first for spans in ranges.values() for first, end in spans.values())
     if not 0 < read_at_most <= READ_MAX:
         return found
     said = topic_reader.concatenated(
-        [_said(frames, fate, number, offset_range) for (fate, number), offset_range in ranges.items()]
+        [_said(frames, fate, number, spans) for (fate, number), spans in ranges.items()]
     )
     both = own.join(said, on=list(_PLACE), how="left")
     names = {name: F.coalesce(name, f"out_{name}") for name in ("id", "group")}
     return both.withColumns(names).select(*ANOMALIES.names)
 
 
-def of_this_night(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], dict[int, tuple[int, int]]]:
-    """Fate and address → partition → offsets. What the last night has handed on may stand in a topic that was deleted since."""
+def of_this_run(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], dict[int, tuple[int, int]]]:
+    """Fate and address → partition → offsets. Outputs that the last run left may be in a deleted topic."""
     ranges: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for row in spans:
         cut = frames.cuts[frames.addresses[row["out_address"]].name]

@@ -1,4 +1,4 @@
-"""The result in numbers: the document, the verdict, the exit code. Pure."""
+"""Verdict, exit code and ``summary.json`` of a run. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,16 +15,15 @@ EXIT_CODES: Final = {CLEAN: 0, ANOMALIES: 1, GAP: 3}
 COUNTS: Final = (
     "input", "accepted", "duplicates", "bridge_duplicates", "quarantined", "unchecked", "forwarded", "in_flight",
 )  # fmt: skip
-ADDRESSES_MAX: Final = 5
-"""In one line."""
+ADDRESSES_MAX: Final = 5  # in one line
 BRIDGED: Final = "bridge_duplicates"
 """Each is one of the duplicates, too. Shown to people where there are any."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
-"""Neither makes a night one of anomalies: a ring promises no more, and what is gone is unknown."""
+"""Neither makes a run one of anomalies: a ring promises no more, and what is gone is unknown."""
 
 
 def verdict(anomalies: Mapping[str, Mapping[str, int]]) -> str:
-    """Of all addresses; what is certainly wrong comes before what is unknown."""
+    """The verdict on all addresses: certain anomalies come before gaps."""
     found = {name for anomaly in anomalies.values() for name, count in anomaly.items() if count}
     if found - _ALLOWED:
         return ANOMALIES
@@ -41,13 +40,8 @@ def address_counts(
 ) -> dict[str, Any]:
     """One address of the document.
 
-    Args:
-        counts: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, backlog, bridge_diverted,
-            bridge_dropped.
-        anomalies: Name → count, zeros may be missing.
-        ring: Capacity, and what the advisor says.
-        divert: Duplicates have a topic. Else what is missing and not lost is a duplicate.
-        unknown: Those that are GAP instead of LOST.
+    Without a topic for duplicates (``divert``), an input that is missing and not lost is one. ``unknown`` are
+    GAPs that may be LOST.
     """
     missing = anomalies.get(Anomaly.LOST, 0) + unknown
     by_hop = counts.get("bridge_dropped", 0)
@@ -68,13 +62,13 @@ def address_counts(
 
 
 def shown(addresses: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The counts that people are shown: what came over bridges is left out where nothing of the kind was a duplicate."""
+    """The counts to show: those of bridges only where there are any."""
     bridged = any(address.get(BRIDGED) for address in addresses.values())
     return [count for count in COUNTS if bridged or count != BRIDGED]
 
 
 def by_address(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Return messages, accepted and quarantined ones of each address in one line; of many addresses the first."""
+    """Messages, accepted and quarantined ones of the first addresses, in one line."""
     shown = [
         f"{name} {counted(value['input'], 'message')}, {value['accepted']:,} accepted, {value['quarantined']:,} quarantined"
         for name, value in list(counts.items())[:ADDRESSES_MAX]
@@ -84,7 +78,7 @@ def by_address(counts: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def cut_document(addresses: Mapping[str, AddressSettings], cuts: Mapping[str, AddressCut]) -> dict[str, Any]:
-    """What was read: address → role → topic and offsets by partition."""
+    """The offsets that were read: address → role → topic and partitions."""
     return {
         name: {
             role: {

@@ -15,8 +15,8 @@ VOID: Final = {"meta", "br", "hr", "img", "input", "link"}
 IMAGE: Final = re.compile(r'src="data:image/svg\+xml;base64,([^"]*)"')
 PLAIN: Final = AddressFigures("orders", {}, figures.NO_RING, 1000)
 """Of which nothing is known."""
-NIGHT: Final = figures.night()
-RENDERED: Final = document.render(NIGHT)
+RUN: Final = figures.run()
+RENDERED: Final = document.render(RUN)
 RING: Final = Ring(2000, 3914, 0.999, 15_072, 0, 7, 12, 1480, 61_440)
 
 

@@ -1,4 +1,4 @@
-"""Figures as a night has them: a day of traffic with its curve, resends with a long tail, some anomalies. Seeded."""
+"""Figures as a run has them: a day of traffic with its curve, resends with a long tail, some anomalies. Seeded."""
 
 import math
 import random
@@ -26,8 +26,8 @@ ANOMALIES: Final = (
 NO_RING: Final = Ring(0, 0, 0.999, 0, 0, 1, 0, 0, 0)
 
 
-def night(addresses: int = 2, verdict: str = "anomalies", seed: int = 1) -> Figures:
-    """A night of so many addresses; the first has anomalies if the verdict says so."""
+def run(addresses: int = 2, verdict: str = "anomalies", seed: int = 1) -> Figures:
+    """A run of so many addresses; the first has anomalies if the verdict says so."""
     chance = random.Random(seed)
     made = [
         address(_name(at), chance, scale=1 / (at + 1), faulty=verdict == "anomalies" and at == 0)

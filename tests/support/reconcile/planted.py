@@ -311,8 +311,8 @@ def anomalies(document: dict[str, Any], world: World) -> dict[str, dict[str, int
     }
 
 
-def judged_night(spark: SparkSession, settings: Settings, out: Path) -> tuple[dict[str, Any], DataFrame]:
+def judged_run(spark: SparkSession, settings: Settings, out: Path) -> tuple[dict[str, Any], DataFrame]:
     """The document of one run that keeps its results in ``out``, and the anomalies there."""
-    nights = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
-    document = job.judge(spark, settings, nights, job.surveyed(settings), LocalFiles(str(out)))
+    runs = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
+    document = job.judge(spark, settings, runs, job.surveyed(settings), LocalFiles(str(out)))
     return document, spark.read.parquet(str(out / "anomalies"))

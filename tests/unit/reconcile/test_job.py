@@ -1,4 +1,4 @@
-"""One run of the nightly job, as far as it goes without Spark: whose turn it is, and what is acknowledged."""
+"""The reconciliation command without Spark: locks, acknowledgement, and early errors."""
 
 import contextlib
 import socket
@@ -30,16 +30,16 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def _kept(settings: Settings, verdict: str) -> RunHistory:
-    nights = RunHistory(LocalFiles(settings.reconcile.state_dir))
+    runs = RunHistory(LocalFiles(settings.reconcile.state_dir))
     for number in (1, 2):
-        nights.commit(Run(number, None, "2026-11-20", verdict, {}, {}, {}, {}, {}, app=settings.app.id))
-    return nights
+        runs.commit(Run(number, None, "2026-11-20", verdict, app=settings.app.id))
+    return runs
 
 
 def test_the_cluster_is_asked_when_nobody_else_is_at_it(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was asked before another run's night ended is older than that night."""
+    """Answers from before the end of another run are too old."""
 
     def asked(_: Settings) -> None:
         raise ReachedError
@@ -54,7 +54,7 @@ def test_the_cluster_is_asked_when_nobody_else_is_at_it(
 
 
 def test_nothing_to_acknowledge_there(settings: Settings) -> None:
-    """A folder without nights is a mistake, and is not made."""
+    """A folder without runs is a mistake, and is not made."""
     with pytest.raises(PrerequisiteError, match="no run is kept in"):
         job.run(settings, job.Options(acknowledge=acknowledge.LAST))
     assert not Path(settings.reconcile.state_dir).exists()
@@ -63,9 +63,8 @@ def test_nothing_to_acknowledge_there(settings: Settings) -> None:
         job.run(settings, job.Options(acknowledge=acknowledge.LAST))
 
 
-def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that came later is not acknowledged with it."""
-    nights = _kept(settings, "anomalies")
+def test_the_run_that_was_looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = _kept(settings, "anomalies")
 
     with pytest.raises(ConfigurationError, match=r"run 1 is not the last, that is 2 \(anomalies\)"):
         job.run(settings, job.Options(acknowledge=1))
@@ -77,12 +76,11 @@ def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.Capture
         "acknowledged run 2 (anomalies)",
         "nothing to acknowledge",
     ]
-    assert RunHistory.load(nights.files).finished[2].acknowledged
+    assert RunHistory.load(runs.files).finished[2].acknowledged
 
 
 @pytest.mark.parametrize("options", [{"as_json": True}, {"out": "out"}])
 def test_an_acknowledgement_has_no_results(settings: Settings, options: dict[str, bool]) -> None:
-    """Nothing is ignored silently."""
     _kept(settings, "gap")
 
     with pytest.raises(ConfigurationError, match="cannot be combined with --json"):
@@ -92,7 +90,7 @@ def test_an_acknowledgement_has_no_results(settings: Settings, options: dict[str
 def test_under_spark_submit_the_master_is_its_own(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bare path may be the cluster's: where nights are is known when the session is there."""
+    """A bare path may be the cluster's: where runs are is known when the session is there."""
     _kept(settings, "anomalies")
 
     @contextlib.contextmanager
@@ -112,8 +110,8 @@ def test_what_is_told_before_spark_is_started(
 ) -> None:
     """It takes ten seconds to start: a folder that refuses, another cluster, a master that is none."""
     survey = Survey("this-cluster", {}, {}, {}, {}, {}, {}, {}, {})
-    nights = _kept(settings, "clean")
-    nights.commit(replace(nights.finished[2], number=3, cluster="another-cluster"))
+    runs = _kept(settings, "clean")
+    runs.commit(replace(runs.finished[2], number=3, cluster="another-cluster"))
 
     @contextlib.contextmanager
     def session(*_: object, **__: object) -> Iterator[None]:
@@ -127,7 +125,7 @@ def test_what_is_told_before_spark_is_started(
 
     with pytest.raises(ConfigurationError, match="the Kafka cluster another-cluster, and"):
         job.run(settings, job.Options())
-    nights.files.delete("nights/000003.json")
+    runs.files.delete("nights/000003.json")
     with pytest.raises(PrerequisiteError, match=r"file cannot be used \(File exists\)"):
         job.run(settings, job.Options(out=str(tmp_path / "file")))
     with pytest.raises(ConfigurationError, match=r"'foo'.*no master of Spark"):
@@ -157,7 +155,6 @@ def test_results_among_the_runs(settings: Settings, out: str) -> None:
     ],
 )
 def test_folders_apart(out: str, state: str, *, within: bool) -> None:
-    """Wherever they are; the folder above is another one."""
     with pytest.raises(ConfigurationError) if within else contextlib.nullcontext():
         apart(out, state)
 
@@ -186,7 +183,6 @@ def test_under_spark_submit_a_broker_that_is_away(
 def test_the_option(
     tmp_path: Path, arguments: list[str], expected: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a number or without, for both programs."""
     config = tmp_path / "ringfence.toml"
     config.write_text('[[addresses]]\nname = "orders"\n')
     given: list[job.Options] = []

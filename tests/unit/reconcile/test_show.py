@@ -12,7 +12,8 @@ from app import cli
 from app.commands.reconcile import ANOMALIES
 from reconcile import show
 from reconcile.anomalies.names import Anomaly
-from reconcile.run.history.history import Run, RunHistory, results_folder
+from reconcile.run.history.history import Run, RunHistory
+from reconcile.run.history.layout import results_folder
 from reconcile.session.stop_signals import StoppedError
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.process import command_line
@@ -21,12 +22,11 @@ from tests.support.reconcile import figures
 
 @pytest.fixture
 def config(tmp_path: Path) -> str:
-    """With one run, which has anomalies."""
     state = tmp_path / "data" / "reconcile"
     files = LocalFiles(str(state))
-    files.write(f"{results_folder(3)}/figures.json", figures.night().to_json())
-    night = Run(3, None, "2026-11-21", "anomalies", {}, {}, {}, {}, {}, app="shop")
-    RunHistory(files).commit(night)
+    files.write(f"{results_folder(3)}/figures.json", figures.run().to_json())
+    run = Run(3, None, "2026-11-21", "anomalies", app="shop")
+    RunHistory(files).commit(run)
     path = tmp_path / "ringfence.toml"
     path.write_text(f'[app]\nid = "shop"\ndata_dir = "{tmp_path / "data"}"\n[[addresses]]\nname = "orders"\n')
     return str(path)
@@ -46,7 +46,7 @@ def _document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
 
 def test_shows_where_each_stands(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A line an anomaly, whole when it is piped; how many there are beside, and how to see them."""
-    finding = figures.night().addresses[0].findings[0]
+    finding = figures.run().addresses[0].findings[0]
 
     assert _run("show", "--config", config, "--limit", "1") == 0
 
@@ -61,14 +61,13 @@ def test_shows_where_each_stands(config: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_one_anomaly(config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its name, however it is written; the limit holds."""
     document = _document(capsys, "--config", config, "--anomaly", "lost", "--limit", "100")
     fewer = _document(capsys, "--config", config, "--anomaly", "LOST", "--limit", "1")
 
-    known = [finding for finding in figures.night().addresses[0].findings if finding.anomaly == "LOST"]
+    known = [finding for finding in figures.run().addresses[0].findings if finding.anomaly == "LOST"]
     assert {item["anomaly"] for item in document["anomalies"]} == {"LOST"}
     assert len(document["anomalies"]) == len(known)
-    assert document["total"] == figures.night().addresses[0].anomalies["LOST"]
+    assert document["total"] == figures.run().addresses[0].anomalies["LOST"]
     assert fewer["anomalies"] == document["anomalies"][:1]
     assert (document["run"], document["verdict"]) == (3, "anomalies")
 
@@ -84,7 +83,6 @@ def test_one_anomaly(config: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_not_there(
     arguments: list[str], complaint: str, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 2, what is wrong, and what there is."""
     assert _run("show", *arguments, "--config", config) == 2
     assert complaint in capsys.readouterr().err
 
@@ -109,11 +107,8 @@ def test_damaged_results(
 def test_results_that_are_kept_no_more(
     tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is damaged: keep_days are over."""
     state = tmp_path / "data" / "reconcile"
-    RunHistory(LocalFiles(str(state))).commit(
-        Run(2, None, "2026-11-01", "anomalies", {}, {}, {}, {}, {}, app="shop")
-    )
+    RunHistory(LocalFiles(str(state))).commit(Run(2, None, "2026-11-01", "anomalies", app="shop"))
 
     assert _run("show", "--config", config, "--run", "2") == 2
     said = capsys.readouterr().err
@@ -124,7 +119,6 @@ def test_results_that_are_kept_no_more(
 
 
 def test_when_it_was_acknowledged(tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whether somebody has looked at it, and when."""
     before = _document(capsys, "--config", config)
     RunHistory.load(LocalFiles(str(tmp_path / "data" / "reconcile"))).acknowledge()
     after = _document(capsys, "--config", config)
@@ -155,7 +149,6 @@ def test_a_signal(config: str, capsys: pytest.CaptureFixture[str], monkeypatch: 
 def test_no_run_and_another_application(
     tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder without runs, and one of another app.id."""
     text = Path(config).read_text()
     other = tmp_path / "other.toml"
     other.write_text(text.replace('"shop"', '"mine"'))
@@ -169,11 +162,9 @@ def test_no_run_and_another_application(
 
 
 def test_options_stand_behind_the_verb(config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before it they would not be heard."""
     assert _run("--config", config, "show") == 2
     assert "write --config behind 'show'" in capsys.readouterr().err
 
 
 def test_names_of_anomalies() -> None:
-    """The command line knows all, without loading what knows them."""
     assert list(ANOMALIES) == [anomaly.value for anomaly in Anomaly]

@@ -13,7 +13,7 @@ from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 from confluent_kafka import KafkaError
 
 from app.cli import main
-from reconcile.audit import advice, extent, job, partitioner, report
+from reconcile.audit import advice, configuration, extent, job, partitioner, report
 from reconcile.audit.extent import Extent
 from reconcile.audit.figures import figures
 from reconcile.audit.job import keep
@@ -21,7 +21,7 @@ from reconcile.audit.partitioner import Placed
 from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, Spread, Transactions, document
 from reconcile.audit.topic import Topic, Wanted, surveyed
 from reconcile.cluster.admin import TopicFacts, refused
-from reconcile.page.escapes import as_text
+from reconcile.page.formatting import as_text
 from reconcile.page.report_data import Figures
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
@@ -107,13 +107,11 @@ def test_a_cluster_without_topics(names: tuple[str, ...], seen: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "h", "-1h", "0m", "1.5h", "1 h", "1w"])
 def test_no_duration(text: str) -> None:
-    """What is none is refused, with an example."""
     with pytest.raises(ValueError, match="write for example"):
         extent.seconds_of(text)
 
 
 def test_durations() -> None:
-    """Seconds, minutes, hours, days."""
     assert [extent.seconds_of(name) for name in ("90s", "30m", "24h", "7d")] == [
         90,
         1800,
@@ -204,9 +202,9 @@ def test_expired() -> None:
     aged = made(settings=AddressDefaults(id_max_age=600), found=replace(made().found, expired=1))
 
     assert "1 resend later than id_max_age = 600 s after the first of the ID" in said(aged)
-    assert validate(tomllib.loads(advice.toml(aged))).addresses[0].id_max_age == 600
+    assert validate(tomllib.loads(configuration.toml(aged))).addresses[0].id_max_age == 600
     assert document(aged, [], "")["resends"]["expired"] == 1
-    assert "id_max_age" not in said(made()) + advice.toml(made())
+    assert "id_max_age" not in said(made()) + configuration.toml(made())
 
 
 def test_timestamps_far_off() -> None:
@@ -221,7 +219,7 @@ def test_timestamps_far_off() -> None:
 def test_snippets_load() -> None:
     """What is ready to be pasted is a configuration, and says what was found."""
     named = made(settings=AddressDefaults(duplicate_id_from="value"), configured="shop", partitioners=None)
-    loaded = [validate(tomllib.loads(advice.toml(audit))).addresses[0] for audit in (made(), named)]
+    loaded = [validate(tomllib.loads(configuration.toml(audit))).addresses[0] for audit in (made(), named)]
 
     assert [(address_settings.name, address_settings.input_topic) for address_settings in loaded] == [
         ("orders",) * 2,
@@ -241,7 +239,7 @@ def test_a_header_that_looks_like_a_group() -> None:
         sampled_keys=0,
     )
     asked = replace(unkeyed, settings=AddressDefaults(group_header="JMSXGroupID"))
-    without, named = (advice.toml(audit) for audit in (unkeyed, asked))
+    without, named = (configuration.toml(audit) for audit in (unkeyed, asked))
 
     assert "# JMSXGroupID looks like a group: run again with --group-header JMSXGroupID\n" in without
     assert validate(tomllib.loads(without)).addresses[0].group_header == ""
@@ -311,7 +309,6 @@ def test_nothing_is_rounded_away() -> None:
     ],
 )
 def test_no_records(found: Extent, words: str) -> None:
-    """Each way to have none is told apart."""
     extents = {0: found}
     empty = made(
         topic=Topic("orders", extents, extent.whole(extents), "delete"),
@@ -373,7 +370,6 @@ def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[s
 
 
 def test_topics_without_transactions_say_nothing_of_them() -> None:
-    """Nor does the table."""
     assert "transaction" not in said(made())
     assert [name for name, _ in report._rows(made()) if "transaction" in name or "parts" in name] == []
 

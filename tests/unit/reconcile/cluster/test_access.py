@@ -1,4 +1,4 @@
-"""Why a broker does not let the nightly job in, from what librdkafka says: it never says it in one place."""
+"""Why a broker does not let the run in, from what librdkafka says: it never says it in one place."""
 
 import time
 from pathlib import Path

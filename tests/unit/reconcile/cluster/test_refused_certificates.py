@@ -35,7 +35,6 @@ class Site:
     async def serving(
         self, name: str = "127.0.0.1", *, asks: bool = False, **times: Any
     ) -> AsyncIterator[str]:
-        """Where it listens; ``asks``: for a certificate of the client's."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.authority.issue_cert(name, **times).configure_cert(context)
         if asks:
@@ -52,7 +51,6 @@ class Site:
             yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     def client(self, **times: Any) -> dict[str, str]:
-        """A certificate and its key."""
         issued = self.authority.issue_cert("client.test", **times)
         issued.cert_chain_pems[0].write_to_path(self._folder / "client.pem")
         issued.private_key_pem.write_to_path(self._folder / "client.key")
@@ -62,7 +60,6 @@ class Site:
         }
 
     def kafka(self, server: str, **options: str) -> KafkaSettings:
-        """A client of that listener's."""
         given = {"ssl_cafile": str(self.cafile), **options}
         return KafkaSettings.model_validate(
             {"bootstrap_servers": server, "security_protocol": "SSL", **given}
@@ -70,7 +67,6 @@ class Site:
 
 
 async def _told(kafka: KafkaSettings) -> list[str]:
-    """By either kind of client."""
     found = await client_options.refusal(kafka)
     heard = KafkaError(
         KafkaError._SSL,
@@ -92,7 +88,6 @@ async def _told(kafka: KafkaSettings) -> list[str]:
     ],
 )
 async def test_of_the_broker(tmp_path: Path, name: str, times: dict[str, Any], said: str) -> None:
-    """No authority helps against these, and none is advised."""
     site = Site(tmp_path)
     async with site.serving(name, **times) as server:
         told = await _told(site.kafka(server))
@@ -103,7 +98,6 @@ async def test_of_the_broker(tmp_path: Path, name: str, times: dict[str, Any], s
 
 
 async def test_authority(tmp_path: Path) -> None:
-    """That of another one: the key that names it."""
     site = Site(tmp_path)
     stranger = tmp_path / "stranger.pem"
     trustme.CA().cert_pem.write_to_path(stranger)

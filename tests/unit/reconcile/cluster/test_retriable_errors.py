@@ -44,7 +44,6 @@ def test_asked_until_all_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     "code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT]
 )
 def test_what_does_not_pass_is_told_at_once(code: int) -> None:
-    """Nothing is gained by asking again."""
     admin = _Admin()
     with pytest.raises(KafkaException) as raised:
         _asked(admin, [code])

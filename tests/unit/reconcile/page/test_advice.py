@@ -1,4 +1,4 @@
-"""What follows from the resends seen, and a night as figures: pure."""
+"""What follows from the resends seen, and a run as figures: pure."""
 
 import io
 from typing import Any
@@ -41,7 +41,6 @@ def test_nothing_seen_recommends_what_there_is() -> None:
 
 
 def test_only_a_ring_that_is_too_small_is_told() -> None:
-    """One sentence for each such address."""
     rings = {"orders": (2_000, 4_096), "enough": (2_000, 2_000), "less": (2_000, 1)}
     addresses = {
         name: {"ring": {"capacity": capacity, "recommended": recommended}}
@@ -72,7 +71,6 @@ def test_what_is_torn_is_told() -> None:
 
 
 def test_the_table_ends_with_the_advice() -> None:
-    """Below the row of each address, above the verdict."""
     counts = {**dict.fromkeys(COUNTS, 0), "anomalies": {"OVERRUN": 3}}
     console = Console(record=True, width=200, file=io.StringIO())
     show({"night": 1, "verdict": "clean", "addresses": {"a": counts}}, ["a: needs more"], console)
@@ -84,7 +82,7 @@ def test_the_table_ends_with_the_advice() -> None:
     "span", [0, 1, 199_999, 200_000, 3 * DAY_MS, 200 * DAY_MS, 201 * DAY_MS, 20_000 * DAY_MS]
 )
 def test_steps(span: int) -> None:
-    """However long the night was, and wherever it begins within a step, the moments are few; no shorter step would do."""
+    """However long the run was, and wherever it begins within a step, the moments are few; no shorter step would do."""
     for first in (1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_000 // DAY_MS * DAY_MS):
         step, last = step_ms(first, first + span), first + span
         shorter = [number for number in STEPS_MS if number < step]
@@ -94,7 +92,7 @@ def test_steps(span: int) -> None:
 
 
 def test_strays() -> None:
-    """Seconds sent as milliseconds, or what is far in the future, do not stretch a night.
+    """Seconds sent as milliseconds, or what is far in the future, do not stretch a run.
 
     A busy hour in a quiet day, or an archive, does not leave out the rest.
     """
@@ -119,25 +117,15 @@ def test_bytes_as_text() -> None:
     assert report_model.text("a\u202eb".encode()) == r"a\u202eb"
 
 
-def _night(**held: dict[int, int]) -> Run:
-    return Run(
-        1,
-        None,
-        "2026-11-20",
-        "clean",
-        {},
-        {},
-        {},
-        {},
-        {"addresses": {"a": {"anomalies": {"OVERRUN": 2}}}},
-        held=held,
-    )
+def _run(**held: dict[int, int]) -> Run:
+    summary = {"addresses": {"a": {"anomalies": {"OVERRUN": 2}}}}
+    return Run(1, None, "2026-11-20", "clean", summary=summary, held=held)
 
 
 def test_held() -> None:
-    """A ring fills up from night to night, and begins anew where it was emptied, or the topic is another one."""
+    """A ring fills up from run to run, and begins anew where it was emptied, or the topic is another one."""
     found = Judgement(accepted={"a": {0: 5, 1: 6}}, emptied={"a": {1: 2}})
-    base = _night(a={0: 10, 1: 10, 2: 10})
+    base = _run(a={0: 10, 1: 10, 2: 10})
 
     assert report_model.held(base, found, {"a": False}) == {"a": {0: 15, 1: 2, 2: 10}}
     assert report_model.held(base, found, {"a": True}) == {"a": {0: 5, 1: 2}}
@@ -145,18 +133,18 @@ def test_held() -> None:
 
 
 def test_days_of_evidence() -> None:
-    """From the earliest record that a night has judged, whatever day it was then; no timestamp makes them less than one."""
+    """From the earliest record that a run has judged, whatever day it was then; no timestamp makes them less than one."""
     settings = validate({"addresses": [{"name": "a"}]})
     noon = 1_795_262_400_000  # 21 November 2026
 
-    def days(first: int, *nights: Run) -> int:
+    def days(first: int, *runs: Run) -> int:
         found = Judgement(anomalies={"a": {}}, times={"a": (first, first + 1)})
-        return report_model.rings(settings, found, {"a": nights}, "2026-11-21")["a"].days
+        return report_model.rings(settings, found, {"a": runs}, "2026-11-21")["a"].days
 
-    old = _night()
+    old = _run()
     old.earliest = {"a": noon - 9 * DAY_MS, "b": 0}
     assert [days(noon), days(noon - 7 * DAY_MS), days(2**62)] == [1, 8, 1]
-    assert [days(noon, _night()), days(noon, old), days(noon - 10 * DAY_MS, old)] == [2, 10, 11]
+    assert [days(noon, _run()), days(noon, old), days(noon - 10 * DAY_MS, old)] == [2, 10, 11]
 
 
 def test_results_are_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +164,7 @@ def _row(of: str, **columns: Any) -> Row:
 
 
 def test_figures() -> None:
-    """What was counted and collected is what the page gets; the nights before count, and are told."""
+    """The page gets all counts and collected rows; earlier runs count too."""
     settings = validate({"addresses": [{"name": "a", "id_cache_size": 4, "partitions": 2}]})
     found = Judgement(
         counts={"a": {"input": 9}},
@@ -189,7 +177,7 @@ def test_figures() -> None:
             _row("largest", at=1, a=9, name=b"\xfe"), _row("groups", at=16, a=1, b=9),
         ],
     )  # fmt: skip
-    rings = report_model.rings(settings, found, {"a": [_night()]}, "2026-11-21")
+    rings = report_model.rings(settings, found, {"a": [_run()]}, "2026-11-21")
     document = {
         "night": 2, "from_night": 1, "began": "2026-11-21T02:00:04+00:00", "verdict": "clean",
         "addresses": {"a": {

@@ -1,4 +1,4 @@
-"""The page of a night and of an audit: read as a browser reads it, with what hostile producers send."""
+"""The page of a run and of an audit: read as a browser reads it, with what hostile producers send."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ import pytest
 from reconcile.anomalies.names import Anomaly
 from reconcile.page import document, drawing, formatting, prose
 from reconcile.page.report_data import Bin, Figures, GroupBin, Lane, LargeGroup, Moment, Ring
-from tests.support.pages.report import NIGHT, PLAIN, RENDERED, RING, Read, found, read
+from tests.support.pages.report import PLAIN, RENDERED, RING, RUN, Read, found, read
 from tests.support.reconcile import figures
 
 HOSTILE: Final = (
@@ -60,7 +60,7 @@ def test_hostile() -> None:
     """Markup, quotes, control and direction characters stay text, in whatever field they come: each as its escape."""
     h = HOSTILE
     address = replace(
-        NIGHT.addresses[0], name=h, counts={h: 1}, groups_largest=[LargeGroup(h, 1)], anomalies={h: 2},
+        RUN.addresses[0], name=h, counts={h: 1}, groups_largest=[LargeGroup(h, 1)], anomalies={h: 2},
         findings=[found(h, anomaly=h, out_topic=h, out_partition=0, out_offset=0, id=h, group=h, detail=h)],
     )  # fmt: skip
     html = document.render(Figures(h, h, h, h, [address, address], [h]))
@@ -110,7 +110,6 @@ def test_nothing(verdict: str) -> None:
 
 
 def test_no_address() -> None:
-    """Not even one."""
     assert "No address was looked at." in read().said
 
 
@@ -162,7 +161,6 @@ def test_all_zero() -> None:
     ],
 )
 def test_ring(ring: Ring, said: str) -> None:
-    """What the ring is and what the resends need."""
     assert said in read(replace(PLAIN, ring=ring)).said
 
 
@@ -194,16 +192,16 @@ def test_anomalies_come_before_advice() -> None:
     """A ring that is too small does not hide that records are lost."""
     look = "Look at the anomalies of each address, below."
     said = Read(RENDERED).said
-    calm = Read(document.render(figures.night(verdict="clean"))).said
+    calm = Read(document.render(figures.run(verdict="clean"))).said
 
-    assert said.index(look) < said.index(NIGHT.advice[0])
+    assert said.index(look) < said.index(RUN.advice[0])
     assert look not in calm
-    assert NIGHT.advice[0].partition(":")[0] in calm
-    assert look in Read(document.render(replace(NIGHT, advice=[]))).said
+    assert RUN.advice[0].partition(":")[0] in calm
+    assert look in Read(document.render(replace(RUN, advice=[]))).said
 
 
 def test_resends_by_lane() -> None:
-    """Where a night has them each lane's resends are in its row; elsewhere there is no empty column."""
+    """A lane's row has its resends; without any there is no column."""
     lanes = [Lane(0, 9, 6, 3, 0, 4, 12_345, 67, 8_901), Lane(1, 9, 6, 3, 0, 4)]
     shown = read(replace(PLAIN, lanes=lanes, ring=RING)).said
     plain = read(replace(PLAIN, lanes=lanes[1:], ring=RING)).said
@@ -239,19 +237,19 @@ def test_many_lanes() -> None:
 
 def test_many_addresses() -> None:
     """A table of all comes first, linked; the sums are below it; an address costs less than 100 kB, so that 50 stay below 5 MB."""
-    many = replace(NIGHT, addresses=[replace(NIGHT.addresses[1], name=f"a-{at}") for at in range(5)])
+    many = replace(RUN, addresses=[replace(RUN.addresses[1], name=f"a-{at}") for at in range(5)])
     html = document.render(many)
     seen = Read(html)
 
     assert seen.having("href") == [f"#a{at}" for at in range(1, 6)]
     assert "5 addresses" in seen.said
-    assert f"{NIGHT.addresses[1].counts['input'] * 5:,}" in seen.said
+    assert f"{RUN.addresses[1].counts['input'] * 5:,}" in seen.said
     assert len(html.encode()) < 15_000 + 5 * 100_000
 
 
 def test_audit() -> None:
     """Speaks of what would be, in lanes and not in partitions, and of neither anomalies nor lag."""
-    said = Read(document.render(replace(NIGHT, verdict=""))).said
+    said = Read(document.render(replace(RUN, verdict=""))).said
 
     assert "Read only: nothing was written to Kafka" in said
     assert "Lanes, as Ringfence would fill them" in said
@@ -270,7 +268,6 @@ def test_audit() -> None:
 
 
 def test_every_anomaly_is_explained() -> None:
-    """What the job may find, the page can explain."""
     assert set(formatting.MEANINGS) == {anomaly.value for anomaly in Anomaly} == set(figures.ANOMALIES)
 
 

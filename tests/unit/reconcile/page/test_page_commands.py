@@ -81,7 +81,6 @@ def test_what_is_gone_is_not_read(suspected: str | None, commands: int) -> None:
 
 
 def test_no_place() -> None:
-    """A finding without coordinates is named all the same."""
     finding = found(partition=None, offset=None)
 
     assert "no place is known ID id group group why" in re.sub(

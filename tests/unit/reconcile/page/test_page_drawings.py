@@ -9,7 +9,7 @@ import pytest
 
 from reconcile.page import document
 from reconcile.page.report_data import AddressFigures, Bin, Figures, GroupBin, Moment, Ring
-from tests.support.pages.report import NIGHT, PLAIN, RENDERED, RING, Read, drawings, parts
+from tests.support.pages.report import PLAIN, RENDERED, RING, RUN, Read, drawings, parts
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from tests.support.pages.report import NIGHT, PLAIN, RENDERED, RING, Read, drawi
 )
 def test_lines_of_the_ring(ring: Ring, labels: set[str]) -> None:
     """A line at the capacity and one at the recommended size, each labelled, wherever they are."""
-    address = replace(PLAIN, ring=ring, distances=NIGHT.addresses[0].distances)
+    address = replace(PLAIN, ring=ring, distances=RUN.addresses[0].distances)
     [drawn] = drawings(document.render(Figures("Night", "", "clean", "", [address])))
     names = ("capacity", "recommended")
     marks = {part.text for name in names for part in parts(drawn, f"{name}-label", "text")}
@@ -47,7 +47,6 @@ def test_drawings() -> None:
 
 
 def test_steps_go_down_to_nothing() -> None:
-    """A stretch without records is drawn as nothing, not bridged."""
     moments = [Moment(at, 100, 100, 0) for at in (0, 1000, 5000)]
     [wide, _] = drawings(document.render(Figures("", "", "clean", "", [replace(PLAIN, moments=moments)])))
     [path] = parts(wide, "records", "path")
@@ -85,7 +84,6 @@ def test_odd_figures(address: AddressFigures) -> None:
 
 
 def test_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the machine is."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     said = Read(RENDERED).said
 
@@ -105,6 +103,6 @@ def test_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logger, "level", 17)
     before = dict.copy(mpl.rcParams), logger.level
 
-    assert document.render(NIGHT) == RENDERED
-    assert document.render(Figures.from_json(NIGHT.to_json())) == RENDERED
+    assert document.render(RUN) == RENDERED
+    assert document.render(Figures.from_json(RUN.to_json())) == RENDERED
     assert (dict.copy(mpl.rcParams), logger.level) == before

@@ -17,7 +17,7 @@ import pytest
 
 from reconcile.page import document, pages
 from reconcile.page.report_data import Figures, LargeGroup
-from tests.support.pages.report import NIGHT, RENDERED
+from tests.support.pages.report import RENDERED, RUN
 
 
 def _program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
@@ -32,7 +32,7 @@ def _program(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 def test_drawn_again(tmp_path: Path) -> None:
     """From figures.json, the same bytes; nothing else is said, though matplotlib has nowhere to keep its files."""
     kept = tmp_path / "figures.json"
-    kept.write_text(NIGHT.to_json(), "utf-8")
+    kept.write_text(RUN.to_json(), "utf-8")
     done = _program(str(kept), HOME="/proc/none", XDG_CONFIG_HOME="/proc/none", XDG_CACHE_HOME="/proc/none")
 
     assert (done.returncode, done.stderr) == (0, b"")
@@ -43,7 +43,6 @@ def test_drawn_again(tmp_path: Path) -> None:
     "text", [None, "{", "[]", json.dumps({"addresses": [{}]}), '{"addresses": [], "new": 1}']
 )
 def test_unreadable_figures(tmp_path: Path, text: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 2, the file and what to do."""
     kept = tmp_path / "figures.json"
     if text is not None:
         kept.write_text(text, "utf-8")
@@ -70,18 +69,17 @@ document.querySelector("iframe").onload = event => {
 </script>"""
 
 
-def _hostile_night() -> Figures:
-    """Long names without a place to break, in each field."""
+def _hostile_run() -> Figures:
     long = "x" * 10_000
-    address = NIGHT.addresses[0]
+    address = RUN.addresses[0]
     findings = [replace(finding, id=long, group=long, topic="t" * 249) for finding in address.findings]
     worst = replace(address, name="n" * 249, groups_largest=[LargeGroup(long, 10**12)], findings=findings)
-    return replace(NIGHT, addresses=[worst, *NIGHT.addresses], title="t" * 300, advice=[long])
+    return replace(RUN, addresses=[worst, *RUN.addresses], title="t" * 300, advice=[long])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("made", [lambda: NIGHT, _hostile_night], ids=["a night", "long names"])
+@pytest.mark.parametrize("made", [lambda: RUN, _hostile_run], ids=["a night", "long names"])
 def test_nothing_overflows_a_phone(tmp_path: Path, made: Callable[[], Figures], dark: bool) -> None:
     """At 360 pixels, in both colour schemes, with all unfolded: the page is no wider, and nothing reaches out of it."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -105,17 +103,17 @@ def test_nothing_overflows_a_phone(tmp_path: Path, made: Callable[[], Figures], 
     assert result["width"] == 360
 
 
-def test_a_night_needs_no_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_needs_no_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What cannot be drawn is said in one line, and the job goes on."""
 
     def broken(_: Figures) -> str:
         raise ValueError("no ink")
 
-    drawn = pages.written(NIGHT)
+    drawn = pages.written(RUN)
     monkeypatch.setattr(document, "render", broken)
-    failed = pages.written(NIGHT)
+    failed = pages.written(RUN)
     monkeypatch.setitem(sys.modules, "reconcile.page.document", None)
-    missing = pages.written(NIGHT)
+    missing = pages.written(RUN)
     said = capsys.readouterr().err.splitlines()
 
     assert drawn == RENDERED

@@ -99,7 +99,6 @@ def test_an_archive_is_of_its_jars_and_of_its_java(ivy: Path) -> None:
 
 
 def test_an_archive_that_nobody_wants(ivy: Path) -> None:
-    """None is made, and one that exists is used."""
     _kept(ivy)
     unwanted = _quick(ivy, RINGFENCE_CLASS_ARCHIVE="off")
     unwanted.keep(_session(ivy), lambda: False)

@@ -66,7 +66,6 @@ def test_no_executor_comes() -> None:
 
 
 def test_a_time_out_below_the_notice() -> None:
-    """The error says it all."""
     cluster = _Cluster()
     watch = cluster.watch(timeout_s=5)
     cluster.lasts(watch, 5.5)
@@ -87,7 +86,6 @@ def test_nothing_is_due() -> None:
 
 
 def test_executors_come_late() -> None:
-    """The time begins again when they are lost."""
     cluster = _Cluster()
     watch = cluster.watch()
     cluster.lasts(watch, 100)
@@ -135,7 +133,6 @@ def test_what_is_compared(state: dict[str, object], demand: Demand, said: str) -
 
 
 def test_many_workers() -> None:
-    """A line has the first."""
     said = compared({"workers": [WORKER] * 11}, "app-1", MASTER, Demand("", "1g"))
 
     assert said.count("10.0.0.7:40001") == 8

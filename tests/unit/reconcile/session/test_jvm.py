@@ -37,7 +37,6 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pa
 
 
 def _child(work: Path) -> psutil.Process:
-    """What the script has started."""
     file = work / "child"
     wait_for(
         lambda: file.exists() and file.read_text().endswith("\n"), lambda: "the script did not start", LIMIT_S
@@ -63,7 +62,6 @@ def test_ended_now(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 
 
 def test_its_starter_is_killed(spark: Callable[[str], Path]) -> None:
-    """SIGKILL leaves nobody to end it: the system tells it."""
     work = spark(QUIET)
     program = (
         "import sys, time; from pathlib import Path; from pyspark import SparkConf; from reconcile.session.jvm import Jvm\n"
@@ -107,7 +105,6 @@ def test_what_it_is_told(spark: Callable[[str], Path], monkeypatch: pytest.Monke
 
 
 def test_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SPARK_HOME of long ago."""
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "gone"))
 
     with pytest.raises(FileNotFoundError, match="gone/bin/spark-submit"):

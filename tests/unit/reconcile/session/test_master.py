@@ -13,7 +13,6 @@ from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 @pytest.fixture
 def listening() -> Iterator[int]:
-    """A port on which somebody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -23,7 +22,6 @@ def listening() -> Iterator[int]:
     ["local", "local[*]", "local[4]", "local[2,3]", "local[*, 2]", "yarn", "k8s://https://nobody:443"],
 )
 def test_masters(master: str) -> None:
-    """All that Spark knows."""
     check(master)
 
 
@@ -32,7 +30,6 @@ def test_masters(master: str) -> None:
     ["", "foo", "local[0]", "local[x]", "spark://", "spark://host", "spark://host:port", "http://host:8080"],
 )
 def test_no_master(master: str) -> None:
-    """What is none is told with what would be one."""
     with pytest.raises(
         ConfigurationError, match=r"that is no master of Spark: write local\[\*\], .*spark://HOST:7077"
     ):
@@ -48,7 +45,6 @@ def test_no_master(master: str) -> None:
     ],
 )
 def test_nobody_there(master: str, fault: str) -> None:
-    """In a few seconds, by its name."""
     begun = time.monotonic()
 
     with pytest.raises(PrerequisiteError, match="nobody listens there") as raised:
@@ -59,7 +55,6 @@ def test_nobody_there(master: str, fault: str) -> None:
 
 
 def test_one_of_several_is_there(listening: int) -> None:
-    """Masters stand by for one another."""
     check(f"spark://127.0.0.1:1,127.0.0.1:{listening}")
 
 

@@ -40,7 +40,6 @@ def _options(folder: Path, key: bytes) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", [PrivateFormat.TraditionalOpenSSL, PrivateFormat.PKCS8])
 def test_private_keys_are_given_as_java_reads_them(tmp_path: Path, kind: PrivateFormat) -> None:
-    """Whatever format of PEM the other clients take."""
     given = KEY.private_bytes(Encoding.PEM, kind, serialization.NoEncryption())
     text = _options(tmp_path, given)["kafka.ssl.keystore.key"]
     key = serialization.load_pem_private_key(text.encode(), None)
@@ -88,7 +87,6 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
     ],
 )
 def test_errors_of_spark(text: str, said: str) -> None:
-    """One line, with the innermost cause and what to do."""
     message = str(_explained(PySparkException(text), "/state", None, "local"))
 
     assert said in message
@@ -233,7 +231,6 @@ def test_spark_does_not_start(said: str, told: str) -> None:
 
 
 def test_a_jvm_that_was_killed_as_it_started() -> None:
-    """With its last lines: it may have told why."""
     message = str(
         not_started(Py4JNetworkError("empty"), "local[*]", "mvn:x", "ERROR SparkUI: Failed to bind")
     )
@@ -247,15 +244,14 @@ def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
         "# spark.ui.enabled true\nspark.driver.memory  8g\nspark.driver.host=10.0.0.1\nspark.sql.adaptive.enabled:true\n"
         "spark.jars.packages\torg.apache.hadoop:hadoop-aws:3.4.1\n"
     )
-    theirs = configured("local[*]", submitted=False, environ={"SPARK_CONF_DIR": str(tmp_path)}, records=0)
-    ours = configured(
-        "local[*]", submitted=False, environ={"SPARK_CONF_DIR": str(tmp_path / "none")}, records=0
-    )
-    named = configured(
-        "local[*]",
-        submitted=False,
-        environ={"SPARK_CONF_DIR": str(tmp_path / "none"), "SPARK_DRIVER_MEMORY": "2g"},
-        records=0,
+    none = str(tmp_path / "none")
+    theirs, ours, named = (
+        configured("local[*]", submitted=False, environ=environ, records=0)
+        for environ in (
+            {"SPARK_CONF_DIR": str(tmp_path)},
+            {"SPARK_CONF_DIR": none},
+            {"SPARK_CONF_DIR": none, "SPARK_DRIVER_MEMORY": "2g"},
+        )
     )
 
     given = {key: value for key, value in ours.getAll() if theirs.get(key) is None}
@@ -271,7 +267,6 @@ def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
 
 
 def test_a_mirror_is_named_as_the_caller_sees_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Spark works in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     told = configured("local[*]", submitted=False, environ={"RINGFENCE_IVY_SETTINGS": "ivy.xml"}, records=0)
 

@@ -289,17 +289,17 @@ def test_instance_name() -> None:
     assert unnamed.state_dir == Path("data") / f"{socket.gethostname()}-7000"
 
 
-def test_where_the_nights_are() -> None:
+def test_folder_of_the_runs() -> None:
     """Below the data folder, wherever one stands; unless they are given a place of their own, which may be a URI."""
-    assert validate({}).nights_dir == "data/reconcile"
-    assert validate({"app": {"data_dir": "/var/rf"}}).nights_dir == "/var/rf/reconcile"
+    assert validate({}).runs_dir == "data/reconcile"
+    assert validate({"app": {"data_dir": "/var/rf"}}).runs_dir == "/var/rf/reconcile"
     for own in ("elsewhere", "s3a://bucket/nights"):
-        assert validate({"app": {"data_dir": "/var/rf"}, "reconcile": {"state_dir": own}}).nights_dir == own
+        assert validate({"app": {"data_dir": "/var/rf"}, "reconcile": {"state_dir": own}}).runs_dir == own
 
 
-def test_no_worker_lives_with_the_nights() -> None:
+def test_no_worker_lives_with_the_runs() -> None:
     """Its folder would be theirs."""
-    with pytest.raises(ConfigurationError, match=r"app\.instance = 'reconcile': .*nightly job"):
+    with pytest.raises(ConfigurationError, match=r"app\.instance = 'reconcile': .*reconciliation run"):
         validate({"app": {"instance": "reconcile"}})
 
 

@@ -1,4 +1,4 @@
-"""What a night covers, and what it hands on: pure."""
+"""Offset ranges of a run, and kept IDs: pure."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def _last(end: int, topic_id: str = "id", origin: int = 0) -> Position:
     ],
 )
 def test_span(now: TopicState, last: Position | None, span: Span) -> None:
-    """A night goes on where the last one ended, to what is committed, and never back."""
+    """A run goes on where the last one ended, to what is committed, and never back."""
     made = cut_topic("t", now, last)
 
     assert (made.spans, made.lost, made.recreated) == ([span], [], False)
@@ -92,31 +92,31 @@ def test_a_run_that_nobody_acknowledged_proves_what_was_there() -> None:
 
 def test_seen_since() -> None:
     """All runs after the one that this one goes on from, whatever came of them."""
-    nights = RunHistory(LocalFiles("."))
+    runs = RunHistory(LocalFiles("."))
     for number in (1, 2, 3):
-        nights.finished[number] = _night(number, "2026-11-21", 5)
-        nights.finished[number].positions = {"t": _last(number)}
+        runs.finished[number] = _run(number, "2026-11-21", 5)
+        runs.finished[number].positions = {"t": _last(number)}
 
-    assert nights.seen_since(nights.finished[1]) == {"t": [_last(2), _last(3)]}
-    assert nights.seen_since(None) == {"t": [_last(1), _last(2), _last(3)]}
-    assert nights.seen_since(nights.finished[3]) == {}
-
-
-def _night(number: int, date: str, accepted: int) -> Run:
-    return Run(number, number - 1 or None, date, "clean", {}, {"a": {0: accepted}}, {}, {}, {})
+    assert runs.seen_since(runs.finished[1]) == {"t": [_last(2), _last(3)]}
+    assert runs.seen_since(None) == {"t": [_last(1), _last(2), _last(3)]}
+    assert runs.seen_since(runs.finished[3]) == {}
 
 
-def test_night_is_kept_as_it_was() -> None:
-    """A night comes back from its file as it was written."""
-    night = _night(3, "2026-11-21", 5)
-    night.positions = {"t": Position("id", (0, 1), (5, 6))}
+def _run(number: int, date: str, accepted: int) -> Run:
+    return Run(number, number - 1 or None, date, "clean", accepted={"a": {0: accepted}})
 
-    assert Run.from_json(night.to_json(), acknowledged=False) == night
+
+def test_run_is_kept_as_it_was() -> None:
+    """A run comes back from its file as it was written."""
+    run = _run(3, "2026-11-21", 5)
+    run.positions = {"t": Position("id", (0, 1), (5, 6))}
+
+    assert Run.from_json(run.to_json(), acknowledged=False) == run
 
 
 def test_ids_are_kept_while_a_ring_may_know_them() -> None:
     """Age alone forgets nothing: the ring must have turned over since."""
-    chain = [_night(3, "2026-11-20", 5), _night(2, "2026-11-02", 5), _night(1, "2026-11-01", 5)]
+    chain = [_run(3, "2026-11-20", 5), _run(2, "2026-11-02", 5), _run(1, "2026-11-01", 5)]
 
     assert expendable(chain, "2026-11-21", 7, {"a": 5}) == {("a", 2), ("a", 1)}
     assert expendable(chain, "2026-11-21", 7, {"a": 6}) == {("a", 1)}
@@ -126,10 +126,10 @@ def test_ids_are_kept_while_a_ring_may_know_them() -> None:
 
 def test_ids_are_kept_while_an_heir_may_know_them() -> None:
     """Where an address has got more lanes, each that was given what the ring knew must have turned over."""
-    chain = [_night(3, "2026-11-20", 5), _night(2, "2026-11-02", 5), _night(1, "2026-11-01", 5)]
-    for night, lanes in zip(chain, (4, 2, 2), strict=True):
-        night.positions = {"a-input": Position("id", (0,) * lanes, (9,) * lanes)}
-        night.rules = {"a": {"input_topic": "a-input"}}
+    chain = [_run(3, "2026-11-20", 5), _run(2, "2026-11-02", 5), _run(1, "2026-11-01", 5)]
+    for run, lanes in zip(chain, (4, 2, 2), strict=True):
+        run.positions = {"a-input": Position("id", (0,) * lanes, (9,) * lanes)}
+        run.rules = {"a": {"input_topic": "a-input"}}
 
     def expended() -> set[tuple[str, int]]:
         return expendable(chain, "2026-11-21", 7, {"a": 5}, lambda *of: heirs(chain[0], *of))
@@ -141,9 +141,9 @@ def test_ids_are_kept_while_an_heir_may_know_them() -> None:
 
 def test_no_address_waits_for_the_rings_of_another() -> None:
     """What a busy one has seen goes, whatever a quiet one keeps."""
-    chain = [_night(number, "2026-11-01", 5) for number in (3, 2, 1)]
-    for night in chain:
-        night.accepted["quiet"] = {0: 1}
+    chain = [_run(number, "2026-11-01", 5) for number in (3, 2, 1)]
+    for run in chain:
+        run.accepted["quiet"] = {0: 1}
 
     assert expendable(chain, "2026-11-21", 7, {"a": 5, "quiet": 2}) == {("a", 2), ("a", 1), ("quiet", 1)}
 

@@ -1,4 +1,4 @@
-"""What nights leave in their folder, as files: no Spark is started."""
+"""What runs leave in their folder, as files: no Spark is started."""
 
 import os
 from dataclasses import replace
@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from reconcile.run.history import id_store
-from reconcile.run.history.history import Run, RunHistory, ids_folder, results_folder
+from reconcile.run.history.history import Run, RunHistory
+from reconcile.run.history.layout import ids_folder, results_folder
 from reconcile.spark.files import LocalFiles, readable
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 
-def _night(number: int) -> Run:
-    return Run(number, number - 1 or None, "2026-11-20", "clean", {}, {}, {}, {}, {})
+def _run(number: int) -> Run:
+    return Run(number, number - 1 or None, "2026-11-20", "clean")
 
 
 @pytest.mark.parametrize("text", ["", '{"format": 3, "num', "[]", "{}"])
-def test_a_damaged_night_is_named(tmp_path: Path, text: str) -> None:
+def test_a_damaged_run_is_named(tmp_path: Path, text: str) -> None:
     """With the way out, and not as a fault of the program."""
     files = LocalFiles(str(tmp_path))
     files.write("nights/000001.json", text)
@@ -26,15 +27,15 @@ def test_a_damaged_night_is_named(tmp_path: Path, text: str) -> None:
         RunHistory.load(files)
 
 
-def test_a_night_in_the_place_of_a_damaged_one(tmp_path: Path) -> None:
+def test_a_run_in_the_place_of_a_damaged_one(tmp_path: Path) -> None:
     """That one was acknowledged, and its file removed, as the error has it: this one nobody has looked at."""
     files = LocalFiles(str(tmp_path))
-    nights = RunHistory(files)
-    nights.commit(replace(_night(1), verdict="anomalies"))
-    nights.acknowledge()
+    runs = RunHistory(files)
+    runs.commit(replace(_run(1), verdict="anomalies"))
+    runs.acknowledge()
     files.remove("nights/000001.json")
     again = RunHistory.load(files)
-    again.commit(replace(_night(1), verdict="anomalies"))
+    again.commit(replace(_run(1), verdict="anomalies"))
 
     last = RunHistory.load(files).last
     assert last is not None
@@ -43,12 +44,12 @@ def test_a_night_in_the_place_of_a_damaged_one(tmp_path: Path) -> None:
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     """What a crashed run has left is removed; anything else in the folders is nobody's business."""
-    nights = RunHistory(LocalFiles(str(tmp_path)), {1: _night(1)})
+    runs = RunHistory(LocalFiles(str(tmp_path)), {1: _run(1)})
     of_crash = ["results/000002", "accepted/date=2026-11-21/night=2"]
     others = ["results/lost+found", "results/000001", "accepted/date=2026-11-20/night=1", "accepted/x/y"]
     for name in (*of_crash, *others):
         (tmp_path / name).mkdir(parents=True)
-    id_store.sweep(nights)
+    id_store.sweep(runs)
 
     assert [name for name in of_crash if (tmp_path / name).exists()] == []
     assert [other for other in others if not (tmp_path / other).exists()] == []
@@ -71,7 +72,7 @@ def test_a_folder_that_refuses(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is named too: whoever takes it for an empty one begins at the first night."""
+    """Is named too: whoever takes it for an empty one begins at the first run."""
 
     def refused(_: Path) -> list[Path]:
         raise PermissionError(13, "Permission denied")
@@ -82,8 +83,8 @@ def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
         LocalFiles(str(tmp_path)).names("")
 
 
-def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it: when the machine stops, a valid night without its IDs would end every later one."""
+def test_a_run_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it: when the machine stops, a valid run without its IDs would end every later one."""
     files = LocalFiles(str(tmp_path))
     parts = [
         f"{ids_folder('2026-11-20', 1)}/address=a/part.parquet",
@@ -100,7 +101,7 @@ def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pyte
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
-    RunHistory(files).commit(_night(1))
+    RunHistory(files).commit(_run(1))
 
     valid = settled.index("nights/.000001.json.part")
     folders = {str(above) for part in parts for above in Path(part).parents}
@@ -108,11 +109,11 @@ def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pyte
     assert {"nights", "."} <= set(settled[valid:])
 
 
-def test_nights_of_another_cluster(tmp_path: Path) -> None:
+def test_runs_of_another_cluster(tmp_path: Path) -> None:
     """They are refused, with both names: what they tell of is not here, and it would all look deleted."""
-    nights = RunHistory(LocalFiles(str(tmp_path)))
-    nights.commit(replace(_night(1), app="rf", cluster="first-cluster"))
-    kept = RunHistory.load(nights.files)
+    runs = RunHistory(LocalFiles(str(tmp_path)))
+    runs.commit(replace(_run(1), app="rf", cluster="first-cluster"))
+    kept = RunHistory.load(runs.files)
 
     kept.belong_to("rf", "first-cluster")
     kept.belong_to("rf")

@@ -6,7 +6,8 @@ from typing import Any
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.history import id_store, renames
 from reconcile.run.history.cut import AddressCut, Span, TopicCut
-from reconcile.run.history.history import Run, RunHistory, ids_folder
+from reconcile.run.history.history import Run, RunHistory
+from reconcile.run.history.layout import ids_folder
 from reconcile.run.history.rules import doubts, kept
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
@@ -21,12 +22,12 @@ def _addresses(**inputs: str) -> tuple[AddressSettings, ...]:
     return validate({"addresses": entries}).addresses
 
 
-def _night(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Run:
-    """It accepted so many IDs, and says everything that a night says of an address."""
+def _run(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Run:
+    """It accepted so many IDs, and says everything that a run says of an address."""
     names = list(inputs)
     return Run(
-        number, number - 1 or None, "2026-11-21", "clean", {}, lanes, lanes, dict.fromkeys(names, True),
-        {"addresses": {name: {"input": 1, "ring": {"capacity": 9}} for name in names}},
+        number, number - 1 or None, "2026-11-21", "clean", accepted=lanes, known=lanes, complete=dict.fromkeys(names, True),
+        summary={"addresses": {name: {"input": 1, "ring": {"capacity": 9}} for name in names}},
         held=lanes, consumed=lanes, earliest=dict.fromkeys(names, 5),
         rules={address.name: kept(address) for address in _addresses(**inputs)},
         whole_since=dict.fromkeys(names, 2), events_from=dict.fromkeys(names, 3),
@@ -35,7 +36,7 @@ def _night(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Run:
 
 def test_it_is_known_by_its_input() -> None:
     """Not one that has another input, not one that was known by its name."""
-    base = _night(3, {}, orders="in", other="there")
+    base = _run(3, {}, orders="in", other="there")
     base.left = {"orders": 2}
 
     def found(**inputs: str) -> dict[str, str]:
@@ -53,24 +54,24 @@ def test_it_is_known_by_its_input() -> None:
     assert found(sales="in") == renames.renamed(_addresses(sales="in"), None) == {}
 
 
-def test_what_a_night_said_of_it() -> None:
+def test_what_a_run_said_of_it() -> None:
     """All of it but what its rings held, and where its lanes were in the forward topic: those are new."""
-    night = _night(3, {"orders": {0: 4}, "other": {0: 1}}, orders="in", other="there")
-    found = renames.called(night, {"sales": "orders"})
+    run = _run(3, {"orders": {0: 4}, "other": {0: 1}}, orders="in", other="there")
+    found = renames.called(run, {"sales": "orders"})
 
     assert (found.accepted, found.known) == ({"other": {0: 1}, "sales": {0: 4}},) * 2
     assert found.held == found.consumed == {"other": {0: 1}}
     assert set(found.rules) == set(found.complete) == set(found.whole_since) == {"other", "sales"}
     assert set(found.earliest) == set(found.events_from) == {"other", "sales"}
     assert (found.left_by("sales"), found.inputs, found.capacity("sales")) == (3, 2, 9)
-    assert renames.called(night, {}) == night
-    assert list(night.accepted) == ["orders", "other"]
+    assert renames.called(run, {}) == run
+    assert list(run.accepted) == ["orders", "other"]
 
 
 def test_what_its_new_name_leaves_unknown() -> None:
     """What is missing may wait in a forward topic that nobody consumes; later runs know since when its rings are those of this name."""
     (address,) = _addresses(sales="in")
-    first, second = _night(1, {}, orders="in"), _night(2, {}, sales="in")
+    first, second = _run(1, {}, orders="in"), _run(2, {}, sales="in")
     topics = [TopicCut(f"t{n}", "id", [Span(0, 0, 0, 5, 5)]) for n in range(4)]
     cuts = {"sales": AddressCut(topics[0], topics[1], topics[2], topics[3], None, (0,))}
 
@@ -82,22 +83,22 @@ def test_what_its_new_name_leaves_unknown() -> None:
 
     assert doubted({}) == set()
     assert {Anomaly.LOST, Anomaly.FORGOTTEN, Anomaly.WRONG_VERDICT} <= doubted({"sales": "orders"})
-    assert cuts["sales"].forward.recreated
-    assert renames.since(address, [_night(3, {}, sales="in"), second, first]) == 2
-    assert renames.since(address, [second, _night(1, {}, orders="another")]) == 0
+    assert renames.with_former(cuts, {"sales": "orders"})["sales"].forward.recreated
+    assert renames.since(address, [_run(3, {}, sales="in"), second, first]) == 2
+    assert renames.since(address, [second, _run(1, {}, orders="another")]) == 0
     assert renames.since(address, [second]) == renames.since(address, []) == 0
 
 
-def test_nights_by_its_name(tmp_path: Path) -> None:
+def test_runs_by_its_name(tmp_path: Path) -> None:
     """They are read as if it had always been called so; on the disk they stay as they are, and IDs lie where they were written."""
     lanes: dict[str, Any] = {"orders": {0: 4}}
-    nights = RunHistory(LocalFiles(str(tmp_path)), {n: _night(n, lanes, orders="in") for n in (1, 2)})
-    for night in nights.finished.values():
-        (tmp_path / ids_folder(night.date, night.number) / "address=orders").mkdir(parents=True)
-    assert id_store.count(nights, nights.settled_base()) == 8
-    nights.former = {"sales": "orders"}
+    runs = RunHistory(LocalFiles(str(tmp_path)), {n: _run(n, lanes, orders="in") for n in (1, 2)})
+    for run in runs.finished.values():
+        (tmp_path / ids_folder(run.date, run.number) / "address=orders").mkdir(parents=True)
+    assert id_store.count(runs, runs.settled_base()) == 8
+    runs.rename({"sales": "orders"})
 
-    base = nights.settled_base()
-    assert [list(run.accepted) for run in nights.chain(base)] == [["sales"], ["sales"]]
-    assert id_store.count(nights, base) == 8
-    assert list(nights.finished[2].accepted) == ["orders"]
+    base = runs.settled_base()
+    assert [list(run.accepted) for run in runs.chain(base)] == [["sales"], ["sales"]]
+    assert id_store.count(runs, base) == 8
+    assert list(runs.finished[2].accepted) == ["orders"]

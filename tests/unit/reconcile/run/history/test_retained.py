@@ -1,4 +1,4 @@
-"""What a night has left must be there when a later one reads it: without an accepted ID its duplicate looks lost."""
+"""What a run has left must be there when a later one reads it: without an accepted ID its duplicate looks lost."""
 
 import shutil
 from dataclasses import replace
@@ -8,7 +8,8 @@ import pytest
 
 from reconcile.run.history import id_store, retained
 from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
-from reconcile.run.history.history import Run, RunHistory, file_of, ids_folder, results_folder
+from reconcile.run.history.history import Run, RunHistory
+from reconcile.run.history.layout import file_of, ids_folder, results_folder
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.errors import PrerequisiteError
 
@@ -25,7 +26,7 @@ def _cuts(*names: str, topic_id: str = "id") -> dict[str, AddressCut]:
 
 
 @pytest.fixture
-def nights(tmp_path: Path) -> RunHistory:
+def runs(tmp_path: Path) -> RunHistory:
     """Three; each saw IDs accepted at "a" and "b", and left something that waits."""
     files = LocalFiles(str(tmp_path))
     made = RunHistory(files)
@@ -36,33 +37,33 @@ def nights(tmp_path: Path) -> RunHistory:
         ):
             for part in range(2):
                 files.write(f"{folder}/part-{part}.parquet", "rows")
-        night = Run(number, number - 1 or None, day, "clean", {}, {"a": {0: 5}, "b": {0: 5}}, {}, {}, {})
-        night.positions = {name: Position("id", (0,), (10,)) for name in "ab"}
-        night.rules = {"a": {"id_cache_size": 5}, "b": {"id_cache_size": 5_000}}
-        night.leaves = retained.of(files, day, number)
-        made.commit(night)
+        run = Run(number, number - 1 or None, day, "clean", accepted={"a": {0: 5}, "b": {0: 5}})
+        run.positions = {name: Position("id", (0,), (10,)) for name in "ab"}
+        run.rules = {"a": {"id_cache_size": 5}, "b": {"id_cache_size": 5_000}}
+        run.leaves = retained.of(files, day, number)
+        made.commit(run)
     return made
 
 
-def _refusal(nights: RunHistory, cuts: dict[str, AddressCut]) -> str:
-    kept = RunHistory.load(nights.files)
+def _refusal(runs: RunHistory, cuts: dict[str, AddressCut]) -> str:
+    kept = RunHistory.load(runs.files)
     with pytest.raises(PrerequisiteError) as raised:
         retained.refuse_missing(kept, kept.last, cuts)
     return str(raised.value)
 
 
-def _accepted(nights: RunHistory, cuts: dict[str, AddressCut]) -> None:
-    kept = RunHistory.load(nights.files)
+def _accepted(runs: RunHistory, cuts: dict[str, AddressCut]) -> None:
+    kept = RunHistory.load(runs.files)
     retained.refuse_missing(kept, kept.last, cuts)
 
 
-def test_a_folder_that_is_missing(nights: RunHistory, tmp_path: Path) -> None:
+def test_a_folder_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
     """It is named, with what would follow and the way out; other addresses do not need it."""
     folder = f"{ids_folder(DAYS[0], 1)}/address=a"
-    _accepted(nights, _cuts("a", "b"))
+    _accepted(runs, _cuts("a", "b"))
     shutil.rmtree(tmp_path / folder)
 
-    said = _refusal(nights, _cuts("a", "b"))
+    said = _refusal(runs, _cuts("a", "b"))
     assert said.startswith(
         f"{tmp_path}/{folder} has 0 of the 2 Parquet files that run 1 wrote, so duplicates"
     )
@@ -70,56 +71,54 @@ def test_a_folder_that_is_missing(nights: RunHistory, tmp_path: Path) -> None:
         "LOST: restore it from a backup of reconcile.state_dir; without one name another reconcile.state_dir"
         in said
     )
-    _accepted(nights, _cuts("b"))
-    _accepted(nights, _cuts("a", topic_id="created again"))
+    _accepted(runs, _cuts("b"))
+    _accepted(runs, _cuts("a", topic_id="created again"))
 
 
-def test_a_file_of_a_folder_that_is_missing(nights: RunHistory, tmp_path: Path) -> None:
-    """Half of the IDs are not all of them."""
+def test_a_file_of_a_folder_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
     (tmp_path / ids_folder(DAYS[0], 1) / "address=b" / "part-1.parquet").unlink()
     shutil.rmtree(tmp_path / ids_folder(DAYS[1], 2))
 
-    said = _refusal(nights, _cuts("a", "b"))
+    said = _refusal(runs, _cuts("a", "b"))
     assert (
         "address=a has 0 of the 2 Parquet files that run 2 wrote (and 2 folders beside it lack some)" in said
     )
 
 
-def test_what_the_last_night_has_left(nights: RunHistory, tmp_path: Path) -> None:
-    """What waited is as good as lost without it; but that night can be judged again."""
+def test_what_the_last_run_has_left(runs: RunHistory, tmp_path: Path) -> None:
+    """Without it waiting inputs are lost; but that run can be judged again."""
     shutil.rmtree(tmp_path / results_folder(3))
 
     assert f"without one remove {tmp_path}/{file_of(3)}: that run is judged again" in _refusal(
-        nights, _cuts("a")
+        runs, _cuts("a")
     )
-    nights.files.remove(file_of(3))
-    _accepted(nights, _cuts("a"))
+    runs.files.remove(file_of(3))
+    _accepted(runs, _cuts("a"))
 
 
-def test_a_night_that_is_missing(nights: RunHistory, tmp_path: Path) -> None:
-    """With it go all that it went on from."""
-    nights.files.remove(file_of(1))
+def test_a_run_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
+    runs.files.remove(file_of(1))
 
-    said = _refusal(nights, _cuts("a"))
+    said = _refusal(runs, _cuts("a"))
     assert said.startswith(f"{tmp_path}/nights/000001.json is missing, and run 2 went on from that run")
 
 
-def test_what_was_forgotten_is_not_missing(nights: RunHistory, tmp_path: Path) -> None:
-    """It is written down before it goes; another night in the place of a damaged one does not inherit that."""
-    id_store.forget(nights, TODAY, 7)
+def test_what_was_forgotten_is_not_missing(runs: RunHistory, tmp_path: Path) -> None:
+    """It is written down before it goes; another run in the place of a damaged one does not inherit that."""
+    id_store.forget(runs, TODAY, 7)
 
-    assert id_store.kept(nights.files) == {1: ["b"], 2: ["a", "b"], 3: ["a", "b"]}
+    assert id_store.kept(runs.files) == {1: ["b"], 2: ["a", "b"], 3: ["a", "b"]}
     assert (tmp_path / "nights" / "000001.forgotten").read_text() == f"{ids_folder(DAYS[0], 1)}/address=a\n"
-    _accepted(nights, _cuts("a", "b"))
-    nights.commit(nights.finished[1])
-    assert "address=a has 0 of the 2" in _refusal(nights, _cuts("a", "b"))
+    _accepted(runs, _cuts("a", "b"))
+    runs.commit(runs.finished[1])
+    assert "address=a has 0 of the 2" in _refusal(runs, _cuts("a", "b"))
 
 
-def test_an_address_that_has_another_name(nights: RunHistory, tmp_path: Path) -> None:
+def test_an_address_that_has_another_name(runs: RunHistory, tmp_path: Path) -> None:
     """What runs before left is in the folders of its former name."""
     shutil.rmtree(tmp_path / ids_folder(DAYS[1], 2) / "address=a")
-    nights.former = {"new": "a"}
+    runs.rename({"new": "a"})
     cuts = {"new": replace(_cuts("a")["a"], former="a")}
 
     with pytest.raises(PrerequisiteError, match="address=a has 0 of the 2"):
-        retained.refuse_missing(nights, nights.settled_base(), cuts)
+        retained.refuse_missing(runs, runs.settled_base(), cuts)

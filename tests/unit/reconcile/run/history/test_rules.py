@@ -1,4 +1,4 @@
-"""What a night keeps of an address's rules, and what follows from them for the next: pure."""
+"""Rules that a run keeps of an address, and doubts of the next run: pure."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,16 +16,16 @@ def _address(**keys: Any) -> AddressSettings:
     return found
 
 
-def _night(number: int, accepted: dict[int, int], **keys: Any) -> Run:
-    night = Run(number, number - 1 or None, "2026-11-21", "clean", {}, {"a": accepted}, {}, {}, {})
-    night.rules = {"a": rules.kept(_address(**keys))}
-    return Run.from_json(night.to_json(), acknowledged=False)
+def _run(number: int, accepted: dict[int, int], **keys: Any) -> Run:
+    run = Run(number, number - 1 or None, "2026-11-21", "clean", accepted={"a": accepted})
+    run.rules = {"a": rules.kept(_address(**keys))}
+    return Run.from_json(run.to_json(), acknowledged=False)
 
 
 def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
     """Until the journal tells of it: lane 0 had IDs with another size, lane 1 had none; what was not kept says nothing."""
-    small, large = _night(1, {0: 5}, id_cache_size=10), _night(2, {0: 5}, id_cache_size=20)
-    old = Run(1, None, "2026-11-21", "clean", {}, {"a": {0: 5}}, {}, {}, {})
+    small, large = _run(1, {0: 5}, id_cache_size=10), _run(2, {0: 5}, id_cache_size=20)
+    old = Run(1, None, "2026-11-21", "clean", accepted={"a": {0: 5}})
 
     def promised(size: int, *chain: Run) -> dict[int, int]:
         (found,) = rules.promised([_address(id_cache_size=size)], {"a": _cut()}, chain)
@@ -35,11 +35,11 @@ def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
     assert promised(20, large, small) == {0: 10, 1: 20}
     assert promised(5, large, small) == {0: 5, 1: 5}
     assert promised(20, old) == {0: 20, 1: 20}
-    # Once a lane has turned over since that night.
-    later = [_night(number, {0: 10}, id_cache_size=20) for number in (4, 3)]
+    # Once a lane has turned over since that run.
+    later = [_run(number, {0: 10}, id_cache_size=20) for number in (4, 3)]
     assert promised(20, *later, small) == {0: 20, 1: 20}
     assert promised(21, *later, small) == {0: 10, 1: 20}
-    assert promised(5, _night(2, {}, id_cache_size=0)) == {0: 0, 1: 0}
+    assert promised(5, _run(2, {}, id_cache_size=0)) == {0: 0, 1: 0}
 
 
 def test_lanes_that_go_by_other_rules_than_this_file() -> None:
@@ -65,8 +65,8 @@ def test_lanes_that_go_by_other_rules_than_this_file() -> None:
 
 
 def test_lanes_of_which_all_ids_are_known() -> None:
-    """Those that have turned over since evidence was missing: a busy one does not wait for a quiet one. What is gone tonight is of any."""
-    base = _night(1, {})
+    """Those that have turned over since evidence was missing: a busy one does not wait for a quiet one. What is gone in this run is of any."""
+    base = _run(1, {})
     base.known = {"a": {0: 5, 1: 4}}
 
     assert rules.lanes_whole("a", _cut(), base, 5) == [0]
@@ -82,11 +82,11 @@ def test_lanes_of_which_all_ids_are_known() -> None:
 
 
 def test_since_when_homes_are_where_they_are() -> None:
-    """The night that sees another partitioner first has judged by both; one without the address has judged by none."""
+    """The run that sees another partitioner first has judged by both; one without the address has judged by none."""
     first, second, third = (
-        _night(n, {}, partitioner=name) for n, name in enumerate(("crc32", "crc32", "murmur2"), 1)
+        _run(n, {}, partitioner=name) for n, name in enumerate(("crc32", "crc32", "murmur2"), 1)
     )
-    old = Run(1, None, "2026-11-21", "clean", {}, {}, {}, {}, {})
+    old = Run(1, None, "2026-11-21", "clean")
     now = _address()
 
     assert rules.moved(now, [third, second, first], 4) == 3
@@ -98,7 +98,7 @@ def test_since_when_homes_are_where_they_are() -> None:
 
 def test_a_ring_that_was_switched_off_is_on_until_it_is_told() -> None:
     """In the configuration only, or in the journal too: its IDs are looked at as long as it may have known them."""
-    off, before = _address(id_cache_size=0), _night(1, {})
+    off, before = _address(id_cache_size=0), _run(1, {})
     before.summary = {"addresses": {"a": {"ring": {"capacity": 9}}}}
 
     assert rules.detects([off], {}, None) == set()
@@ -108,7 +108,6 @@ def test_a_ring_that_was_switched_off_is_on_until_it_is_told() -> None:
 
 
 def _cut(*gone: str, recreated: bool = False) -> AddressCut:
-    """With these roles' evidence gone."""
     lost = {
         role: [Lost(role, 0, 0, 1, "why")] if role in gone else []
         for role in ("input", "accepted", "forward")
@@ -124,8 +123,8 @@ def _doubted(now: AddressSettings, base: Run | None, cut: AddressCut) -> set[Ano
 
 
 def test_a_changed_rule_leaves_open_what_was_lost() -> None:
-    """By which of the two workers went is unknown for a night; what does not depend on it is known, and so is all else."""
-    before = _night(1, {})
+    """By which of the two workers went is unknown for a run; what does not depend on it is known, and so is all else."""
+    before = _run(1, {})
 
     assert Anomaly.LOST in _doubted(_address(accepted_topic="b"), before, _cut())
     assert Anomaly.FORGOTTEN in _doubted(_address(duplicate_id_headers=["x"]), before, _cut())
@@ -137,7 +136,7 @@ def test_a_changed_rule_leaves_open_what_was_lost() -> None:
 
 def test_a_new_input_leaves_open_whose_output_it_is() -> None:
     """Outputs of one that was deleted name places in the one that has its name."""
-    found = _doubted(_address(), _night(1, {}), _cut(recreated=True))
+    found = _doubted(_address(), _run(1, {}), _cut(recreated=True))
 
     assert found >= {Anomaly.DOUBLED, Anomaly.PHANTOM, Anomaly.CORRUPTED, Anomaly.REORDERED}
     assert Anomaly.LOST not in found
@@ -148,14 +147,14 @@ def test_duplicates_have_a_topic_if_they_had_one_before() -> None:
     drop, divert = _address(), _address(duplicates="divert")
 
     assert rules.diverts(divert, None)
-    assert rules.diverts(divert, _night(1, {}, duplicates="divert"))
-    assert not rules.diverts(divert, _night(1, {}))
-    assert not rules.diverts(drop, _night(1, {}, duplicates="divert"))
+    assert rules.diverts(divert, _run(1, {}, duplicates="divert"))
+    assert not rules.diverts(divert, _run(1, {}))
+    assert not rules.diverts(drop, _run(1, {}, duplicates="divert"))
 
 
 def test_from_where_on_no_id_is_missing() -> None:
-    """What is gone of the input came before the night's; of what is gone of the accepted topic nobody knows it."""
-    base = _night(3, {})
+    """Lost inputs came before those of the run; when lost outputs came is not known."""
+    base = _run(3, {})
     base.whole_since = {"a": 2}
 
     assert rules.whole_since("a", _cut(), None, 4) == 0
@@ -181,8 +180,8 @@ def test_what_others_leave_unknown_of_transactions() -> None:
 
     entries = [{"name": "transfers", "transaction_addresses": ["payments"]}, {"name": "payments"}]
     kept = {address.name: rules.kept(address) for address in validate({"addresses": entries}).addresses}
-    base = Run(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept)
-    away = Run(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept, left={"transfers": 1})
+    base = Run(2, 1, "2026-11-21", "clean", rules=kept)
+    away = Run(2, 1, "2026-11-21", "clean", rules=kept, left={"transfers": 1})
 
     assert doubts(base) == []
     assert doubts(base, group_header="account") == [

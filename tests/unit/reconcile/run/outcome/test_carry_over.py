@@ -1,4 +1,4 @@
-"""What one night hands to the next, also where the configuration, or the topics, are others then: pure."""
+"""State between runs, with other configurations and topics: pure."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from reconcile.cluster.survey import Survey
 from reconcile.run.frames.scope import begin
 from reconcile.run.history import id_store
 from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
-from reconcile.run.history.history import Run, RunHistory, ids_folder, results_folder
+from reconcile.run.history.history import Run, RunHistory
+from reconcile.run.history.layout import ids_folder, results_folder
 from reconcile.run.history.rules import doubts, kept
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import carry_over
@@ -36,6 +37,19 @@ def _cut(name: str, end: int = 10) -> AddressCut:
     return AddressCut(topics[0], topics[1], topics[2], topics[3], None, (3,))
 
 
+def _survey(
+    end: int, committed: int | None = None, start: int = 0, journal: dict[int, tuple[int, int]] | None = None
+) -> Survey:
+    """Topics of address a that end at ``end``; the input begins at ``start``."""
+    topics = ("a", "app-a-forward", "a.accepted", "a.quarantine")
+    ends = {(topic, 0): end for topic in topics}
+    consumed = {**ends, ("a", 0): end if committed is None else committed}
+    starts = {**dict.fromkeys(ends, 0), ("a", 0): start}
+    roles = {"a": dict(zip(ROLES, topics, strict=True))}
+    facts = {topic: TopicFacts("id", 1) for topic in topics}
+    return Survey("cluster", roles, facts, consumed, starts, ends, ends, journal or {}, JOURNAL)
+
+
 def _handed_on(
     settings: Settings,
     base: Run | None,
@@ -44,7 +58,7 @@ def _handed_on(
     ids: int = 4,
     largest: int = 5,
 ) -> Run:
-    """The night that accepted so many IDs of each address, and was clean."""
+    """The run that accepted so many IDs of each address, and was clean."""
     found = Judgement(
         accepted={cut: {0: ids} for cut in cuts},
         emptied={cut: {} for cut in cuts},
@@ -53,11 +67,13 @@ def _handed_on(
     )
     document = {"night": number, "verdict": "clean", "addresses": {}}
     events_from = carry_over.events_from(base, cuts, JOURNAL)
-    return carry_over.night(settings, base, cuts, found, document, TODAY, JOURNAL, events_from, "cluster")
+    return carry_over.finished_run(
+        settings, base, cuts, found, document, TODAY, JOURNAL, events_from, "cluster"
+    )
 
 
-def test_an_address_that_is_away_for_a_night() -> None:
-    """Of one that is not configured tonight everything stays as the last night with it has left it."""
+def test_an_address_that_is_away_for_a_run() -> None:
+    """Of one that is not configured in this run everything stays as the last run with it has left it."""
     first = _handed_on(_settings("a", "b"), None, {"a": _cut("a"), "b": _cut("b")}, 1)
     second = _handed_on(_settings("a"), first, {"a": _cut("a", 20)}, 2)
     third = _handed_on(_settings("a", "b"), second, {"a": _cut("a", 30), "b": _cut("b", 20)}, 3)
@@ -76,14 +92,14 @@ def test_an_address_that_is_away_for_a_night() -> None:
 
 
 def test_nothing_has_moved(tmp_path: Path) -> None:
-    """It is the last night once more only if it would judge the same addresses by the same rules."""
+    """It is the last run once more only if it would judge the same addresses by the same rules."""
     settings = _settings("a", "b")
     cuts = {"a": _cut("a"), "b": _cut("b")}
-    nights = RunHistory(LocalFiles(str(tmp_path)), {1: _handed_on(settings, None, cuts, 1)})
+    runs = RunHistory(LocalFiles(str(tmp_path)), {1: _handed_on(settings, None, cuts, 1)})
 
     def again(settings: Settings, **cuts: AddressCut) -> bool:
         return (
-            nights.again(positions(cuts), {address.name: kept(address) for address in settings.addresses})
+            runs.again(positions(cuts), {address.name: kept(address) for address in settings.addresses})
             is not None
         )
 
@@ -93,13 +109,12 @@ def test_nothing_has_moved(tmp_path: Path) -> None:
     assert not again(settings, a=_cut("a", 11), b=cuts["b"])
 
 
-def test_nights_of_another_application(tmp_path: Path) -> None:
-    """The default folder is the same for all."""
-    nights = RunHistory(LocalFiles(str(tmp_path)), {1: _handed_on(_settings("a"), None, {"a": _cut("a")}, 1)})
-    nights.belong_to("app")
+def test_runs_of_another_application(tmp_path: Path) -> None:
+    runs = RunHistory(LocalFiles(str(tmp_path)), {1: _handed_on(_settings("a"), None, {"a": _cut("a")}, 1)})
+    runs.belong_to("app")
 
     with pytest.raises(ConfigurationError, match=r"runs of app\.id = 'app', and this is 'other': give each"):
-        nights.belong_to("other")
+        runs.belong_to("other")
 
 
 @pytest.mark.parametrize("topic", ["input", "accepted"])
@@ -132,62 +147,40 @@ def test_a_ring_that_the_configuration_switched_off_may_be_on() -> None:
 
 
 def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
-    """Nothing has moved, and retention took what the last night had judged: an empty night, and no GAP."""
+    """Nothing has moved, and retention took what the last run had judged: an empty run, and no GAP."""
     settings = _settings("a")
     (address,) = settings.addresses
-    nights = RunHistory(LocalFiles(str(tmp_path)))
-    starts = dict.fromkeys(("a", "app-a-forward", "a.accepted", "a.quarantine"), 0)
+    runs = RunHistory(LocalFiles(str(tmp_path)))
+    base, cuts = begin(settings, runs, _survey(10))
+    runs.finished[1] = _handed_on(settings, base, cuts, 1)
+    assert runs.finished[1].rules == {"a": kept(address)}
 
-    def survey() -> Survey:
-        ends = {(topic, 0): 10 for topic in starts}
-        roles = dict(zip(ROLES, starts, strict=True))
-        facts = {topic: TopicFacts("id", 1) for topic in starts}
-        of = {(topic, 0): start for topic, start in starts.items()}
-        return Survey("cluster", {"a": roles}, facts, {**ends}, of, ends, ends, {}, JOURNAL)
-
-    base, cuts = begin(settings, nights, survey())
-    nights.finished[1] = _handed_on(settings, base, cuts, 1)
-    assert nights.finished[1].rules == {"a": kept(address)}
-
-    def spans() -> tuple[int | None, int]:
-        base, cuts = begin(settings, nights, survey())
+    def spans(start: int) -> tuple[int | None, int]:
+        base, cuts = begin(settings, runs, _survey(10, start=start))
         assert not any(cut.lost for cut in cuts.values())
         return base.number if base else None, cuts["a"].input.spans[0].begin
 
-    assert spans() == (None, 0)
-    starts["a"] = 10
-    assert spans() == (1, 10)
+    assert spans(0) == (None, 0)
+    assert spans(10) == (1, 10)
 
 
-def test_what_a_night_reads(tmp_path: Path) -> None:
+def test_what_a_run_reads(tmp_path: Path) -> None:
     """Of logs that keep what was judged long ago only what came since, also where the consumers are behind; and the whole journal."""
     settings = _settings("a")
-    nights = RunHistory(LocalFiles(str(tmp_path)))
-    topics = ("a", "app-a-forward", "a.accepted", "a.quarantine")
+    runs = RunHistory(LocalFiles(str(tmp_path)))
+    first = _survey(1_000_000, journal={0: (2, 5)})
+    assert job.Ready(runs, first).records(settings) == 4_000_000 + 3
 
-    def survey(end: int, committed: int) -> Survey:
-        ends = {(topic, 0): end for topic in topics}
-        roles = dict(zip(ROLES, topics, strict=True))
-        facts = {topic: TopicFacts("id", 1) for topic in topics}
-        of = dict.fromkeys(ends, 0)
-        journal = {0: (2, 5)}
-        return Survey(
-            "cluster", {"a": roles}, facts, {**ends, ("a", 0): committed}, of, ends, ends, journal, JOURNAL
-        )
+    runs.finished[1] = _handed_on(settings, *begin(settings, runs, first), 1)
+    assert job.Ready(runs, _survey(1_000_002, 1_000_001, journal={0: (2, 5)})).records(settings) == 4 * 2 + 3
 
-    first = survey(1_000_000, 1_000_000)
-    assert job.Ready(nights, first).records(settings) == 4_000_000 + 3
-
-    nights.finished[1] = _handed_on(settings, *begin(settings, nights, first), 1)
-    assert job.Ready(nights, survey(1_000_002, 1_000_001)).records(settings) == 4 * 2 + 3
-
-    nights.finished[1].leaves = {f"{ids_folder(TODAY, 1)}/address=a": 1}
+    runs.finished[1].leaves = {f"{ids_folder(TODAY, 1)}/address=a": 1}
     with pytest.raises(PrerequisiteError, match="has 0 of the 1 Parquet files"):
-        job.Ready(nights, survey(1_000_002, 1_000_001)).records(settings)
+        job.Ready(runs, _survey(1_000_002, 1_000_001, journal={0: (2, 5)})).records(settings)
 
 
 def test_the_journal() -> None:
-    """What has gone of it since the last night, or before the first, is told once; all addresses share it."""
+    """Lost events are reported once, for all addresses."""
     now = Position("j", (4,), (9,))
     cut = _cut("a")
     gone = journal_lost("journal", now, None)
@@ -207,7 +200,7 @@ def test_the_journal() -> None:
 
 
 def test_events_of_an_input_that_was_deleted() -> None:
-    """Those that stood in the journal before the one of its name was seen are not about it, on no later night."""
+    """Those that stood in the journal before the one of its name was seen are not about it, on no later run."""
     settings = _settings("a", "b")
     first = _handed_on(settings, None, {"a": _cut("a"), "b": _cut("b")}, 1)
     cuts = {"a": _cut("a"), "b": _cut("b")}
@@ -219,9 +212,9 @@ def test_events_of_an_input_that_was_deleted() -> None:
 
 
 def test_ids_that_are_forgotten(tmp_path: Path) -> None:
-    """By address; but not those that the last night needs when it is judged again."""
+    """By address; but not those that the last run needs when it is judged again."""
     files = LocalFiles(str(tmp_path))
-    nights, base = RunHistory(files), None
+    runs, base = RunHistory(files), None
     settings, cuts = _settings("a", "quiet"), {"a": _cut("a"), "quiet": _cut("quiet")}
     for number in (1, 2, 3):
         base = _handed_on(settings, base, cuts, number, ids=5)
@@ -230,25 +223,25 @@ def test_ids_that_are_forgotten(tmp_path: Path) -> None:
         for cut in cuts:
             (tmp_path / ids_folder(base.date, number) / f"address={cut}").mkdir(parents=True)
         (tmp_path / results_folder(number)).mkdir(parents=True)
-        nights.finished[number] = base
-    id_store.forget(nights, TODAY, 7)
+        runs.finished[number] = base
+    id_store.forget(runs, TODAY, 7)
 
-    # Night 3 turned the ring of "a" over; if it is judged again, night 2 is the only one that knows its duplicates.
+    # Run 3 turned the ring of "a" over; if it is judged again, run 2 is the only one that knows its duplicates.
     assert id_store.kept(files) == {1: ["quiet"], 2: ["a", "quiet"], 3: ["a", "quiet"]}
-    assert id_store.count(nights, nights.last) == 1 + 6 + 6
-    assert id_store.count(nights, nights.finished[2]) == 1 + 6
+    assert id_store.count(runs, runs.last) == 1 + 6 + 6
+    assert id_store.count(runs, runs.finished[2]) == 1 + 6
     assert files.names("results") == ["000002", "000003"]
 
 
-def test_ids_of_a_ring_that_was_off_for_a_night(tmp_path: Path) -> None:
+def test_ids_of_a_ring_that_was_off_for_a_run(tmp_path: Path) -> None:
     """In the configuration: workers that were not restarted know them as before."""
-    nights = RunHistory(LocalFiles(str(tmp_path)))
+    runs = RunHistory(LocalFiles(str(tmp_path)))
     for number, day, size in ((1, "2026-11-01", 5), (2, "2026-11-20", 5), (3, TODAY, 0)):
         settings = _settings("a", id_cache_size=size)
-        night = _handed_on(settings, nights.last, {"a": _cut("a")}, number, ids=2)
-        night.date = day
+        run = _handed_on(settings, runs.last, {"a": _cut("a")}, number, ids=2)
+        run.date = day
         (tmp_path / ids_folder(day, number) / "address=a").mkdir(parents=True)
-        nights.finished[number] = night
-    id_store.forget(nights, TODAY, 7)
+        runs.finished[number] = run
+    id_store.forget(runs, TODAY, 7)
 
-    assert id_store.kept(nights.files) == {1: ["a"], 2: ["a"], 3: ["a"]}
+    assert id_store.kept(runs.files) == {1: ["a"], 2: ["a"], 3: ["a"]}

@@ -1,4 +1,4 @@
-"""Which outputs are looked at again for their names: those that this very night has read."""
+"""Which outputs are looked at again for their names: those that this very run has read."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from reconcile.run.history.cut import AddressCut, Span, TopicCut
-from reconcile.run.verdict.orphan_outputs import of_this_night
+from reconcile.run.verdict.orphan_outputs import of_this_run
 from reconcile.spark.schemas import ACCEPTED, DIVERTED
 
 
@@ -20,16 +20,16 @@ def _row(fate: int, address: int, partition: int, first: int, end: int) -> Row:
 
 
 def test_what_is_read_again() -> None:
-    """Nothing below what the last night has read, beyond the end, in a topic that was deleted since, or that is not configured."""
+    """Only offsets of this run, in existing and configured topics."""
     addresses = [SimpleNamespace(name=name) for name in ("a", "recreated")]
     frames: Any = SimpleNamespace(addresses=addresses, cuts={"a": _cut(), "recreated": _cut(recreated=True)})
 
-    assert of_this_night(frames, [_row(ACCEPTED, 0, 0, 3, 15)]) == {(ACCEPTED, 0): {0: (12, 15)}}
-    assert of_this_night(frames, [_row(ACCEPTED, 0, 0, 14, 99)]) == {(ACCEPTED, 0): {0: (14, 20)}}
+    assert of_this_run(frames, [_row(ACCEPTED, 0, 0, 3, 15)]) == {(ACCEPTED, 0): {0: (12, 15)}}
+    assert of_this_run(frames, [_row(ACCEPTED, 0, 0, 14, 99)]) == {(ACCEPTED, 0): {0: (14, 20)}}
     others = [
         _row(ACCEPTED, 0, 0, 3, 12),
         _row(ACCEPTED, 0, 1, 13, 14),
         _row(DIVERTED, 0, 0, 13, 14),
         _row(ACCEPTED, 1, 0, 13, 14),
     ]
-    assert of_this_night(frames, others) == {}
+    assert of_this_run(frames, others) == {}

@@ -1,0 +1,43 @@
+"""Configuration that follows from an audit. Pure."""
+
+import json
+from typing import Final
+
+from reconcile.audit.result import Audit
+
+GROUP_HEADERS: Final = ("JMSXGroupID", "_AMQ_GROUP_ID", "qpid.group", "x-group")
+"""Names under which brokers that had groups carried them."""
+
+
+def toml(audit: Audit) -> str:
+    """The address for ringfence.toml."""
+    keys = audit.settings
+    values: dict[str, object] = {
+        "name": audit.configured or audit.topic.name,
+        "id_cache_size": audit.recommended,
+        "partitioner": audit.partitioner,
+    }
+    if audit.configured and audit.configured != audit.topic.name:
+        values["input_topic"] = audit.topic.name
+    if keys.duplicate_id_from != "header":
+        values["duplicate_id_from"] = keys.duplicate_id_from
+    else:
+        values["duplicate_id_headers"] = list(keys.duplicate_id_headers)
+    if keys.group_header:
+        values["group_header"] = keys.group_header
+    if keys.id_max_age:
+        values["id_max_age"] = keys.id_max_age
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    if header := obvious_group_header(audit):
+        # All numbers are of lanes without it: one large group in one lane may need a far larger ring.
+        lines.append(f"# {header} looks like a group: run again with --group-header {header}")
+    head = ["# not as it is: Ringfence refuses a compacted input"] if audit.topic.compacted else []
+    return "\n".join([*head, "[[addresses]]", *lines]) + "\n"
+
+
+def obvious_group_header(audit: Audit) -> str:
+    """A usual group header of records without keys; empty = there is none."""
+    if audit.sum("keyed") or audit.settings.group_header:
+        return ""
+    seen = {header.name for header in audit.headers}
+    return next((header for header in GROUP_HEADERS if header in seen), "")

@@ -1,0 +1,51 @@
+"""Files and folders that runs keep below ``reconcile.state_dir``.
+
+::
+
+    nights/000003.json             a finished run: cut, verdict, summary
+    nights/000003.acknowledged     a person has seen its anomalies: the next run begins where it ended
+    nights/000003.forgotten        the folders of its IDs that no later run can need: they were removed on purpose
+    results/000003/                Parquet: anomalies, counts, resends, and what the next run needs (inputs, ahead, hops)
+    accepted/date=…/night=3/       Parquet: accepted IDs, a folder an address
+    scratch/                       of the run under way
+"""
+
+from typing import Final
+
+RUNS: Final = "nights"
+RESULTS: Final = "results"
+ACCEPTED: Final = "accepted"
+SCRATCH: Final = "scratch"
+DONE: Final = ".json"
+SEEN: Final = ".acknowledged"
+FORGOTTEN: Final = ".forgotten"
+RUN_COLUMN: Final = "night"  # the number of a run, as folders name it
+
+
+def file_of(number: int) -> str:
+    """The file of a run, whose existence makes it finished."""
+    return f"{RUNS}/{_name(number)}{DONE}"
+
+
+def seen_of(number: int) -> str:
+    """The file with the time of a run's acknowledgement."""
+    return f"{RUNS}/{_name(number)}{SEEN}"
+
+
+def forgotten_of(number: int) -> str:
+    """The file with the folders of a run's IDs that were removed on purpose."""
+    return f"{RUNS}/{_name(number)}{FORGOTTEN}"
+
+
+def results_folder(number: int) -> str:
+    """The folder of a run's results."""
+    return f"{RESULTS}/{_name(number)}"
+
+
+def ids_folder(date: str, number: int) -> str:
+    """The folder of the IDs that a run saw accepted."""
+    return f"{ACCEPTED}/date={date}/{RUN_COLUMN}={number}"
+
+
+def _name(number: int) -> str:
+    return f"{number:06d}"

@@ -1,0 +1,135 @@
+"""Columns of a schema, and of a record: its address, ID and group, a digest of its headers, and places in them."""
+
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from reconcile.spark import envelopes, hops
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
+
+HEADERS_FEW: Final = 4  # most records have no more headers
+OURS: Final = (
+    wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_ORIGINAL, wire_names.HEADER_REASON, wire_names.HEADER_TIMESTAMP, wire_names.HEADER_CONSUMER_GROUP,
+    wire_names.HEADER_ATTEMPTS, wire_names.HEADER_REDRIVEN, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART, wire_names.HEADER_BRIDGE_APP, wire_names.HEADER_HOPS,
+    *hops.OF_BRIDGES,
+)  # fmt: skip
+"""Headers that Ringfence writes, replaces or leaves out. All others are the producer's, and must come out unchanged."""
+
+
+class Dialect(NamedTuple):
+    """How addresses name ID and group. Topics of one dialect share a scan."""
+
+    id_headers: tuple[str, ...]
+    id_from: str
+    group_header: str
+    default_group: str
+
+    @classmethod
+    def of(cls, address: AddressSettings) -> "Dialect":
+        """The dialect of an address."""
+        return cls(
+            address.duplicate_id_headers,
+            address.duplicate_id_from,
+            address.group_header,
+            address.default_group,
+        )
+
+
+def of_schema(
+    schema: StructType, special: Mapping[str, Column], there: Collection[str] | None = None
+) -> list[Column]:
+    """The columns of a schema, in order and cast: ``special`` ones, else those of the same name, null if not ``there``."""
+    return [
+        special.get(field.name, F.col(field.name) if there is None or field.name in there else F.lit(None))
+        .cast(field.dataType)
+        .alias(field.name)
+        for field in schema
+    ]
+
+
+def address_of(numbers: Mapping[str, int]) -> Column:
+    """The address of a record, by its topic."""
+    return by_topic({topic: F.lit(number) for topic, number in numbers.items()})
+
+
+def topic_of(topics: Mapping[str, str]) -> Column:
+    """The value for the record's topic."""
+    return by_topic({topic: F.lit(named) for topic, named in topics.items()})
+
+
+def by_topic(values: Mapping[str, Column]) -> Column:
+    """A value by the topic, as comparisons: Spark compiles those, and not a look into a map."""
+    (first, value), *rest = values.items()
+    if not rest:
+        return value
+    found = F.when(F.col("topic") == first, value)
+    for topic, column in rest:
+        found = found.when(F.col("topic") == topic, column)
+    return found
+
+
+def header(name: str) -> Column:
+    """The value of a header; of repeats the last, as in Kafka. Null = missing or null."""
+    return envelopes.last("headers", name)
+
+
+def id_of(dialect: Dialect) -> Column:
+    """HornetQ's duplicate ID: bytes; null = none. A digest stands for a value. An empty value is not an ID."""
+    if dialect.id_from == "key":
+        return F.when(F.length("key") > 0, F.col("key"))
+    if dialect.id_from == "value":
+        return F.when(F.length("value") > 0, F.unhex(F.sha2("value", 256)))
+    return F.coalesce(*(F.when(F.length(header(name)) > 0, header(name)) for name in dialect.id_headers))
+
+
+def has_id(dialect: Dialect) -> Column:
+    """Whether a record, or a part of a transaction, has a duplicate ID."""
+    return id_of(dialect).isNotNull()
+
+
+def group_of(dialect: Dialect) -> Column:
+    """The group; null = none. A missing or empty group header means the default group."""
+    if not dialect.group_header:
+        return F.col("key")
+    named = header(dialect.group_header)
+    return F.when(F.length(named) > 0, named).otherwise(F.lit(dialect.default_group.encode()))
+
+
+def headers_digest() -> Column:
+    """A digest of the user's headers, in order, repeats and nulls included, without Ringfence's own.
+
+    A digest of few headers is taken without an array, which Spark compiles. It equals that of the array.
+    """
+    users = F.filter("headers", _is_users)
+    of_many = F.xxhash64(F.transform(users, lambda header: F.struct(*envelopes.hashed(header))))
+    texts = []
+    for number in range(HEADERS_FEW):
+        one = F.get(F.col("headers"), F.lit(number))
+        texts += [F.when(_is_users(one), part) for part in envelopes.hashed(one)]
+    few = F.coalesce(F.size("headers"), F.lit(0)) <= HEADERS_FEW
+    return F.when(few, F.xxhash64(*texts)).otherwise(of_many)
+
+
+def _is_users(header: Column) -> Column:
+    return ~header["key"].isin(*OURS)
+
+
+def place_in(text: Column, topic: Column) -> Column:
+    """The place in a text of a header; the text is a column, so that the header is read once."""
+    begins = F.concat(topic, F.lit("/"))
+    rest = F.substr(text, F.length(begins) + 1)
+    texts = (F.substring_index(rest, "/", 1), F.substring_index(rest, "/", -1))
+    sound = F.startswith(text, begins) & (rest == F.concat_ws("/", *texts))
+    partition, offset = texts[0].try_cast("int"), texts[1].try_cast("bigint")
+    found = F.struct(partition.alias("partition"), offset.alias("offset"))
+    return F.when(sound & partition.isNotNull() & offset.isNotNull(), found)
+
+
+def power_of_two(number: Column) -> Column:
+    """The smallest power of two that is not below the number, at least 1. By digits: logarithms are not exact."""
+    above = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.length(F.bin(number - 1)))
+    return F.when(number <= 1, F.lit(1).cast("bigint")).otherwise(above)
