@@ -6,6 +6,7 @@ choose IDs, groups and topics. The page forbids itself scripts and outside resou
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -129,12 +130,15 @@ def render(figures: Figures) -> str:
     unknown = Verdict("?", figures.verdict, "unknown", "")
     of_run = figures.verdict != ""
     addresses = [
-        _address(address, f"a{at}", figures.bootstrap_servers, of_run=of_run)
-        for at, address in enumerate(figures.addresses, 1)
+        _address(it, f"a{at}", figures.bootstrap_servers, of_run=of_run)
+        for at, it in enumerate(figures.addresses, 1)
     ]
+    totals = Counter[str]()
+    for address in figures.addresses:
+        totals.update(address.counts)
     return environment.get_template("page.html").render(
         figures=figures, verdict=VERDICTS.get(figures.verdict, unknown), of_run=of_run, addresses=addresses,
-        totals=_totals(figures.addresses), findings_max=FINDINGS_MAX, open_max=OPEN_MAX,
+        totals=totals, findings_max=FINDINGS_MAX, open_max=OPEN_MAX,
     )  # fmt: skip
 
 
@@ -147,14 +151,6 @@ def _finalized(value: Any) -> Any:
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return formatting.visible(value)
-
-
-def _totals(addresses: Sequence[AddressFigures]) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for address in addresses:
-        for name, count in address.counts.items():
-            totals[name] = totals.get(name, 0) + count
-    return totals
 
 
 def _address(it: AddressFigures, anchor: str, servers: str, *, of_run: bool) -> _Address:

@@ -31,8 +31,6 @@ class Frames(Sources):
     files: Files
     base: Run | None = None  # the run that this one goes on from
 
-    # -- of the run ---------------------------------------------------------------------------------------------------
-
     def inputs(self) -> DataFrame:
         """New inputs, and those that waited in the last run, with lane and forward offset where they are known."""
         unknown = {"lane": F.lit(None).cast(schemas.INT), "forward_offset": F.lit(None).cast(schemas.LONG)}
@@ -76,8 +74,6 @@ class Frames(Sources):
 
     def _all(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
         return topic_reader.concatenated(frames) if frames else small(self.spark, [], schema)
-
-    # -- from the run before, and for the next ----------------------------------------------------------------------
 
     def ahead(self) -> DataFrame | None:
         """Evidence of the last run on inputs beyond its cut; None = there is none."""
@@ -241,8 +237,6 @@ class Frames(Sources):
         return self.named(named).select(
             "anomaly", "address", "topic", *columns[:at], "out_topic", *columns[at:]
         )
-
-    # -- small ones ----------------------------------------------------------------------------------------------------
 
     def gaps(self) -> DataFrame:
         """:data:`reconcile.spark.schemas.GAPS`."""
