@@ -27,7 +27,7 @@ from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 
 HOUR_S: Final = 3_600
 WRITES: Final = 4 * 10 * HOUR_S
@@ -193,7 +193,7 @@ async def _read(kafka: KafkaSettings, cluster: Cluster, data: Path, topic: str, 
     began = time.monotonic()
     start = await cluster.offsets.log_start(topic, partition)
     end = await cluster.offsets.high_watermark(topic, partition)
-    await log_reader.read(kafka, topic, partition, start, end, consume)
+    await LogReader(kafka).read_range(topic, partition, start, end, consume)
     return Opening(count, _bytes(data, topic, partition), time.monotonic() - began)
 
 

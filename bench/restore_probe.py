@@ -16,6 +16,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load
 from ringfence_kafka.process import gc_settings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogReader
 from tables.restore import ChangelogBounds
 from tables.table import LaneTable, TableOptions
 
@@ -39,9 +40,9 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
             / 1000,
         )
         began_s, began_cpu_s = time.monotonic(), time.process_time()
-        _, restored = await table.open(settings.kafka, changelog, 0, bounds)
+        _, restored = await table.open(LogReader(settings.kafka), changelog, 0, bounds)
         seconds, cpu_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
-        _, again = await table.open(settings.kafka, changelog, 0, bounds)
+        _, again = await table.open(LogReader(settings.kafka), changelog, 0, bounds)
     table.close()
     return {
         "reused": restored.reused,

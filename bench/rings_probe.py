@@ -20,6 +20,7 @@ from ringfence_kafka.aiokafka_patches import lenient_records
 from ringfence_kafka.config.load import load
 from ringfence_kafka.process import gc_settings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogReader
 from tables.codec import encode_id
 from tables.restore import ChangelogBounds
 from tables.table import LaneTable, TableOptions
@@ -92,7 +93,7 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
         began_rss = _status("VmRSS:")
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         async with held() as longest:
-            _, restored = await table.open(settings.kafka, changelog, 0, bounds)
+            _, restored = await table.open(LogReader(settings.kafka), changelog, 0, bounds)
         seconds, cpu_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
         rss = _status("VmRSS:")
     count = address.id_cache_size

@@ -39,7 +39,7 @@ class _Unread:
 
     def __init__(self, parsed: LenientRecords) -> None:
         self.begin = self.end = parsed.next_fetch_offset
-        self.aborted = list(parsed._aborted_transactions)
+        self.aborted = parsed.aborted
         self.more = True
         self.large: LargeBatch | None = None
         """A batch that is read in parts, and has others."""
@@ -101,10 +101,9 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
         else:  # aiokafka reads a fetch from its beginning: what is left comes again in one of its own
             fetch_buffer.drop(fetcher, tp)
         return None
-    # Nobody runs it to its end, which is where aiokafka breaks this cycle.
-    parsed._records_iterator = None
+    parsed.release()  # nobody runs it to its end
     parsed.next_fetch_offset = unread.end
-    result._update_position()
+    fetch_buffer.advance(result)
     if not unread.more:
         fetch_buffer.drop(fetcher, tp)
     return RawRecords(core)

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import native
 from ringfence_kafka.concurrency.cooperative import TimeSlices, emptying
-from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import PrerequisiteError, require
 from ringfence_kafka.process.failpoints import reach
-from ringfence_kafka.readers import log_reader
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import LogReader
 from tables import chunks, codec, native_changelog
 from tables.codec import Chunk, FormatError, Meta, Origin, Slot
 from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
@@ -141,7 +139,7 @@ class LaneTable:
             self._in_memory_store = wanted
 
     async def open(
-        self, kafka: KafkaSettings | Readers, topic: str, partition: int, bounds: ChangelogBounds
+        self, reader: LogReader, topic: str, partition: int, bounds: ChangelogBounds
     ) -> tuple[int, Restored]:
         """Bring ring and store to the changelog's high watermark. May be called again, after a failure.
 
@@ -165,7 +163,7 @@ class LaneTable:
             if self._in_memory(state):
                 self._whole = False  # until it has caught up
                 restore = await self._restore(
-                    self._store, kafka, topic, partition, start, bounds.high_watermark, behind=True
+                    self._store, reader, topic, partition, start, bounds.high_watermark, behind=True
                 )
                 if await self._follow(restore):
                     return self._store.epoch, Restored(
@@ -174,7 +172,7 @@ class LaneTable:
                 count = restore.count - 1  # its last record is read once more
                 start = trusted_start(self._store.state(), bounds, indexed=not self._resident)
             self._whole = False
-            restore = await self._restore(self._store, kafka, topic, partition, start, bounds.high_watermark)
+            restore = await self._restore(self._store, reader, topic, partition, start, bounds.high_watermark)
             await self._begin(self._store, restore)
         except (UntrustedError, FormatError, DamagedStoreError, IrregularError) as error:
             log.warning("%s is rebuilt from the changelog: %s", self._path, error)
@@ -183,13 +181,13 @@ class LaneTable:
             in_python is not None
         ):  # only here: an error keeps open what was being read of RocksDB, and with it its lock
             reused = False
-            restore = await self._rebuild(kafka, topic, partition, bounds, in_python=in_python)
+            restore = await self._rebuild(reader, topic, partition, bounds, in_python=in_python)
         self._whole = True
         return self._opened().epoch, Restored(count + restore.count, time.monotonic() - began, reused)
 
     async def _rebuild(
         self,
-        kafka: KafkaSettings | Readers,
+        reader: LogReader,
         topic: str,
         partition: int,
         bounds: ChangelogBounds,
@@ -201,14 +199,20 @@ class LaneTable:
         self._store = self._new_store()
         try:
             restore = await self._restore(
-                self._store, kafka, topic, partition, bounds.start, bounds.high_watermark, in_python=in_python
+                self._store,
+                reader,
+                topic,
+                partition,
+                bounds.start,
+                bounds.high_watermark,
+                in_python=in_python,
             )
             await self._begin(self._store, restore)
         except IrregularError as error:
             log.warning("%s is rebuilt once more, without the native core: %s", self._path, error)
         else:
             return restore
-        return await self._rebuild(kafka, topic, partition, bounds, in_python=True)
+        return await self._rebuild(reader, topic, partition, bounds, in_python=True)
 
     def stored(self) -> StoredState | None:
         """Return what RocksDB reflects; None = it is empty, or cannot be read.
@@ -283,7 +287,7 @@ class LaneTable:
     async def _restore(
         self,
         store: Store,
-        kafka: KafkaSettings | Readers,
+        reader: LogReader,
         topic: str,
         partition: int,
         start: int,
@@ -315,7 +319,7 @@ class LaneTable:
 
         await self._slices.run(restore.load())
         take = None if gathering is None else native_changelog.take
-        await log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)
+        await reader.read_range(topic, partition, start, high_watermark, consume, take)
         restore.finish()
         if not behind:
             # In memory only: forgotten at every opening, as the ring is.

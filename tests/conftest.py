@@ -9,13 +9,18 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.producer import transaction_v2_requests, transaction_version
 from tests.support import kafka
 from tests.support.brokers import features
 
 
 def pytest_configure() -> None:
-    """Whoever starts the tests in the background has them ignore signals, and every program that they start would inherit that."""
+    """Install the patches of aiokafka, and heed signals.
+
+    Whoever starts the tests in the background has them ignore signals, and every program that they start would inherit that.
+    """
+    aiokafka_patches.install()
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)

@@ -19,7 +19,7 @@ from ringfence_client.consumer.group_terms import Terms
 from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.aiokafka_patches.adaptive_fetch import AdaptiveFetch
 from ringfence_kafka.aiokafka_patches.lenient_records import UNREADABLE_ERRORS
 from ringfence_kafka.aiokafka_patches.metadata_refresh import refresh_metadata_on_doubt
@@ -123,7 +123,7 @@ class SourceConsumer:
     @property
     def member_id(self) -> str:
         """The ID that the group gave this process; empty = it is not a member now."""
-        return internals.member_id(self._consumer)
+        return membership.member_id(self._consumer)
 
     async def stop(self) -> None:
         """Leave the group and disconnect. Never raises."""
@@ -135,13 +135,13 @@ class SourceConsumer:
             await self._revoked()
 
     def _give(self, tps: list[TopicPartition]) -> None:
-        internals.keep_offsets(self._consumer)  # its coordinator does not exist before the first assignment
+        membership.keep_offsets(self._consumer)  # its coordinator does not exist before the first assignment
         self._consumer.pause(*tps)
         for tp in tps:
             self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself
         self._resting.clear()
         # Of two that say they had it the later one did; no generation is 0, which would be taken for "not held yet".
-        self._had = {tp.partition: max(1, internals.generation(self._consumer)) for tp in tps}
+        self._had = {tp.partition: max(1, membership.generation(self._consumer)) for tp in tps}
         self._assigned([tp.partition for tp in tps])
 
     def pause(self, partition: int) -> None:
@@ -169,9 +169,9 @@ class SourceConsumer:
         Raises:
             KafkaError: what was in the way of the membership; it is tried again.
         """
-        internals.keep_fetching(self._consumer._fetcher)
-        internals.keep_member(self._consumer)
-        internals.keep_asking(self._consumer)
+        internals.keep_fetching(self._consumer)
+        membership.keep_member(self._consumer)
+        membership.keep_asking(self._consumer)
 
     async def read(self, partitions: Mapping[int, int], share: int, records_max: int, limit_s: float) -> Read:
         """What has come of these partitions; waits for some for so long.

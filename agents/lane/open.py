@@ -53,7 +53,7 @@ from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.producer.transactional import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import LogReader
 from tables.codec import FormatError, Meta
 from tables.restore import ChangelogBounds, require_own
 from tables.store import StateFolderError
@@ -134,7 +134,7 @@ class Opening:
         table: LaneTable | None = None,
         places: OpeningLimiter | None = None,
         clients: ProducerClients | None = None,
-        readers: Readers | None = None,
+        reader: LogReader | None = None,
         agreement: Agreement | None = None,
         group_watch: GroupWatch | None = None,
         state_folder: StateFolder | None = None,
@@ -152,7 +152,7 @@ class Opening:
             table: The lane's from when it was here before, to be gone on with.
             places: Of the worker: so many of its lanes open at a time.
             clients: Of the worker: connections that producers of many lanes share.
-            readers: Of the worker: connections by which changelogs are read.
+            reader: Of the worker: reads changelogs.
             agreement: Statements of live workers; None = this worker is alone.
             group_watch: Watch of the workers' group, which says whose offsets are followed; None = all are.
             state_folder: Says what happens if the lane's folder cannot be written; None = the lane waits until it can.
@@ -187,7 +187,7 @@ class Opening:
         self._cluster = cluster
         self._places = places or OpeningLimiter()
         self._clients = clients
-        self._readers = readers or settings.kafka
+        self._reader = reader or LogReader(settings.kafka)
         self._transactional_id = wire_names.transactional_id(app_id, address.name, partition)
 
     def _new_table(self, limits: Limits) -> LaneTable:
@@ -318,7 +318,7 @@ class Opening:
         topic_id = facts.topic_ids[self.changelog]
         changelog = Changelog(self.changelog, self.partition, topic_id, bounds)
         name = self.address.name
-        lost = await find_lost(self.table, changelog, self._readers, self.group_id, name)
+        lost = await find_lost(self.table, changelog, self._reader, self.group_id, name)
         if lost is None:
             return bounds
         if not lost.usable:
@@ -344,7 +344,7 @@ class Opening:
 
     async def _open_table(self, bounds: ChangelogBounds) -> tuple[int, Restored]:
         """Open the table with the limits in force. Before the meta record is read nobody knows the recorded ones."""
-        found = await self.table.open(self._readers, self.changelog, self.partition, bounds)
+        found = await self.table.open(self._reader, self.changelog, self.partition, bounds)
         meta = self.table.meta
         limits = self._own_limits if meta is None else recorded_limits(meta)
         unlike = [] if limits == self._own_limits else await self._agreement.on_limits(self.address.name)
@@ -360,7 +360,7 @@ class Opening:
         await self.table.dispose()
         self.table = self._new_table(limits)
         self.table.keep_in_memory(in_memory)
-        return await self.table.open(self._readers, self.changelog, self.partition, bounds)
+        return await self.table.open(self._reader, self.changelog, self.partition, bounds)
 
     async def warm_up(self) -> Restored:
         """Bring the table to what is committed now, while the lane is somebody else's: its opening reads only what comes until then.
@@ -379,7 +379,7 @@ class Opening:
             start = await self._cluster.offsets.log_start(self.changelog, self.partition)
             end = await self._cluster.offsets.stable_end(self.changelog, self.partition)
         bounds = ChangelogBounds(start, end, facts.delete_retention_s)
-        _, restored = await self.table.open(self._readers, self.changelog, self.partition, bounds)
+        _, restored = await self.table.open(self._reader, self.changelog, self.partition, bounds)
         log.info(
             "lane %s restored before it is ours: %d changelog records in %.2f s (%s)",
             self.name, restored.records, restored.seconds, _store(restored, self.table),

@@ -13,7 +13,7 @@ from typing import Any, Final
 from agents.batch.batch import FetchedBatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 
 READ_LIMIT_S: Final = 15.0
 
@@ -37,5 +37,5 @@ async def read_again(kafka: KafkaSettings, cluster: Cluster, held: FetchedBatch)
         async def consume(found: Sequence[Any]) -> None:
             records.extend(item for item in found if item.offset < end)
 
-        await log_reader.read(kafka, held.topic, held.partition, start, end, consume)
+        await LogReader(kafka).read_range(held.topic, held.partition, start, end, consume)
     return dataclasses.replace(held, end=end, records=records) if records else None

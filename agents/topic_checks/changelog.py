@@ -11,7 +11,7 @@ from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.restore import require_own
 
@@ -65,7 +65,7 @@ async def _newest_metas(
 ) -> dict[tuple[str, int], Meta]:
     """A transaction ends with one, so it is the last record of a changelog, but for transactions that were aborted behind it."""
     metas = {}
-    for place, value in (await log_reader.newest(cluster.kafka, spans, META_KEY)).items():
+    for place, value in (await LogReader(cluster.kafka).newest_values(spans, META_KEY)).items():
         with contextlib.suppress(FormatError):  # a restore says it
             metas[place] = decode_meta(value)
     return metas

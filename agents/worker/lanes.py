@@ -29,7 +29,7 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import RESTING_MAX, LogReader
 from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -102,7 +102,7 @@ class Lanes:
         self._slices = TimeSlices()
         self._places = OpeningLimiter()
         self._clients = ProducerClients(settings.kafka, CLIENTS_MAX)
-        self._readers = Readers(settings.kafka)
+        self._reader = LogReader(settings.kafka, RESTING_MAX)
         self._lock = asyncio.Lock()
         self._assigned = False
         self._was_ready = False
@@ -177,7 +177,7 @@ class Lanes:
             self._lanes.clear()
             self.kept.close()
             await self._clients.stop()
-            await self._readers.stop()
+            await self._reader.stop()
             await self.agreement.stop()
 
     async def offer(self, batch: FetchedBatch) -> None:
@@ -422,7 +422,7 @@ class Lanes:
             table=self.kept.take(partition),
             places=self._places,
             clients=self._clients,
-            readers=self._readers,
+            reader=self._reader,
             agreement=self.agreement,
             group_watch=self.group_watch,
             state_folder=self.state_folder,

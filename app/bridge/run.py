@@ -14,7 +14,7 @@ from agents.bridge.plan import Plan, plans
 from app.bridge import drains, web
 from app.bridge.connections import permitted
 from app.bridge.preflight import faults
-from ringfence_kafka.aiokafka_patches import internals, lenient_records
+from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
 from ringfence_kafka.concurrency.timeouts import set_within
 from ringfence_kafka.config.settings import Settings
@@ -40,8 +40,7 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
     """
     log_setup.configure()
     failpoints.install_from_environment()
-    internals.create_no_topics()
-    lenient_records.install()
+    aiokafka_patches.install(whole_process=True)
     found = plans(settings, names)
     auth = http_auth(settings.app)
     listener = None if web_port == 0 else listen(settings.app.web_host, web_port)

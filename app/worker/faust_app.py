@@ -22,6 +22,7 @@ from app.worker.parts import WorkerParts
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
 from app.worker.web import StatusWeb
+from ringfence_kafka.aiokafka_patches import faust_parts
 from ringfence_kafka.auth import client_properties
 from ringfence_kafka.auth.client_options import Tokens
 from ringfence_kafka.auth.tls import ssl_context
@@ -162,15 +163,16 @@ class _Hooks:
         await warm_up.warm_up(parts.lanes, parts.cluster, self.app.assignor, topics, instance)
 
 
-class SignalledWorker(faust.Worker):  # type: ignore[misc]
+class SignalledWorker(faust_parts.Worker):
     """Faust's worker with signals of its own: a hang-up ends it in order, and none of them stops it in a debugger."""
 
-    def _install_signal_handlers_unix(self) -> None:
-        super()._install_signal_handlers_unix()
+    def add_signal_handlers(self) -> None:
+        """Handle a hang-up."""
         if signals.ends_at_hang_up():
-            self.loop.add_signal_handler(signal.SIGHUP, self._on_sigterm)
+            self.loop.add_signal_handler(signal.SIGHUP, self.terminate)
 
-    def _on_sigusr2(self) -> None:
+    def on_sigusr2(self) -> None:
+        """Do nothing: Faust would start a debugger."""
         log.info("SIGUSR2 is ignored; SIGUSR1 writes down what all tasks wait for, SIGTERM stops")
 
 

@@ -15,14 +15,16 @@ from app.commands.topics import access_rights, topics
 from app.commands.topics.required_topics import Findings
 from app.worker import parts
 from app.worker.faust_app import RingfenceApp, SignalledWorker
+from app.worker.fetch.buffers import COPIES
 from app.worker.membership import static_membership
 from app.worker.open_files import raise_file_limit, warn_of_file_limit
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
 from ringfence_kafka.http.sockets import server_socket
 from ringfence_kafka.process import failpoints, gc_settings, log_setup
 from ringfence_kafka.producer import transaction_version
+from ringfence_kafka.protocol.oversized_records import RECORD_BYTES_MAX
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -38,7 +40,8 @@ def run(settings: Settings, web_port: int | None = None) -> int:
         raise ConfigurationError(fault)
     transaction_version.wanted()  # a variable that is neither on nor off is told now, not by each lane
     failpoints.install_from_environment()
-    internals.create_no_topics()
+    record_bytes_max = max(RECORD_BYTES_MAX, settings.app.buffer_bytes_max // COPIES)
+    aiokafka_patches.install(whole_process=True, record_bytes_max=record_bytes_max)
     if web_port is not None:
         settings = settings.with_web_port(web_port)
     raise_file_limit()

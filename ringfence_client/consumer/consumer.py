@@ -40,7 +40,7 @@ from ringfence_client.progress.start_position import begin_at_end
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.aiokafka_patches.metadata_refresh import refresh_metadata_on_doubt
 from ringfence_kafka.auth.access_errors import nobody
 from ringfence_kafka.auth.client_options import client_options, refusal
@@ -116,7 +116,7 @@ class GroupConsumer:
         )
         self._consumer: AIOKafkaConsumer
         self._watch = TopicWatch(self.cluster)
-        self.group_watch = watch_of(self.cluster, self._topic, lambda: internals.member_id(self._consumer))
+        self.group_watch = watch_of(self.cluster, self._topic, lambda: membership.member_id(self._consumer))
         self._looking: asyncio.Task[None] | None = None
         self._foreign = ""
         """Why we may not be in our group."""

@@ -14,7 +14,7 @@ from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition.parked_reader import ParkedReader
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.window.memory_budget import MemoryBudget
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.aiokafka_patches.adaptive_fetch import AdaptiveFetch
 from ringfence_kafka.aiokafka_patches.lenient_records import UNREADABLE_ERRORS
 from ringfence_kafka.errors import named
@@ -88,8 +88,8 @@ class FetchLoop:
     async def run(self) -> None:
         """Until cancelled; the consumer has joined its group."""
         while True:
-            internals.keep_fetching(self._consumer._fetcher)
-            internals.keep_member(self._consumer)
+            internals.keep_fetching(self._consumer)
+            membership.keep_member(self._consumer)
             timeout_ms = MOVING_POLL_MS if self._moving() else POLL_MS
             try:
                 brought = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=self._fetch_max)

@@ -20,7 +20,7 @@ from ringfence_client.partition.lease_acquisition import LeaseAcquisition
 from ringfence_client.partition.parked_reader import ParkedReader
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import membership
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -45,14 +45,14 @@ class HeldPartitions:
         self.dispatcher = dispatcher
         self.parked = parked
         self.consumer: Any
-        self.membership: internals.Membership
+        self.membership: membership.Membership
         self.acquisition: LeaseAcquisition
         self._claims: dict[int, ConsumerPartitionTask] = {}
 
     def begin(self, consumer: Any, acquisition: LeaseAcquisition) -> None:
         """With aiokafka's consumer, which calls :meth:`revoked` and :meth:`given` from now on."""
         self.consumer = consumer
-        self.membership = internals.Membership(consumer)
+        self.membership = membership.Membership(consumer)
         self.acquisition = acquisition
 
     @property
@@ -88,7 +88,7 @@ class HeldPartitions:
         self.assigned = self._had = numbers
         log.info("assigned %s of %s", _numbers(numbers), self.topic)
         self.reasons.clear()
-        assignment = Assignment(internals.generation(self.consumer))
+        assignment = Assignment(membership.generation(self.consumer))
         for number in self._claims.keys() - numbers:
             self._claims[number].revoked(for_good=True)
         for number in numbers:

@@ -13,9 +13,9 @@ from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.window.memory_budget import size
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.aiokafka_patches import internals
-from ringfence_kafka.auth.client_options import client_options
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import named
+from ringfence_kafka.readers import consumers
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -196,20 +196,7 @@ class ParkedReader:
             Empty = nothing came in time; None = this one is gone.
         """
         if self._consumer is None:
-            consumer = AIOKafkaConsumer(
-                **client_options(self._kafka),
-                isolation_level="read_committed",
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                fetch_max_wait_ms=POLL_MS,
-            )
-            internals.never_create(consumer)
-            try:
-                await consumer.start()
-            except BaseException:
-                await consumer.stop()
-                raise
-            self._consumer = consumer
+            self._consumer = await consumers.connected(self._kafka, fetch_max_wait_ms=POLL_MS)
         consumer = self._consumer
         if tp not in consumer.assignment():
             known = consumer.assignment() | {tp}

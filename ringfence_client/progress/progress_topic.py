@@ -19,8 +19,8 @@ from ringfence_kafka.admin.topic_ids import TopicIdentity
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer.transactional import Builder, NewBuilder
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers import log_reader
 from ringfence_kafka.readers.compacted_topic import CompactedTopic, LatestValue
+from ringfence_kafka.readers.log_reader import LogReader
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -222,5 +222,5 @@ async def _read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: i
 
     start = await cluster.offsets.log_start(topic, partition)
     end = await cluster.offsets.high_watermark(topic, partition)
-    await log_reader.read(kafka, topic, partition, start, end, consume)
+    await LogReader(kafka).read_range(topic, partition, start, end, consume)
     return found

@@ -7,7 +7,7 @@ from ringfence_client.partition.partition import HeldPartition
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.protocol import offset_ranges
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 
 APART_MAX: Final = 2_000
 """Messages that lie no further apart are read together."""
@@ -20,7 +20,7 @@ async def find_groups(
 
     Raises:
         KafkaError: they cannot be read.
-        LogStalledError: as :func:`ringfence_kafka.readers.log_reader.read`.
+        LogStalledError: as :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range`.
     """
     groups: dict[int, bytes | None] = {}
     those = frozenset(offsets)
@@ -29,7 +29,7 @@ async def find_groups(
         groups.update((record.offset, record.key) for record in records if record.offset in those)
 
     for first, last in offset_ranges.near(offsets, APART_MAX):
-        await log_reader.read(kafka, topic, partition, first, last + 1, consume)
+        await LogReader(kafka).read_range(topic, partition, first, last + 1, consume)
     return groups
 
 

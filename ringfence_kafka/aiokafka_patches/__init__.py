@@ -1,1 +1,47 @@
-"""Everything that depends on private parts of aiokafka."""
+"""Everything that depends on private parts of aiokafka and Faust. Importing it changes neither; :func:`install` does."""
+
+import functools
+from typing import Final
+
+CHECKED_VERSIONS: Final = {"aiokafka": "0.14.0", "faust-streaming": "0.15.3"}
+"""The versions that the patches were checked with. Check each module again before another version is used."""
+
+
+def install(*, whole_process: bool = False, record_bytes_max: int | None = None) -> None:
+    """Change aiokafka for this process, before its first client. May be repeated.
+
+    Args:
+        whole_process: The process belongs to Ringfence. Clients that it did not make, such as Faust's, create no topics either, and
+            consumers read malformed records instead of failing.
+        record_bytes_max: Then larger records of compressed batches are replaced; None = the default.
+    """
+    _install_once()
+    if whole_process:
+        from ringfence_kafka.aiokafka_patches import internals, lenient_records
+
+        internals.create_no_topics()
+        lenient_records.install(record_bytes_max)
+
+
+def installed() -> bool:
+    """Whether :func:`install` was called."""
+    return _install_once.cache_info().currsize == 1
+
+
+@functools.cache
+def _install_once() -> None:
+    from ringfence_kafka.aiokafka_patches import (
+        batch_parts,
+        internals,
+        membership,
+        rebootstrap,
+        throttling,
+        token_login,
+    )
+
+    batch_parts.install()
+    internals.install()
+    membership.install()
+    rebootstrap.install()
+    throttling.install()
+    token_login.install()

@@ -6,6 +6,8 @@ from typing import Any, Final
 from aiokafka.errors import RequestTimedOutError
 from aiokafka.protocol.fetch import FetchRequest
 
+from ringfence_kafka.aiokafka_patches import fetch_buffer
+
 LEAST_BYTES: Final = 64 * 2**10
 SLOW: Final = 0.5
 """Of the time within which an answer must come: what takes longer is halved."""
@@ -67,9 +69,7 @@ class AdaptiveFetch:
     def _apply(self) -> None:
         of_all = self.portion.bytes
         narrow = of_all if of_all == self.portion.most else max(LEAST_BYTES, of_all // PARTITIONS)
-        fetcher = self._consumer._fetcher
-        fetcher._fetch_max_bytes = of_all
-        fetcher._max_partition_fetch_bytes = min(self._partition_most, narrow)
+        fetch_buffer.limit_fetches(self._consumer._fetcher, min(self._partition_most, narrow), of_all)
 
     async def _measured(self, node_id: Any, request: Any, **options: Any) -> Any:
         """What aiokafka's client does, and for fetches how long that took."""

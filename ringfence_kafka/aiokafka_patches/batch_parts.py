@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Self
 
 from aiokafka.consumer import fetcher
-from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
+from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
@@ -271,7 +272,19 @@ def _getall(self: FetchResult, max_records: int | None = None) -> list[Any]:
     return found
 
 
+def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
+    """Whether a control batch ends an aborted transaction; not one that the broker's cleaner has emptied.
+
+    Of a producer that has written nothing since, the cleaner keeps the last batch, without its records. With three requests a transaction that is
+    always a marker. aiokafka raises then: nothing behind it in the partition could be read for as long as the broker knows the producer, a day.
+    Java's client reads on, as here.
+    """
+    control = next(batch, None)
+    return control is not None and ControlRecord.parse(control.key) == ABORT_MARKER
+
+
 def install() -> None:
-    """Have the consumers of this process read so; aiokafka has no other way in than its names."""
+    """Have the consumers of this process read so; aiokafka offers no other way than its names."""
     FetchResult.getall = _getall
     fetcher.MemoryRecords = PartedRecords
+    PartitionRecords._contains_abort_marker = _contains_abort_marker

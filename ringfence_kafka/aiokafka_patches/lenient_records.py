@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from aiokafka.consumer import fetcher
-from aiokafka.consumer.fetcher import PartitionRecords
+from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 from aiokafka.errors import CorruptRecordException, RecordTooLargeError, UnsupportedCodecError
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
@@ -30,9 +30,9 @@ NAME_SHOWN_MAX: Final = 100
 """Characters of a malformed name in a reason: it goes into a header of the quarantine's record, which must fit, and into the log."""
 
 
-def install(record_bytes_max: int = RECORD_BYTES_MAX) -> None:
+def install(record_bytes_max: int | None = None) -> None:
     """Have the consumers of this process read so. aiokafka offers only the names in its module for that."""
-    LenientRecords.record_bytes_max = record_bytes_max
+    LenientRecords.record_bytes_max = record_bytes_max or RECORD_BYTES_MAX
     fetcher.MemoryRecords = PartedRecords
     fetcher.PartitionRecords = LenientRecords
 
@@ -64,6 +64,20 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
         """Bytes of memory: of the fetch, and of what reading on takes."""
         beside = getattr(self.raw, "size", 0)
         return int(self._records.size_in_bytes()) + int(beside)
+
+    @property
+    def aborted(self) -> list[tuple[int, int]]:
+        """Producer ID and first offset of each aborted transaction of the fetch."""
+        return list(self._aborted_transactions)
+
+    @property
+    def committed_only(self) -> bool:
+        """Whether records of aborted transactions are left out."""
+        return bool(self._isolation_level == READ_COMMITTED)
+
+    def release(self) -> None:
+        """Break the cycle that aiokafka breaks at the end of the records: the bytes would stay until a collection."""
+        self._records_iterator = None
 
     @property
     def data(self) -> bytes:

@@ -8,9 +8,8 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, Final
 
-import aiokafka.conn
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.conn import OAuthAuthenticator, create_conn
+from aiokafka.conn import create_conn
 from aiokafka.errors import (
     IllegalSaslStateError,
     KafkaConnectionError,
@@ -20,6 +19,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
+from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.auth import access_errors, client_properties, reachability
 from ringfence_kafka.auth.oauth import source_of
 from ringfence_kafka.auth.tls import ssl_context
@@ -30,7 +30,6 @@ REQUEST_TIMEOUT_MS: Final = 10_000
 RETRY_BACKOFF_MS: Final = 40
 PROBE_LIMIT_S: Final = 5.0
 """For asking a broker why; a person waits."""
-_UNDERSTOOD: Final = b"\x01"
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
@@ -52,35 +51,9 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             raise KafkaConnectionError(str(error)) from error
 
 
-class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
-    """Hears that a token is refused.
-
-    Brokers say that by a challenge, and give their reason once it is answered by one byte (RFC 7628, 3.2.2 and 3.2.3).
-    aiokafka takes any answer for a yes, and then finds a connection closed whose login it believes done.
-    """
-
-    _refused = False
-
-    async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
-        """What to send next, and that an answer comes; None after the login.
-
-        Raises:
-            SaslAuthenticationFailed: the broker has more to say, when it had been told to come to an end.
-        """
-        if payload:
-            if self._refused:
-                raise SaslAuthenticationFailed(payload.decode(errors="replace"))
-            self._refused = True
-            return _UNDERSTOOD, True
-        step: tuple[bytes, bool] | None = await super().step(payload)
-        return step
-
-
-aiokafka.conn.OAuthAuthenticator = TokenLogin
-
-
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """Options that every aiokafka client takes: where the cluster is and how to get in."""
+    """Return the options that every aiokafka client of ours takes: where the cluster is and how to get in. Installs the patches of aiokafka."""
+    aiokafka_patches.install()
     options: dict[str, Any] = {
         "bootstrap_servers": [server.strip() for server in kafka.bootstrap_servers.split(",")],
         "request_timeout_ms": REQUEST_TIMEOUT_MS,

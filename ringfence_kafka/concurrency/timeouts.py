@@ -1,4 +1,4 @@
-"""How long to wait: for an event, and before the next attempt; for the end of what was cancelled, and whether that are we."""
+"""Asyncio helpers: timeouts, cancelling a task and awaiting it, exponential back-off."""
 
 import asyncio
 import random
@@ -49,3 +49,9 @@ def back_off(attempt: int, first_s: float, most_s: float) -> float:
     ``attempt`` is the number of attempts that have failed, from 1 on.
     """
     return min(most_s, first_s * float(2 ** min(attempt - 1, 20))) * random.uniform(0.8, 1.2)  # noqa: S311
+
+
+def note_outcome(future: "asyncio.Future[Any]") -> None:
+    """Look at a future's error, for who may give up before it: else Python prints it as never retrieved."""
+    if not future.cancelled():
+        future.exception()

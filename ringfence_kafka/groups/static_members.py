@@ -11,15 +11,13 @@ A member that comes back under its name is given what it had without a rebalance
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-import aiokafka.errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocol
-from aiokafka.errors import BrokerResponseError, UnknownMemberIdError, for_code
+from aiokafka.errors import UnknownMemberIdError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
 
 from ringfence_kafka.aiokafka_patches import internals
@@ -29,73 +27,6 @@ log: Final = logging.getLogger("ringfence.kafka")
 SAYS_LIMIT_S: Final = 5.0
 """For a group that rebalances. One that waits for the member of our name would do so until its session ends."""
 ASK_AGAIN_S: Final = 0.1
-
-
-class FencedInstanceIdError(BrokerResponseError):  # type: ignore[misc]
-    """Another process has joined under this one's instance name."""
-
-    errno = 82
-    message = "FENCED_INSTANCE_ID"
-    description = "another process has joined the group under this one's instance name"
-
-
-aiokafka.errors.kafka_errors.setdefault(FencedInstanceIdError.errno, FencedInstanceIdError)
-
-
-class _HeartbeatAnswer(Response):  # type: ignore[misc]
-    API_KEY = 12
-    API_VERSION = 3
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("error_code", Int16))
-
-
-class _Heartbeat(RequestStruct):  # type: ignore[misc]
-    API_KEY = 12
-    API_VERSION = 3
-    RESPONSE_TYPE = _HeartbeatAnswer
-    SCHEMA = Schema(
-        ("group", String("utf-8")),
-        ("generation_id", Int32),
-        ("member_id", String("utf-8")),
-        ("group_instance_id", String("utf-8")),
-    )
-
-
-class NamedHeartbeat(Request[_Heartbeat]):  # type: ignore[misc]
-    """A heartbeat of a static member."""
-
-    API_KEY = 12
-
-    def __init__(self, *fields: Any) -> None:
-        """``fields``: group, generation, member ID, instance name."""
-        self._fields = fields
-
-    def build(self, request_struct_class: type[_Heartbeat]) -> _Heartbeat:
-        """As it goes over the wire."""
-        return request_struct_class(*self._fields)
-
-
-def name_heartbeats(consumer: Any, instance: str, fenced: Callable[[], None]) -> None:
-    """Have a consumer's heartbeats, from aiokafka or from us, tell its instance name.
-
-    Args:
-        consumer: Has started, and not joined yet.
-        instance: Its name.
-        fenced: Told, any number of times, that another process has joined under that name.
-    """
-    coordinator = consumer._coordinator
-    send = coordinator._send_req
-
-    async def sent(request: Any) -> Any:
-        if isinstance(request, HeartbeatRequest):
-            request = NamedHeartbeat(
-                coordinator.group_id, coordinator.generation, coordinator.member_id, instance
-            )
-        response = await send(request)
-        if getattr(response, "error_code", 0) == FencedInstanceIdError.errno:
-            fenced()
-        return response
-
-    coordinator._send_req = sent
 
 
 class _DescribeAnswer(Response):  # type: ignore[misc]

@@ -10,17 +10,15 @@ from typing import Any, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
 
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import internals, producer_internals
 from ringfence_kafka.aiokafka_patches.batch_compression import builder_of
 from ringfence_kafka.auth.client_options import producer_options
-from ringfence_kafka.concurrency.timeouts import to_the_end
+from ringfence_kafka.concurrency.timeouts import note_outcome, to_the_end
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.producer.transactional import (
     DISCARD_TIMEOUT_S,
     REQUEST_BYTES_MAX,
     Builder,
-    end_sender,
-    note_outcome,
     require_partition,
 )
 
@@ -68,7 +66,7 @@ class IdempotentProducer:
 
     def partitions(self, topic: str) -> int:
         """As its metadata show them now; 0 = they do not."""
-        return len(self._producer._metadata.partitions_for_topic(topic) or ())
+        return len(producer_internals.partitions_of(self._producer, topic) or ())
 
     def builder(self) -> Builder:
         """An empty record batch (one larger record fits alone)."""
@@ -101,9 +99,9 @@ class IdempotentProducer:
         await to_the_end(self._end())
 
     async def _end(self) -> None:
-        self._producer._closed = True
+        producer_internals.refuse_sends(self._producer)
         # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for.
         with contextlib.suppress(Exception, asyncio.CancelledError):
             async with asyncio.timeout(DISCARD_TIMEOUT_S):
                 await self._producer.client.close()
-        await end_sender(self._producer)
+        await producer_internals.end_sender(self._producer, DISCARD_TIMEOUT_S)

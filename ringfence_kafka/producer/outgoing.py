@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import InvalidTimestampError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 
+from ringfence_kafka.aiokafka_patches.producer_internals import partitions_of
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.protocol import wire_names
 
@@ -110,7 +111,7 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
     for _ in range(METADATA_TRIES):
         if _shows(producer, topic, partition, wait=wait):
             return
-        if producer._metadata.partitions_for_topic(topic) is None:
+        if partitions_of(producer, topic) is None:
             producer.client.add_topic(topic)
         await producer.client.force_metadata_update()
         if _shows(producer, topic, partition, wait=wait):
@@ -123,7 +124,7 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
 
 
 def _shows(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> bool:
-    known = producer._metadata.partitions_for_topic(topic)
+    known = partitions_of(producer, topic)
     return wait if known is None else partition in known
 
 
@@ -138,9 +139,3 @@ async def wait_for_all(awaitables: Sequence[Any]) -> list[Any]:
     finally:
         # An error whose own frames refer to it keeps all that is in them, batches too, until Python looks for such cycles.
         del results, error, awaitables
-
-
-def note_outcome(future: "asyncio.Future[Any]") -> None:
-    """Of who may give up before it: else Python prints what becomes of it as never asked for."""
-    if not future.cancelled():
-        future.exception()

@@ -11,17 +11,18 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, KafkaConnectionError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
+from ringfence_kafka.aiokafka_patches import producer_internals
+from ringfence_kafka.aiokafka_patches.transaction_sender import send_only_what_was_added, tell_unanswered
+from ringfence_kafka.concurrency.timeouts import note_outcome
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.outgoing import (
     OF_TOPICS,
     Outgoing,
     name_topics,
-    note_outcome,
     refusal,
     require_partition,
     wait_for_all,
 )
-from ringfence_kafka.producer.transaction_v1_sender import send_only_what_was_added, tell_unanswered
 
 
 class Explicit:
@@ -108,7 +109,7 @@ class Explicit:
             await self._producer.send_offsets_to_transaction(offsets, group_id)
         except asyncio.CancelledError:
             # aiokafka's future stays, and gets an error when this producer is fenced: Python would print it as never asked for.
-            for _, _, future in self._producer._txn_manager._pending_txn_offsets:
+            for future in producer_internals.pending_offsets(self._producer):
                 future.add_done_callback(note_outcome)
             raise
 

@@ -32,6 +32,7 @@ from aiokafka.errors import (
     for_code,
 )
 
+from ringfence_kafka.aiokafka_patches import internals, producer_internals
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer import transaction_v2_requests
@@ -77,12 +78,11 @@ class Implicit:
         self._producer = producer
         self._id = transactional_id
         self._lane = lane
-        manager = producer._txn_manager
-        self._who = Producer(manager.producer_id, manager.producer_epoch)
+        self._who = Producer(*producer_internals.identity(producer))
         self._sequences: dict[Place, int] = {}
         self._added: set[Place] = set()
         """Partitions that are in this transaction."""
-        self._back_off_s: float = producer._sender._retry_backoff
+        self._back_off_s = producer_internals.retry_backoff_s(producer)
         self._say_at = 0.0
         self._unanswered: set[int] = set()
         """Kinds of requests (their API keys) whose last one was not."""
@@ -146,7 +146,7 @@ class Implicit:
     async def _look_for(self, batch: Outgoing) -> None:
         """Nobody is known to lead its partition."""
         await require_partition(self._producer, batch.topic, batch.partition, wait=True)
-        await self._producer.client._wait_on_metadata(batch.topic)
+        await internals.await_topic(self._producer.client, batch.topic)
 
     async def _sent(self, batches: Sequence[Outgoing]) -> None:
         for _ in batches:
@@ -163,7 +163,7 @@ class Implicit:
             waiting.setdefault(place, deque()).append(number)
             sequence = self._sequences.get(place, 0)
             self._sequences[place] = sequence + batch.builder.record_count()
-            batch.builder._set_producer_state(*self._who, sequence)
+            producer_internals.number(batch.builder, *self._who, sequence)
         attempt = 0
         while waiting:
             answers = await self._ask_leaders({place: batches[value[0]] for place, value in waiting.items()})
@@ -198,7 +198,7 @@ class Implicit:
         for place, head in heads.items():
             leader = self._leader(head)
             if leader is not None:
-                by_leader.setdefault(leader, {})[place] = head.builder._build()
+                by_leader.setdefault(leader, {})[place] = producer_internals.encode(head.builder)
         if len(by_leader) > 1 and self._added.issuperset(heads):
             answers = await wait_for_all([self._ask_leader(*item) for item in by_leader.items()])
         else:
@@ -206,7 +206,7 @@ class Implicit:
         return {place: found for answer in answers for place, found in answer.items()}
 
     async def _ask_leader(self, node: int, data: Mapping[Place, bytes]) -> dict[Place, tuple[int, int]]:
-        timeout_ms = self._producer._request_timeout_ms
+        timeout_ms = producer_internals.request_timeout_ms(self._producer)
         began = time.monotonic()
         found = await self._ask(
             node, transaction_v2_requests.produce(self._id, timeout_ms, data), ConnectionGroup.DEFAULT
@@ -217,9 +217,7 @@ class Implicit:
         return found or {}
 
     def _leader(self, batch: Outgoing) -> int | None:
-        place = TopicPartition(batch.topic, batch.partition)
-        leader: int | None = self._producer._metadata.leader_for_partition(place)
-        return None if leader == -1 else leader
+        return producer_internals.leader_of(self._producer, TopicPartition(batch.topic, batch.partition))
 
     def _refuse(self, refused: Mapping[Place, int], batches: Sequence[Outgoing]) -> NoReturn:
         """For good."""
@@ -289,15 +287,14 @@ class Implicit:
         return answer
 
     async def _coordinator(self, kind: int, key: str) -> int:
-        node: int = await self._producer._sender._find_coordinator(kind, key)
-        return node
+        return await producer_internals.find_coordinator(self._producer, kind, key)
 
     async def _look_again(self, kind: int, codes: set[int], attempt: int) -> None:
         """Before a coordinator is asked again; perhaps it is another one."""
         if attempt >= USUAL_ATTEMPTS:
             self._say(f"{_names(codes)} of the coordinator")
         if codes & (_COORDINATOR_GONE | {_NO_ANSWER}):
-            self._producer._sender._coordinator_dead(kind)
+            producer_internals.forget_coordinator(self._producer, kind)
         await self._wait(attempt)
 
     def _say(self, what: str) -> None:

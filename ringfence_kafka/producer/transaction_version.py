@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
+from ringfence_kafka.aiokafka_patches import producer_internals
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.producer import transaction_v2_requests
 
@@ -59,7 +60,7 @@ async def offered(producer: AIOKafkaProducer) -> bool:
     Raises:
         KafkaError: the broker does not answer.
     """
-    node = producer._sender._coordinators[CoordinationType.TRANSACTION]
+    node = producer_internals.known_coordinator(producer, CoordinationType.TRANSACTION)
     features = await _ask(producer, node)
     return features.agreed.get(transaction_v2_requests.FEATURE, 0) >= transaction_v2_requests.IMPLICIT
 
@@ -69,7 +70,7 @@ async def lowered(producer: AIOKafkaProducer) -> bool:
 
     To be asked when brokers refuse a producer: then this is the reason.
     """
-    node = producer._sender._coordinators.get(CoordinationType.TRANSACTION)
+    node = producer_internals.known_coordinator(producer, CoordinationType.TRANSACTION)
     if node is None:
         return False
     try:
@@ -81,7 +82,7 @@ async def lowered(producer: AIOKafkaProducer) -> bool:
     return level == 0 and supported >= transaction_v2_requests.IMPLICIT
 
 
-async def _ask(producer: AIOKafkaProducer, node: int) -> transaction_v2_requests.Features:
+async def _ask(producer: AIOKafkaProducer, node: int | None) -> transaction_v2_requests.Features:
     question = transaction_v2_requests.api_versions("ringfence", "1")
     try:
         features: transaction_v2_requests.Features = await producer.client.send(

@@ -1,4 +1,4 @@
-"""The transactional producer of a lane. Private parts of aiokafka's producer are used in this folder only.
+"""The transactional producer of a lane.
 
 The transactional ID is the fence: no group generation goes with the offsets of a transaction, so the broker cannot tell a zombie by its
 generation. It can by its producer epoch: whoever initialises the transactional ID last owns the lane, and every earlier holder fails at
@@ -7,19 +7,18 @@ its next transactional call.
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaTimeoutError, ProducerFenced, UnsupportedVersionError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import internals, producer_internals
 from ringfence_kafka.aiokafka_patches.batch_compression import builder_of
 from ringfence_kafka.auth.client_options import producer_options
 from ringfence_kafka.broker_limits import TRANSACTION_TIMEOUT_MS
-from ringfence_kafka.concurrency.timeouts import to_the_end
+from ringfence_kafka.concurrency.timeouts import note_outcome, to_the_end
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer import transaction_v2_requests, transaction_version
@@ -30,11 +29,10 @@ from ringfence_kafka.producer.outgoing import (
     NewBuilder,
     Outgoing,
     RefusedError,
-    note_outcome,
     refusing_topics,
     require_partition,
 )
-from ringfence_kafka.producer.shared_clients import ClientShare, ProducerClients
+from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.producer.transaction_v1 import Explicit
 from ringfence_kafka.producer.transaction_v2 import Implicit
 from ringfence_kafka.producer.transaction_version import TransactionVersionError
@@ -49,8 +47,6 @@ __all__ = [
     "TransactionVersionError",
     "TransactionalProducer",
     "empty_batch",
-    "end_sender",
-    "note_outcome",
     "refusing_topics",
     "require_partition",
 ]
@@ -98,7 +94,7 @@ class TransactionalProducer:
         self._turns: asyncio.Semaphore | None = None
         if clients is not None:
             self._turns = clients.turns
-            _attach(self._producer, clients.share())
+            producer_internals.use_client(self._producer, clients.share())
         self._in_transaction = False
         self._implicit = transaction_version.wanted()
         self._way: Explicit | Implicit = Explicit(self._producer, lane)
@@ -149,8 +145,7 @@ class TransactionalProducer:
 
     def form(self) -> BatchForm:
         """Of what :meth:`builder` makes, for who fills record batches otherwise."""
-        accumulator = self._producer._message_accumulator
-        return BatchForm(accumulator._batch_size, accumulator._compression_type)
+        return BatchForm(*producer_internals.batch_form(self._producer))
 
     async def transact(
         self,
@@ -238,11 +233,11 @@ class TransactionalProducer:
 
     async def _end(self) -> None:
         # Nobody else asks aiokafka's transaction what ended it; Python would print that, with its trace, as never asked for.
-        waiter: asyncio.Future[Any] | None = self._producer._txn_manager._transaction_waiter
+        waiter = producer_internals.transaction_end(self._producer)
         if waiter is not None and waiter.done():
             note_outcome(waiter)
         # Of a partition that was deleted meanwhile they would be tried for ever, and the abort would wait for them.
-        self._producer._txn_manager._pending_txn_offsets.clear()
+        producer_internals.forget_offsets(self._producer)
         # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for, as a time limit leaves them behind.
         if self._in_transaction:
             with contextlib.suppress(Exception, asyncio.CancelledError):
@@ -255,30 +250,9 @@ class TransactionalProducer:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
                     await self._producer.client.close()
-            await end_sender(self._producer)
+            await producer_internals.end_sender(self._producer, DISCARD_TIMEOUT_S)
 
 
 def empty_batch() -> Builder:
     """A record batch of no producer's, to see how large it becomes."""
     return BatchBuilder(BATCH_BYTES_MAX, 0, is_transactional=1)
-
-
-def _attach(producer: AIOKafkaProducer, share: ClientShare) -> None:
-    """Replace the client that aiokafka made, which is not connected yet."""
-    producer.client = producer._sender.client = share
-    producer._metadata = producer._message_accumulator._cluster = share.cluster
-
-
-async def end_sender(producer: AIOKafkaProducer) -> None:
-    """A ``stop()`` that was cut short leaves aiokafka's task behind, which would try for ever."""
-    task: asyncio.Task[None] | None = producer._sender.sender_task
-    if task is None:
-        return
-    accumulator = producer._message_accumulator
-    for batch in (*accumulator._pending_batches, *itertools.chain(*accumulator._batches.values())):
-        batch.future.cancel()  # the task waits for what it cannot send
-    task.remove_done_callback(producer._sender._fail_all)
-    task.cancel()
-    await asyncio.wait([task], timeout=DISCARD_TIMEOUT_S)
-    if task.done() and not task.cancelled():
-        task.exception()

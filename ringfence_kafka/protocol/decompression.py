@@ -185,7 +185,7 @@ class Stream:
             holder = _turn.holder()
             if holder is not self:
                 if holder is not None:
-                    holder._reader = None
+                    holder.close()
                 _turn.holder = weakref.ref(self)
             return self._filled(size)
 

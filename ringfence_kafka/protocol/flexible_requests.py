@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka.errors import IncompatibleBrokerVersion
 
+from ringfence_kafka.protocol import varints
+
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 NO_TAGS: Final = b"\0"
-_LENGTH: Final = 0x7F
-_MORE: Final = 0x80
 _HEADER: Final = struct.Struct(">hhi")
 
 
@@ -102,14 +102,8 @@ class Reader:
 
     def number(self) -> int:
         """A varint."""
-        found = shift = 0
-        while True:
-            byte = self._data[self.at]
-            self.at += 1
-            found |= (byte & _LENGTH) << shift
-            if not byte & _MORE:
-                return found
-            shift += 7
+        found, self.at = varints.decode(self._data, self.at)
+        return found
 
     def take(self, count: int) -> bytes:
         """Return so many bytes."""
@@ -133,19 +127,9 @@ class Reader:
             self.at += length
 
 
-def _number(number: int) -> bytes:
-    """As a varint."""
-    found = bytearray()
-    while number > _LENGTH:
-        found.append(number & _LENGTH | _MORE)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
-
-
 def length(count: int) -> bytes:
     """Of what follows."""
-    return _number(count + 1)
+    return varints.encode(count + 1)
 
 
 def text(value: str | None) -> bytes:

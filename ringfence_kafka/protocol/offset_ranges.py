@@ -19,13 +19,13 @@ from itertools import accumulate, cycle
 from operator import mul
 from typing import Final
 
+from ringfence_kafka.protocol import varints
+
 OFFSET_MAX: Final = 2**63 - 1
 """Kafka's offsets are signed 64-bit numbers."""
 
 _VARINTS: Final = b"\x01"
 _BITMAP: Final = b"\x02"
-_VARINT_BITS: Final = 7
-_MORE: Final = 0x80
 _ONE: Final = ord("1")
 _DENSE: Final = 16
 """Where so many offsets lie for each one in a run, or more, varints are as short as a bitmap."""
@@ -41,10 +41,10 @@ def encode(next_offset: int, runs: Sequence[Run]) -> bytes:
         ValueError: as :func:`check`.
     """
     check(next_offset, runs)
-    varints = b"".join(_varint(length) for length in _lengths(next_offset, runs))
+    lengths = b"".join(varints.encode(length) for length in _lengths(next_offset, runs))
     span = runs[-1][1] - next_offset if runs else 0
-    if len(varints) <= (span + 7) // 8:
-        return _VARINTS + varints
+    if len(lengths) <= (span + 7) // 8:
+        return _VARINTS + lengths
     bits = "".join(map(mul, cycle("01"), _lengths(next_offset, runs)))
     return _BITMAP + int(bits[::-1], 2).to_bytes((span + 7) // 8, "little")
 
@@ -155,33 +155,8 @@ def _lengths(next_offset: int, runs: Iterable[Run]) -> Iterator[int]:
         end = stop
 
 
-def _varint(number: int) -> bytes:
-    data = bytearray()
-    while number >= _MORE:
-        data.append(number & (_MORE - 1) | _MORE)
-        number >>= _VARINT_BITS
-    data.append(number)
-    return bytes(data)
-
-
-def _varints(payload: bytes) -> Iterator[int]:
-    number = shift = 0
-    for index, byte in enumerate(payload):
-        number |= (byte & (_MORE - 1)) << shift
-        shift += _VARINT_BITS
-        if shift > OFFSET_MAX.bit_length():
-            raise ValueError(f"the varint that ends at byte {index} of the runs has more than 63 bits")
-        if not byte & _MORE:
-            if not byte and shift > _VARINT_BITS:
-                raise ValueError(f"the varint that ends at byte {index} of the runs is longer than needed")
-            yield number
-            number = shift = 0
-    if shift:
-        raise ValueError("the runs end within a varint")
-
-
 def _from_varints(next_offset: int, payload: bytes) -> list[Run]:
-    lengths = list(_varints(payload))
+    lengths = list(varints.decode_all(payload, OFFSET_MAX.bit_length(), "the runs"))
     if len(lengths) % 2:
         raise ValueError("the runs end with how many are not finished")
     ends = list(accumulate(lengths, initial=next_offset))

@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 from aiokafka.errors import CorruptRecordException
 
 from ringfence_kafka.protocol import value_digest
-from ringfence_kafka.protocol.record_batch import varint
+from ringfence_kafka.protocol.varints import decode, encode_signed, signed
 
 RECORD_BYTES_MAX: Final = 32 * 2**20
 """Larger records of compressed batches are replaced, unless a process has memory for larger ones."""
 KEPT_BYTES: Final = 2**20
 """A key or value of such a record that is no larger, and headers that together are not, stay as they are."""
 _PIECE_BYTES: Final = 2**18
-_VARINT_BITS_MAX: Final = 70
+_VARINT_BYTES_MAX: Final = 10
 
 
 class Replaced(NamedTuple):
@@ -51,22 +51,22 @@ def replace(pull: Callable[[int], bytes], limit: int) -> Replaced:
         if size > KEPT_BYTES:
             digested.append(name)
             content = reader.digest(size)
-            fields += varint(len(content)) + content
+            fields += encode_signed(len(content)) + content
         else:
-            fields += varint(size) + (reader.take(size) if size > 0 else b"")
+            fields += encode_signed(size) + (reader.take(size) if size > 0 else b"")
     left = length - (reader.taken - begin)
     if left < 0:
         raise CorruptRecordException("the fields of a record have more bytes than the record")
     if left > KEPT_BYTES:
         digested.append("headers")
         reader.digest(left)
-        fields += varint(0)
+        fields += encode_signed(0)
     else:
         fields += reader.take(left)
-    body = attributes + varint(timestamp) + varint(offset) + fields
+    body = attributes + encode_signed(timestamp) + encode_signed(offset) + fields
     where = f"size and digest stand for its {' and its '.join(digested)}"
     return Replaced(
-        varint(len(body)) + body,
+        encode_signed(len(body)) + body,
         offset,
         f"it has {length:,} bytes, and a record of more than {limit:,} bytes is not read whole: {where}",
     )
@@ -85,13 +85,12 @@ class _Reader:
         return found
 
     def varint(self) -> int:
-        value = 0
-        for shift in range(0, _VARINT_BITS_MAX, 7):
-            (byte,) = self.take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)
-        raise CorruptRecordException("a number of a record has no end")
+        data = self.take(1)
+        while data[-1] >= 0x80:
+            if len(data) >= _VARINT_BYTES_MAX:
+                raise CorruptRecordException("a number of a record has no end")
+            data += self.take(1)
+        return signed(decode(data, 0)[0])
 
     def digest(self, size: int) -> bytes:
         found, left = value_digest.new(), size

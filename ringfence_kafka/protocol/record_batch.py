@@ -5,6 +5,8 @@ from typing import Final
 
 from aiokafka.errors import CorruptRecordException
 
+from ringfence_kafka.protocol import varints
+
 BATCH_HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
 """Bytes of base offset and length, which the length does not count."""
@@ -100,22 +102,16 @@ def record_end(data: bytes, at: int = 0) -> int:
     Raises:
         CorruptRecordException: its length is none.
     """
-    value = shift = 0
-    while at < len(data):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            length = (value >> 1) ^ -(value & 1)
-            if length < 0:
-                break
-            return at + length
-        shift += 7
-        if shift >= _VARINT_BITS_MAX:
-            break
-    else:
+    try:
+        number, at = varints.decode(data, at, _VARINT_BITS_MAX)
+    except IndexError:
         return len(data) + 1
-    raise CorruptRecordException("a record has no valid length")
+    except ValueError as error:
+        raise CorruptRecordException("a record has no valid length") from error
+    length = varints.signed(number)
+    if length < 0:
+        raise CorruptRecordException("a record has no valid length")
+    return at + length
 
 
 def uncompressed(header: bytes, records: bytes, count: int) -> bytes:
@@ -126,13 +122,3 @@ def uncompressed(header: bytes, records: bytes, count: int) -> bytes:
     _INT.pack_into(made, LENGTH_AT, min(2**31 - 1, BATCH_HEADER_BYTES - LOG_OVERHEAD + len(records)))
     _INT.pack_into(made, _COUNT_AT, count)
     return bytes(made) + records
-
-
-def varint(number: int) -> bytes:
-    """Return a number as records have it."""
-    number = number << 1 if number >= 0 else (-number << 1) - 1
-    found = bytearray()
-    while number >= 0x80:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])

@@ -21,9 +21,10 @@ from aiokafka.errors import OffsetOutOfRangeError
 from ringfence_kafka import clock
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.aiokafka_patches import internals
-from ringfence_kafka.auth.client_options import client_options
 from ringfence_kafka.concurrency.coalesce import RequestCoalescer, StoppedError
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.readers import consumers
+from ringfence_kafka.readers.consumers import STOP_LIMIT_S
 from ringfence_kafka.readers.log_reader import LogStalledError, require_moving
 
 BYTES_MAX: Final = 64 * 2**20
@@ -34,7 +35,6 @@ AGE_MAX_S: Final = 30.0
 """Beyond, all is read anew: a tombstone that came and went meanwhile would not be noticed. The topic's
 ``delete.retention.ms`` is at least twice that."""
 TRIES: Final = 5
-STOP_LIMIT_S: Final = 5.0
 _POLL_MS: Final = 50
 """A fetch that waits for an open transaction of one partition holds up those of others for so long."""
 _RECORDS_MAX: Final = 20_000
@@ -255,20 +255,9 @@ class _Reader:
 
     @classmethod
     async def connect(cls, kafka: KafkaSettings, topic: str, partitions: int) -> "_Reader":
-        consumer = AIOKafkaConsumer(
-            **client_options(kafka),
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=_FETCH_BYTES,
-            fetch_max_wait_ms=_POLL_MS,
+        consumer = await consumers.connected(
+            kafka, max_partition_fetch_bytes=_FETCH_BYTES, fetch_max_wait_ms=_POLL_MS
         )
-        internals.never_create(consumer)
-        try:
-            await consumer.start()
-        except BaseException:
-            await internals.end(consumer, STOP_LIMIT_S)
-            raise
         tps = [TopicPartition(topic, index) for index in range(partitions)]
         consumer.assign(tps)
         consumer.pause(*tps)
@@ -283,7 +272,7 @@ class _Reader:
 
     async def fetch(self, tp: TopicPartition) -> tuple[list[Any], int]:
         """What has come, perhaps nothing, and up to where that is, markers included."""
-        internals.keep_fetching(self._consumer._fetcher)
+        internals.keep_fetching(self._consumer)
         fetched = await self._consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
         return fetched.get(tp, []), await self._consumer.position(tp)
 

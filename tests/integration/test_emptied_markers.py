@@ -19,7 +19,7 @@ from ringfence_kafka.aiokafka_patches import batch_parts, lenient_records
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import transaction_v2_requests
 from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader, Take
 from tables import native_changelog
 from tests.support import kafka
 from tests.support.brokers import features
@@ -110,7 +110,7 @@ def _has_emptied(data: bytes) -> bool:
     return False
 
 
-async def _by_reader(settings: KafkaSettings, topic: str, take: log_reader.Take | None = None) -> list[str]:
+async def _by_reader(settings: KafkaSettings, topic: str, take: Take | None = None) -> list[str]:
     found: list[str] = []
 
     async def consume(some: Any) -> None:
@@ -123,7 +123,7 @@ async def _by_reader(settings: KafkaSettings, topic: str, take: log_reader.Take 
     finally:
         await cluster.stop()
     with contextlib.suppress(KafkaError):  # what it stops at is seen by what is missing
-        await log_reader.read(settings, topic, 0, 0, end, consume, take)
+        await LogReader(settings).read_range(topic, 0, 0, end, consume, take)
     return found
 
 

@@ -114,7 +114,7 @@ MUTANTS: Final = (
         "A process that slept past its session takes its own idea of the generation for the broker's.",
         (
             Patch(
-                "ringfence_kafka/aiokafka_patches/internals.py",
+                "ringfence_kafka/aiokafka_patches/membership.py",
                 "return well and bool(coordinator.generation == generation)",
                 "return bool(coordinator.generation == generation)",
             ),
@@ -140,9 +140,9 @@ MUTANTS: Final = (
             Patch(_TABLE, "import logging\n", "import asyncio\nimport logging\n"),
             Patch(
                 _TABLE,
-                "await log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)",
+                "await reader.read_range(topic, partition, start, high_watermark, consume, take)",
                 "self.reading = asyncio.create_task(\n"
-                "            log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)\n"
+                "            reader.read_range(topic, partition, start, high_watermark, consume, take)\n"
                 "        )",
             ),
         ),

@@ -83,7 +83,7 @@ MUTANTS: Final = (
                 "        if self._unanswered and not self._lane:\n",
             ),
         ),
-        "tests/unit/ringfence_kafka/producer/test_transaction_v1_sender.py::test_what_may_come_late",
+        "tests/unit/ringfence_kafka/aiokafka_patches/test_transaction_sender.py::test_what_may_come_late",
     ),
     Mutant(
         "changelog-outside",
@@ -193,7 +193,7 @@ MUTANTS: Final = (
         "Records that their producer aborted are accepted.",
         (
             Patch(
-                "app/worker/fetch/transport.py",
+                "ringfence_kafka/aiokafka_patches/internals.py",
                 'consumer._isolation_level = "read_committed"',
                 'consumer._isolation_level = "read_uncommitted"',
             ),

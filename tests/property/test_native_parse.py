@@ -19,7 +19,6 @@ from agents.batch import native_records
 from agents.batch.batch import Record
 from native.records import RawRecords
 from native.sources import digest
-from ringfence_kafka.aiokafka_patches import internals  # noqa: F401 - it has aiokafka read emptied markers
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords

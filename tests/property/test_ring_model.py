@@ -31,7 +31,7 @@ from hypothesis.stateful import (
 )
 
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader, Take
 from tables import codec
 from tables.codec import Chunk, Origin
 from tables.restore import ChangelogBounds, Restore
@@ -199,7 +199,7 @@ class Lane(RuleBasedStateMachine):
         self.in_step = False
         """The store reflects the whole changelog, and knows it."""
         self.patches = ExitStack()
-        self.patches.enter_context(patch.object(log_reader, "read", self.read))
+        self.patches.enter_context(patch.object(LogReader, "read_range", self.read))
 
     def teardown(self) -> None:
         self.table.close()
@@ -210,13 +210,12 @@ class Lane(RuleBasedStateMachine):
 
     async def read(
         self,
-        kafka: KafkaSettings,
         topic: str,
         partition: int,
         start: int,
         high_watermark: int,
         consume: Callable[[Sequence[Any]], Awaitable[None]],
-        take: log_reader.Take | None = None,
+        take: Take | None = None,
     ) -> int:
         """Pass the records on, a few at a time; where they may be taken as the core reads them, most of them so."""
         records = [record for record in self.records if start <= record.offset < high_watermark]
@@ -256,7 +255,9 @@ class Lane(RuleBasedStateMachine):
     def open(self) -> Restored:
         """Open the table, and begin to hold it against the model."""
         bounds = ChangelogBounds(0, self.end, DAY_S)
-        self.epoch, restored = asyncio.run(self.table.open(KafkaSettings(), "changelog", 0, bounds))
+        self.epoch, restored = asyncio.run(
+            self.table.open(LogReader(KafkaSettings()), "changelog", 0, bounds)
+        )
         options = self.options
         self.model = self.committed.reopened(options.capacity, options.max_age_ms, durable=options.persistent)
         self.in_step = self.table.meta is not None

@@ -29,13 +29,13 @@ import ringfence_client.partition.parked_reader
 import ringfence_client.progress.progress_record
 import ringfence_kafka.producer.shared_clients
 import ringfence_kafka.producer.transactional
-import ringfence_kafka.readers.compacted_topic
+import ringfence_kafka.readers.consumers
 import tables.codec
 import tables.table
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.concurrency import timeouts
 from ringfence_kafka.producer import transaction_v1, transaction_v2, transaction_version
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 from tests.simulator.doubles import admin
 from tests.simulator.doubles.consumer_admin import SharedClient, SimulatedClient
 from tests.simulator.doubles.group_member import SimulatedMember
@@ -157,9 +157,9 @@ class _Insides:
         consumer.drop(tps)
 
     @staticmethod
-    async def confirm(membership: Any, generation: int) -> bool:
+    async def confirm(asker: Any, generation: int) -> bool:
         """The product's own; what it found is known to :class:`tests.simulator.lanes.membership.Rights`."""
-        well = await _confirm(membership, generation)
+        well = await _confirm(asker, generation)
         if well and (process := _process()) is not None:
             process.rights.confirm()
         return well
@@ -169,7 +169,7 @@ class _Insides:
         """Of tasks that the doubles do not have, or that do not end."""
 
 
-_confirm = internals.Membership.confirm
+_confirm = membership.Membership.confirm
 POLL_MS, MOVING_POLL_MS, LOOK_S = 2_000, 200, 20.0
 """Of a consumer: it looks less often than the product does, so that a world at rest costs less."""
 READ_AGAIN = (
@@ -201,8 +201,8 @@ def simulated() -> Iterator[None]:
         (agents.lane.cursor, "log", _EAR),
         (ringfence_client.partition.lease_acquisition, "log", _EAR),
         (ringfence_client.partition.parked_reader, "log", _EAR),
-        (log_reader, "read", admin.read),
-        (log_reader, "newest", admin.newest),
+        (LogReader, "read_range", admin.read_range),
+        (LogReader, "newest_values", admin.newest_values),
         (ringfence_kafka.producer.transactional, "AIOKafkaProducer", SimulatedProducer),
         (ringfence_kafka.producer.transactional, "producer_options", lambda _kafka: {}),
         (transaction_version, "wanted", lambda: _process().cluster.implicit),
@@ -222,21 +222,19 @@ def simulated() -> Iterator[None]:
         (ringfence_client.dispatch.dispatcher, "CANCEL_LIMIT_S", CANCEL_LIMIT_S),
         (ringfence_client.dispatch.attempt, "CUT_SHORT_REST_S", CUT_SHORT_REST_S),
         (ringfence_client.partition.lease_acquisition, "LAST_LOOK_S", LAST_LOOK_S),
-        (ringfence_client.partition.parked_reader, "AIOKafkaConsumer", SimulatedReader),
-        (ringfence_client.partition.parked_reader, "client_options", lambda _kafka: {}),
-        (ringfence_kafka.readers.compacted_topic, "AIOKafkaConsumer", SimulatedReader),
-        (ringfence_kafka.readers.compacted_topic, "client_options", lambda _kafka: {}),
-        (ringfence_kafka.producer.shared_clients, "_SharedClient", SharedClient),
+        (ringfence_kafka.readers.consumers, "AIOKafkaConsumer", SimulatedReader),
+        (ringfence_kafka.readers.consumers, "client_options", lambda _kafka: {}),
+        (ringfence_kafka.producer.shared_clients, "SharedClient", SharedClient),
         (ringfence_kafka.producer.shared_clients, "TURNS_MAX", TURNS_MAX),
         (ringfence_kafka.producer.shared_clients, "client_options", lambda _kafka: {}),
-        (internals, "member_id", lambda _consumer: ""),
+        (membership, "member_id", lambda _consumer: ""),
         (internals, "keep_fetching", _Insides.nothing),
-        (internals, "keep_member", _Insides.nothing),
+        (membership, "keep_member", _Insides.nothing),
         (ringfence_client.consumer.fetch_loop, "AdaptiveFetch", _Fetches),
         (internals, "position", _Insides.position),
         (internals, "fetched", _Insides.fetched),
         (internals, "drop_fetched", _Insides.drop_fetched),
-        (internals.Membership, "confirm", _Insides.confirm),
+        (membership.Membership, "confirm", _Insides.confirm),
         *((owner, name, functools.lru_cache(getattr(owner, name))) for owner, name in READ_AGAIN),
         (
             cast("Any", asyncio.tasks)._all_tasks,

@@ -30,7 +30,7 @@ from ringfence_kafka.http.auth import session
 from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 
 ASK_LIMIT_S: Final = 5.0
 """Time for a holder's web server."""
@@ -237,7 +237,7 @@ async def unfinished(
                 row.redriven.append(record.offset)
 
     begin = max(standing.start, min((known.next, *again)))
-    await log_reader.read(settings.kafka, topic, partition, begin, end, consume)
+    await LogReader(settings.kafka).read_range(topic, partition, begin, end, consume)
     return rows
 
 

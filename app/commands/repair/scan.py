@@ -16,8 +16,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, named
 from ringfence_kafka.protocol import offset_ranges, wire_names
-from ringfence_kafka.readers import log_reader
-from ringfence_kafka.readers.log_reader import LogStalledError
+from ringfence_kafka.readers.log_reader import LogReader, LogStalledError
 
 
 class OpenTopic(NamedTuple):
@@ -122,7 +121,7 @@ async def _scan_partition(
         offsets = [offset for number, offset in wanted.selection.at if number == partition.number]
         start, end = max(start, min(offsets)), min(end, max(offsets) + 1)
     with contextlib.suppress(_EnoughError):
-        await log_reader.read(log.kafka, log.topic, partition.number, start, end, consume)
+        await LogReader(log.kafka).read_range(log.topic, partition.number, start, end, consume)
     return left
 
 
@@ -147,5 +146,5 @@ async def records_at(cluster: Cluster, kafka: KafkaSettings, places: Collection[
                     found[Place(topic, number, record.offset)] = record
 
         for first, last in offset_ranges.near(sorted(offsets), APART_MAX):
-            await log_reader.read(kafka, topic, number, first, last + 1, consume)
+            await LogReader(kafka).read_range(topic, number, first, last + 1, consume)
     return found

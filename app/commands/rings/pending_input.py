@@ -15,8 +15,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.groups.trusted_offsets import own_commit
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers import log_reader
-from ringfence_kafka.readers.log_reader import LogStalledError
+from ringfence_kafka.readers.log_reader import LogReader, LogStalledError
 from tables.codec import Meta
 
 WAIT_LIMIT_S: Final = 10.0
@@ -109,7 +108,7 @@ async def anything(settings: Settings, topic: str, partition: int, begin: int, e
 
     try:
         async with asyncio.timeout(_LOOK_LIMIT_S):
-            await log_reader.read(settings.kafka, topic, partition, begin, end, found)
+            await LogReader(settings.kafka).read_range(topic, partition, begin, end, found)
     except (_FoundError, TimeoutError, LogStalledError):
         return True
     return False

@@ -16,7 +16,7 @@ from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.escaping import moment
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 from ringfence_kafka.wording import counted
 from tables import codec
 from tables.codec import Meta, Slot
@@ -148,7 +148,9 @@ class LaneView:
         async def consume(records: Sequence[Any]) -> None:
             self._restore.consume(records)
 
-        self._next = await log_reader.read(self._kafka, self._topic, self.partition, self._next, end, consume)
+        self._next = await LogReader(self._kafka).read_range(
+            self._topic, self.partition, self._next, end, consume
+        )
         return self._restore
 
 

@@ -21,7 +21,7 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
 from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers import first_records
+from ringfence_kafka.readers.log_reader import LogReader
 
 Answer = dict[str, Any] | ProbeError | None
 LIMIT_S: Final = 8.0
@@ -100,8 +100,8 @@ async def _heads(
     left, found = set(waiting), {}
     while left:
         now = {(topic, partition): offset for topic, partition, offset in sorted(left, reverse=True)}
-        records = await first_records.first_records(
-            settings.kafka, {place: (at, waiting[*place, at]) for place, at in now.items()}
+        records = await LogReader(settings.kafka).first_records(
+            {place: (at, waiting[*place, at]) for place, at in now.items()}
         )
         for place, at in now.items():
             left.discard((*place, at))

@@ -22,7 +22,7 @@ from ringfence_kafka.groups.trusted_offsets import own_commit
 from ringfence_kafka.http import probe_errors
 from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers import first_records, log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.store import StateFolderError
 
@@ -149,10 +149,8 @@ async def _address(
         if state != model.OPEN and done[place] > (ends[place] or 0):
             done[place] = start  # it is about a deleted topic of that name
     oldest, undecided = await asyncio.gather(
-        first_records.first_records(settings.kafka, {place: (done[place], stable[place] or 0) for place in places}),
-        first_records.first_records(
-            settings.kafka,
-            {place: (max(done[place], stable[place] or 0), ends[place] or 0) for place in places if stable[place] is not None},
+        LogReader(settings.kafka).first_records({place: (done[place], stable[place] or 0) for place in places}),
+        LogReader(settings.kafka).first_records({place: (max(done[place], stable[place] or 0), ends[place] or 0) for place in places if stable[place] is not None},
             committed=False,
         ),
     )  # fmt: skip
@@ -220,7 +218,7 @@ async def _metas(
             _by_place(cluster.offsets.log_start, places), _by_place(cluster.offsets.stable_end, places)
         )
         spans = {place: (starts[place] or 0, ends[place] or 0) for place in places}
-        for (_, number), value in (await log_reader.newest(settings.kafka, spans, META_KEY)).items():
+        for (_, number), value in (await LogReader(settings.kafka).newest_values(spans, META_KEY)).items():
             with contextlib.suppress(FormatError):
                 found[number] = decode_meta(value)
     return found

@@ -21,7 +21,7 @@ from agents.batch.batch import Held as AnyHeld
 from app.worker.fetch import raw_fetch
 from app.worker.fetch.raw_fetch import Limits
 from ringfence_client.window.memory_budget import FETCHING_PART, MemoryBudget
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import fetch_buffer
 from ringfence_kafka.aiokafka_patches.batch_parts import HEADER_BYTES
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.process import gc_settings
@@ -245,7 +245,7 @@ class Buffers:
         count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS
         while left > 0 and len(records) < BATCH_RECORDS_MAX:
             count = min(max(1, count), STEP_RECORDS, BATCH_RECORDS_MAX - len(records))
-            parsed = getattr(fetcher._records.get(tp), "_partition_records", None)
+            parsed = fetch_buffer.parsed(fetcher, tp)
             if isinstance(parsed, LenientRecords):
                 parsed.bytes_max = max(1, left // COPIES)
             more = (await fetcher.fetched_records({tp}, timeout=0, max_records=count)).get(tp, [])
@@ -263,7 +263,7 @@ class Buffers:
 
     def look_at(self, fetcher: Any) -> None:
         """Count the fetched records that nobody has read."""
-        self.memory.note_fetched(sum(internals.lying(fetcher).values()))
+        self.memory.note_fetched(sum(fetch_buffer.sizes(fetcher).values()))
 
     def settle(self) -> None:
         """Count the noted changes."""

@@ -21,7 +21,7 @@ from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.fetch.fetch_scheduler import BoundedFetches, FetchScheduler
 from ringfence_kafka.admin.topics import lacking
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import fetch_buffer, internals
 from ringfence_kafka.protocol.record_batch import OldFormatError
 
 FETCHED_WITHIN_S: Final = 1.0
@@ -58,7 +58,7 @@ class FetchLoop:
             unreadable: Called with topic, partition and reason for each fetch that is refused or damaged.
         """
         self._consumer = consumer
-        self._fetcher = consumer._fetcher
+        self._fetcher = fetch_buffer.fetcher_of(consumer)
         self._buffers = buffers
         self._is_flowing = is_flowing
         self._is_active = is_active
@@ -79,20 +79,20 @@ class FetchLoop:
         """
         fetcher = self._fetcher
         deadline = time.monotonic() + limit_s
-        with fetcher._subscriptions.fetch_context():
+        with fetch_buffer.subscriptions(fetcher).fetch_context():
             while self._is_flowing():
-                if self._consumer._closed or fetcher._closed:
+                if fetch_buffer.is_closed(self._consumer):
                     raise ConsumerStoppedError
                 await self._keep_fetching()
                 # Made before the look, so that nothing falls between the two.
-                waiter = fetcher._create_fetch_waiter()
+                waiter = fetch_buffer.fetch_waiter(fetcher)
                 try:
                     batches = await self._drain()
                     left = deadline - time.monotonic()
                     if batches or left <= 0:
                         return batches
                     await asyncio.wait(
-                        {waiter, fetcher._fetch_task},
+                        {waiter, fetch_buffer.fetching(fetcher)},
                         timeout=min(left, self._rest_left(), self._quiet_left()),
                         return_when=asyncio.FIRST_COMPLETED,
                     )
@@ -109,14 +109,12 @@ class FetchLoop:
 
         aiokafka ends the wait for what it fetches, and not for what it fetched before and is wanted only now.
         """
-        for waiter in self._fetcher._fetch_waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        fetch_buffer.wake(self._fetcher)
 
     def use_room(self) -> None:
         """Look again, and ask brokers for what had no room."""
         self.wake()
-        self._fetcher._notify(self._fetcher._wait_consume_future)
+        fetch_buffer.ask_anew(self._fetcher)
 
     def rewind(
         self, places: Iterable[tuple[TopicPartition, int]]
@@ -137,12 +135,12 @@ class FetchLoop:
         return rewinds
 
     async def _keep_fetching(self) -> None:
-        if not self._fetcher._fetch_task.done():
+        if not fetch_buffer.fetching(self._fetcher).done():
             return
         if time.monotonic() < self._restarted + FAILED_AGAIN_S:
             await asyncio.sleep(FETCHED_WITHIN_S)
         self._restarted = time.monotonic()
-        internals.keep_fetching(self._fetcher)
+        internals.keep_fetching(self._consumer)
 
     def _is_wanted(self, tp: TopicPartition) -> bool:
         return self._may_read(tp) and self._buffers.has_room(tp)
@@ -156,10 +154,10 @@ class FetchLoop:
         return min((end - now for end in self._resting.values() if end > now), default=math.inf)
 
     async def _drain(self) -> dict[TopicPartition, FetchedBatch]:
-        fetcher, subscriptions = self._fetcher, self._fetcher._subscriptions
+        fetcher, subscriptions = self._fetcher, fetch_buffer.subscriptions(self._fetcher)
         batches = {}
         read: dict[TopicPartition, bool] = {}
-        for tp in list(fetcher._records):
+        for tp in fetch_buffer.partitions(fetcher):
             # While partitions are being assigned, fetched_records would wait, and positions move meanwhile.
             if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
                 break
@@ -170,7 +168,7 @@ class FetchLoop:
             if not state.has_valid_position:
                 continue
             begin = state.position
-            parsed = getattr(fetcher._records[tp], "_partition_records", None)
+            parsed = fetch_buffer.parsed(fetcher, tp)
             try:
                 records, held = await self._buffers.read(fetcher, tp)
             except (TopicAuthorizationFailedError, CorruptRecordException) as error:
@@ -195,7 +193,7 @@ class FetchLoop:
         Else a partition that was read to its end would show a lag for as long as it rests.
         """
         batches: dict[TopicPartition, FetchedBatch] = {}
-        subscriptions = self._fetcher._subscriptions
+        subscriptions = fetch_buffer.subscriptions(self._fetcher)
         if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
             return batches
         due = time.monotonic() - QUIET_S

@@ -14,6 +14,7 @@ from aiokafka import TopicPartition
 
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
+from ringfence_kafka.aiokafka_patches import fetch_buffer
 
 FETCH_WAIT_MS: Final = 100
 """Time that a broker holds an empty fetch; meanwhile nothing else is fetched from it."""
@@ -38,16 +39,14 @@ class BoundedFetches:
         self._fetcher = fetcher
         self._buffers = buffers
         self._wanted = wanted
-        self._actions = fetcher._get_actions_per_node
-        fetcher._get_actions_per_node = self._bounded
+        self._actions = fetch_buffer.choose_fetches(fetcher, self._bounded)
 
     def _bounded(self, assignment: Any) -> tuple[Any, ...]:
         """Aiokafka's choice of requests without partitions that have no room."""
         buffers, memory = self._buffers, self._buffers.memory
         buffers.assign(assignment.tps)
         buffers.look_at(self._fetcher)
-        self._fetcher._max_partition_fetch_bytes = memory.partition_bytes_max
-        self._fetcher._fetch_max_bytes = memory.response_bytes_max
+        fetch_buffer.limit_fetches(self._fetcher, memory.partition_bytes_max, memory.response_bytes_max)
         fetches, *others = self._actions(assignment)
         allowed = [(node, request) for node, request in fetches if self._allow(request)]
         return allowed, *others
@@ -67,9 +66,7 @@ class BoundedFetches:
                     soon = soon or wanted
             if kept:
                 topics.append((topic, kept))
-        request._topics = topics
-        if soon and self._buffers.moving:
-            request._max_wait_ms = min(request._max_wait_ms, PARTIAL_WAIT_MS)
+        fetch_buffer.narrow(request, topics, PARTIAL_WAIT_MS if soon and self._buffers.moving else None)
         return bool(topics)
 
 
@@ -95,9 +92,7 @@ class FetchScheduler:
         self._asked: dict[int, float] = {}
         """The same → when the broker was asked last, after a pause."""
         self._read_at = clock()
-        self._actions = fetcher._get_actions_per_node
-        fetcher._get_actions_per_node = self._paced
-        fetcher._prefetch_backoff = PARTIAL_AFTER_S
+        self._actions = fetch_buffer.choose_fetches(fetcher, self._paced, PARTIAL_AFTER_S)
 
     def hurry(self) -> None:
         """Partitions are read from elsewhere: their records are not to wait for the end of a long fetch."""
@@ -110,7 +105,7 @@ class FetchScheduler:
         takes lay with the broker until something came.
         """
         now = self._clock()
-        asked = self._asked.get(self._fetcher._select_read_replica(tp), now)
+        asked = self._asked.get(fetch_buffer.broker_of(self._fetcher, tp), now)
         return asked if now - asked < self._interval.took_s else now
 
     def read(self, partitions: Mapping[TopicPartition, bool]) -> None:
@@ -119,7 +114,7 @@ class FetchScheduler:
             self._read_at = self._clock()
         behind: dict[int, bool] = {}
         for tp, more in partitions.items():
-            node = self._fetcher._select_read_replica(tp)
+            node = fetch_buffer.broker_of(self._fetcher, tp)
             behind[node] = behind.get(node, False) or more
         if behind and not any(behind.values()):
             self._interval.look(self._cpu(), self._clock())
@@ -129,9 +124,9 @@ class FetchScheduler:
     def _paced(self, assignment: Any) -> tuple[Any, ...]:
         """Aiokafka's choice of requests without brokers that are not due; it chooses again when they are."""
         now = self._clock()
-        held = any(map(self._wanted, self._fetcher._records))
+        held = any(map(self._wanted, fetch_buffer.partitions(self._fetcher)))
         whole = _wait_ms(now - self._read_at, len(assignment.tps))
-        self._fetcher._fetch_max_wait_ms = PARTIAL_WAIT_MS if held else whole
+        fetch_buffer.set_fetch_wait(self._fetcher, PARTIAL_WAIT_MS if held else whole)
         fetches, resets, timeout, stale, resumed = self._actions(assignment)
         due = []
         for node, request in fetches:

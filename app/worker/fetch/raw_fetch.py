@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition
-from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
 import native
@@ -50,7 +49,7 @@ class _Unread:
 
     def __init__(self, parsed: LenientRecords) -> None:
         self.begin = parsed.next_fetch_offset
-        self.aborted = list(parsed._aborted_transactions)
+        self.aborted = parsed.aborted
         self.part: Part | None = None
         self.held: Held | None = None
         self.large: LargeBatch | None = None
@@ -80,13 +79,12 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
             if part is None:
                 parsed.raw = False
             else:  # aiokafka reads a fetch from its beginning: the rest is fetched again
-                result._update_position()
+                fetch_buffer.advance(result)
                 fetch_buffer.drop(fetcher, tp)
             return None
-        # aiokafka breaks this cycle only at its end: the bytes would stay until a garbage collection.
-        parsed._records_iterator = None
+        parsed.release()  # nobody runs it to its end
         unread.held = hold(unread.part.records.core.size())
-    return _taken(fetcher, tp, unread, part, limits)
+    return _taken(fetcher, tp, readable, unread, part, limits)
 
 
 def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | None:
@@ -101,7 +99,7 @@ def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | Non
             unread.begin,
             unread.aborted,
             fetch_buffer.decompress,
-            committed=parsed._isolation_level == READ_COMMITTED,
+            committed=parsed.committed_only,
             start=start,
             records_max=limits.records_max,
             bytes_max=bytes_max,
@@ -132,9 +130,15 @@ def _of_large(unread: _Unread, start: int, records_max: int, bytes_max: int) -> 
     return None if part is None else Part(RawRecords(part[0]), part[1], more=True)
 
 
-def _taken(fetcher: Any, tp: TopicPartition, unread: _Unread, part: Part, limits: Limits) -> Taken:
-    result, held = fetcher._records[tp], unread.held
-    parsed = result._partition_records
+def _taken(
+    fetcher: Any,
+    tp: TopicPartition,
+    readable: tuple[Any, LenientRecords],
+    unread: _Unread,
+    part: Part,
+    limits: Limits,
+) -> Taken:
+    (result, parsed), held = readable, unread.held
     records = part.records
     count, content, headers = records.core.fitting(
         limits.record_bytes, limits.copies, limits.bytes_max, limits.records_max
@@ -146,7 +150,7 @@ def _taken(fetcher: Any, tp: TopicPartition, unread: _Unread, part: Part, limits
     else:
         taken, left = records, RawRecords(records.core.slice(0, 0))
         parsed.next_fetch_offset = part.end
-    result._update_position()
+    fetch_buffer.advance(result)
     if left or part.more:
         unread.part = part._replace(records=left)
         if not left:

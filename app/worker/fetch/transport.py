@@ -1,4 +1,4 @@
-"""Faust's aiokafka transport, changed in twelve points. Only this file knows Faust's private parts.
+"""Faust's aiokafka transport, changed in twelve points.
 
 1. A fetch is one message: Faust moves an event at a time and pays some 23 callbacks for each; here the records of
    one fetch of one partition travel as one :class:`agents.batch.batch.FetchedBatch`.
@@ -33,17 +33,14 @@ from faust.types import TP, ConsumerMessage
 from yarl import URL
 
 from agents.batch.batch import FetchedBatch, Parcel
-from app.worker.fetch.buffers import COPIES, Buffers
+from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.fetch.fetch_loop import FETCHED_WITHIN_S, FetchLoop
 from app.worker.fetch.fetch_scheduler import FETCH_WAIT_MS
 from app.worker.fetch.startup_retry import connected
-from ringfence_kafka.aiokafka_patches import internals, late_revocation
-from ringfence_kafka.aiokafka_patches import lenient_records as lenient
+from ringfence_kafka.aiokafka_patches import faust_parts, internals, membership
 from ringfence_kafka.concurrency.timeouts import is_cancelled
 from ringfence_kafka.errors import named
-from ringfence_kafka.groups import static_members
-from ringfence_kafka.protocol.oversized_records import RECORD_BYTES_MAX
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -78,7 +75,7 @@ class TransportHooks(Protocol):
         """Awaited with the topics of the subscription, before the worker joins."""
 
 
-class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+class BatchConsumerThread(faust_parts.ConsumerThread):
     """Runs the consumer in a thread of its own, as Faust does."""
 
     def __post_init__(self) -> None:
@@ -91,10 +88,10 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         transport: BatchTransport = self.transport
         if not await connected(self, self._connect):
             return
-        consumer = self._ensure_consumer()
-        late_revocation.revoke_late(consumer)
+        consumer = self.connected_consumer
+        membership.revoke_late(consumer)
         if instance := transport.app.conf.consumer_group_instance_id:
-            static_members.name_heartbeats(consumer, instance, transport.hooks.replaced)
+            membership.name_heartbeats(consumer, instance, transport.hooks.replaced)
         self._fetches = fetches = FetchLoop(
             consumer,
             transport.buffers,
@@ -111,7 +108,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         try:
             await super().on_start()
         except (KafkaError, OSError):
-            await self._consumer.stop()
+            await self.connected_consumer.stop()
             raise
 
     async def _keep_member(self) -> None:
@@ -120,11 +117,11 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         logged, logged_at = "", -math.inf
         while True:
             await asyncio.sleep(KEPT_EVERY_S)
-            if self._consumer is None:
+            if (consumer := self.made_consumer) is None:
                 continue
             try:
-                internals.keep_member(self._consumer)
-                internals.take_error(self._consumer)
+                membership.keep_member(consumer)
+                membership.take_error(consumer)
             except GroupAuthorizationFailedError as error:
                 hooks.excluded(str(error))
             except KafkaError as error:
@@ -145,26 +142,16 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
-            await self._ensure_consumer()._client.close()
+            await internals.client_of(self.connected_consumer).close()
 
-    def _create_worker_consumer(self, transport: Any) -> aiokafka.AIOKafkaConsumer:
-        lenient.install(max(RECORD_BYTES_MAX, transport.buffers.bytes_max // COPIES))
-        consumer = super()._create_worker_consumer(transport)
-        # Both are read when the consumer starts. Faust asks for committed data only under its own exactly_once.
-        consumer._isolation_level = "read_committed"
-        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
-        internals.pass_on(consumer, transport.client_options)
-        return consumer
+    def prepare(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
+        """Have it read committed data, which Faust asks for under its own exactly_once only."""
+        internals.read_committed(consumer, FETCH_WAIT_MS)
+        internals.pass_on(consumer, self.transport.client_options)
 
-    async def _fetch_records(
-        self,
-        consumer: aiokafka.AIOKafkaConsumer,
-        active_partitions: set[TP],
-        timeout: float | None = None,  # noqa: ASYNC109 - Faust's signature
-        max_records: int | None = None,
-    ) -> dict[TopicPartition, FetchedBatch]:
-        """Faust's set of active partitions is from before the wait, so it is ignored."""
-        return {} if self._fetches is None else await self._fetches.fetch(timeout or 0.0)
+    async def fetch_batches(self, limit_s: float) -> dict[TopicPartition, FetchedBatch]:
+        """Return the batches of the partitions that are active at each look."""
+        return {} if self._fetches is None else await self._fetches.fetch(limit_s)
 
     def wake(self) -> None:
         """Have a fetch that waits look again, because other partitions are wanted, or none. In any thread."""
@@ -173,12 +160,12 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     def join_again(self) -> None:
         """Have the group assign its partitions again, if this worker leads it. In any thread, once connected."""
-        self._soon(self._ensure_consumer()._coordinator.request_rejoin)
+        self._soon(lambda: membership.join_again(self.connected_consumer))
 
     @property
     def member_id(self) -> str:
         """The ID that the group gave this worker; empty if it is not a member now. In any thread."""
-        return "" if self._consumer is None else internals.member_id(self._consumer)
+        return "" if self.made_consumer is None else membership.member_id(self.made_consumer)
 
     def _soon(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the thread has ended, and nothing waits
@@ -191,22 +178,21 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     async def is_member(self, generation: int) -> bool:
         """Ask the group's coordinator whether this worker is a member of this generation; in the consumer's thread."""
-        return await internals.is_member(self._ensure_consumer(), generation)
+        return await membership.is_member(self.connected_consumer, generation)
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Lanes report for themselves; Faust's watch of each event does not fit batches."""
 
 
-class BatchConsumer(driver.Consumer):  # type: ignore[misc]
+class BatchConsumer(faust_parts.Consumer):
     """Hands Faust one message a fetch and partition."""
 
-    def _new_consumer_thread(self) -> BatchConsumerThread:
-        return BatchConsumerThread(self, loop=self.loop, beacon=self.beacon)
+    thread_class = BatchConsumerThread
 
     @property
     def thread(self) -> BatchConsumerThread:
         """The thread that owns the aiokafka consumer."""
-        return cast("BatchConsumerThread", self._thread)
+        return cast("BatchConsumerThread", self.owned_thread)
 
     def on_buffer_drop(self, tp: TP) -> None:
         """The buffer of a partition has room again."""
@@ -237,7 +223,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
 
     def is_active(self, tp: TP) -> bool:
         """Whether batches of this partition are wanted now. In any thread."""
-        return tp in self._active_partitions
+        return tp in self.active_partitions
 
     async def _drain_messages(self, fetcher: Any) -> None:
         """Hand over fetched batches until ``fetcher``, which is Faust's, is stopped.
@@ -262,7 +248,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         if not self.flow_active:
             await self.wait(self.can_resume_flow)
         try:
-            batches = await self._getmany(self._active_partitions, FETCHED_WITHIN_S)
+            batches = await self.fetch(FETCHED_WITHIN_S)
         except GroupAuthorizationFailedError as error:
             # aiokafka's coordinator has ended: the worker cannot go on, but it can stop in order.
             self.transport.hooks.excluded(str(error))
@@ -273,7 +259,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         return [
             self._batch_message(TP(tp.topic, tp.partition), batch)
             for tp, batch in batches.items()
-            if self.is_active(tp) or tp in self._buffered_partitions
+            if self.is_active(tp) or tp in self.buffered_partitions
         ]
 
     def _batch_message(self, tp: TP, batch: FetchedBatch) -> ConsumerMessage:

@@ -8,12 +8,11 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
-from faust.assignor.partition_assignor import PartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from agents.rules.member_statements import KEY, decode
 from app.worker.membership.lane_assignment import AssignedLane, assign_lanes, units_of
+from ringfence_kafka.aiokafka_patches import faust_parts
 from ringfence_kafka.groups.static_members import Member
 
 _NEWCOMER: Final = ""
@@ -24,7 +23,7 @@ Joined = tuple[str, Collection[str], Collection[Partition]]
 """URL, topics and partitions of a member."""
 
 
-class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
+class LaneAssignor(faust_parts.Assignor):
     """The assignor of :class:`app.worker.faust_app.RingfenceApp`; Faust creates it."""
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
@@ -35,55 +34,30 @@ class LaneAssignor(PartitionAssignor):  # type: ignore[misc]
             metadata.version, metadata.subscription, json.dumps(stated).encode()
         )
 
-    def _perform_assignment(
-        self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]
-    ) -> Any:
-        """Assign for all members, as the leader of the group."""
-        clients = {name: self._get_client_metadata(joined) for name, joined in member_metadata.items()}
-        self._update_member_urls(clients)
+    def assign_members(
+        self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata], stated: Mapping[str, Any]
+    ) -> Mapping[str, Mapping[str, list[int]]]:
+        """Return the partitions of each member by topic, as the leader of the group."""
         joined = {
-            member: (clients[member].url, metadata.subscription, clients[member].assignment.active_tps)
-            for member, metadata in member_metadata.items()
+            member: (stated[member].url, metadata.subscription, stated[member].assignment.active_tps)
+            for member, metadata in members.items()
         }
         unusable = {
-            member
-            for member, metadata in member_metadata.items()
-            if decode(metadata.user_data, member).unusable
+            member for member, metadata in members.items() if decode(metadata.user_data, member).unusable
         }
-        topics = {topic for value in member_metadata.values() for topic in value.subscription}
+        topics = {topic for value in members.values() for topic in value.subscription}
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
-        assignments = {
-            member: ClientAssignment(actives=actives, standbys={})
-            for member, actives in deal(
-                joined, self.app.parts.group.topics_together, counts, unusable
-            ).items()
-        }
-        return self._protocol_assignments(
-            assignments,
-            self._get_changelog_distribution(assignments),
-            self._get_external_topic_distribution(assignments),
-            dict.fromkeys(topics, 0),
-        )
-
-    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Take the assignment of the group. Faust refuses that of a static member, which has the URL of its predecessor."""
-        stated = ClientMetadata.loads(self._decompress(assignment.user_data))
-        self._assignment = stated.assignment
-        self._topic_groups = dict(stated.topic_groups)
-        self._active_tps = stated.assignment.active_tps
-        self._standby_tps = stated.assignment.standby_tps
-        self.changelog_distribution = stated.changelog_distribution
-        self.external_topic_distribution = stated.external_topic_distribution
+        return deal(joined, self.app.parts.group.topics_together, counts, unusable)
 
     def foresee(
         self, members: Collection[Member], topics: Collection[str], counts: Mapping[str, int]
     ) -> set[Partition]:
         """The assignment of this worker as one more member; nothing while the group rebalances and does not report its members."""
-        joined: dict[str, Joined] = {_NEWCOMER: (str(self._url), topics, ())}
+        joined: dict[str, Joined] = {_NEWCOMER: (self.own_url, topics, ())}
         for member in members:
             if member.metadata is None:
                 return set()
-            url = self._get_client_metadata(member.metadata).url
+            url = self.stated(member.metadata).url
             joined[member.member_id] = (url, member.metadata.subscription, member.assigned)
         given = deal(joined, self.app.parts.group.topics_together, counts)[_NEWCOMER]
         return {(topic, number) for topic, numbers in given.items() for number in numbers}

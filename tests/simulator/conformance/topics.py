@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
-from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.aiokafka_patches import membership
 from tests.simulator.conformance.transactions import LIMIT_S
 
 PARTITIONS: Final = 2
@@ -73,16 +73,16 @@ async def members_share_out(side: Side) -> list[Any]:
     first, second = side.member(one), side.member(other)
     await first.start()
     await _until(lambda: len(one.calls) >= 2)
-    generation = internals.generation(first)
-    told: list[Any] = [list(one.calls), await internals.is_member(first, generation)]
+    generation = membership.generation(first)
+    told: list[Any] = [list(one.calls), await membership.is_member(first, generation)]
     await second.start()
     await _until(lambda: len(one.calls) >= 4 and len(other.calls) >= 2)
-    now = internals.generation(first)
+    now = membership.generation(first)
     told += [list(one.calls), list(other.calls), sorted(one.assigned | other.assigned), now > generation]
     told += [
-        internals.generation(second) == now,
-        await internals.is_member(first, now),
-        await internals.is_member(first, generation),
+        membership.generation(second) == now,
+        await membership.is_member(first, now),
+        await membership.is_member(first, generation),
     ]
     await second.stop()
     await _until(lambda: len(one.calls) >= 6)
@@ -103,16 +103,16 @@ async def rebalance_is_no_no(side: Side) -> list[Any]:
 
     first, second = side.member(Holding()), side.member(_Told())
     await first.start()
-    generation = internals.generation(first)
+    generation = membership.generation(first)
     joining = asyncio.create_task(second.start())
     await _until(held.is_set)
     told: list[Any] = [
-        await internals.is_member(first, generation),
-        await internals.is_member(first, generation, rebalancing=True),
+        await membership.is_member(first, generation),
+        await membership.is_member(first, generation, rebalancing=True),
     ]
     hold.set()
     await joining
-    told.append(await internals.is_member(first, generation, rebalancing=True))
+    told.append(await membership.is_member(first, generation, rebalancing=True))
     await first.stop()
     await second.stop()
     return told

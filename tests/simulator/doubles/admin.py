@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 from ringfence_kafka.admin.topics import Described
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.groups.committed_offsets import Committed
-from ringfence_kafka.readers.log_reader import Readers, Take, require_moving
+from ringfence_kafka.readers.log_reader import LogReader, Take, require_moving
 from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.kafka.logs import Fetched
 from tests.simulator.kafka.network import Network
@@ -85,8 +85,8 @@ def _process() -> Any:
     return loop.process
 
 
-async def read(
-    kafka: "KafkaSettings | Readers",
+async def read_range(
+    _reader: LogReader,
     topic: str,
     partition: int,
     start: int,
@@ -94,7 +94,7 @@ async def read(
     consume: Callable[[Sequence[Any]], Awaitable[None]],
     take: Take | None = None,
 ) -> int:
-    """As :func:`ringfence_kafka.readers.log_reader.read`; what is lost is asked for again, as aiokafka's consumer does.
+    """As :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range`; what is lost is asked for again, as aiokafka's consumer does.
 
     ``take`` is not asked: records are objects here.
     """
@@ -124,10 +124,10 @@ async def _fetch(process: Any, topic: str, partition: int, position: int) -> Fet
             await asyncio.sleep(POLL_S)
 
 
-async def newest(
-    kafka: KafkaSettings, ends: Mapping[tuple[str, int], tuple[int, int]], key: bytes
+async def newest_values(
+    _reader: LogReader, ends: Mapping[tuple[str, int], tuple[int, int]], key: bytes
 ) -> dict[tuple[str, int], bytes]:
-    """As :func:`ringfence_kafka.readers.log_reader.newest`."""
+    """As :meth:`ringfence_kafka.readers.log_reader.LogReader.newest_values`."""
     process = _process()
     found = {}
     for (topic, partition), (start, end) in ends.items():

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from native.records import RawRecords
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 from tests.support.records.stored_batches import Stored, raw_records
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]]) -> None:
-    """Have :func:`ringfence_kafka.readers.log_reader.read` pass on those that there are when it is called.
+    """Have :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range` pass on those that there are when it is called.
 
     Who takes what was fetched in its own way gets two of three parts so, and one as aiokafka has it.
     """
 
-    async def read(*arguments: Any) -> int:
+    async def read_range(*arguments: Any) -> int:
         *_, start, high_watermark, consume, take = arguments
         found = [record for record in records() if start <= record.offset < high_watermark]
         third = len(found) // 3
@@ -25,7 +25,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]])
                 await consume(part if take is None or number == 1 else raw(part))
         return int(high_watermark)
 
-    monkeypatch.setattr(log_reader, "read", read)
+    monkeypatch.setattr(LogReader, "read_range", read_range)
 
 
 def raw(records: Sequence[Any]) -> Sequence[Any]:

@@ -10,6 +10,7 @@ import pytest
 import native
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
+from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
@@ -772,7 +773,7 @@ def _served(log: Log, monkeypatch: pytest.MonkeyPatch) -> Callable[[LaneTable], 
     """Opens tables over this log; only the consumer that would fetch its records is replaced."""
 
     async def open_table(table: LaneTable) -> Restored:
-        _, restored = await table.open(KafkaSettings(), "changelog", 0, log.bounds())
+        _, restored = await table.open(LogReader(KafkaSettings()), "changelog", 0, log.bounds())
         return restored
 
     serve(monkeypatch, lambda: log.records)

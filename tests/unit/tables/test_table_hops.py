@@ -12,6 +12,7 @@ import pytest
 
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.protocol.hop import Source
+from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
 from tables.codec import Origin, Route
 from tables.hops import Arrival, HopMemory
@@ -84,7 +85,7 @@ def tables(tmp_path: Path) -> Iterator[Callable[..., LaneTable]]:
 
 
 async def _open(table: LaneTable, log: Log) -> tuple[int, Restored]:
-    return await table.open(KafkaSettings(), "changelog", 0, ChangelogBounds(0, log.end, DAY_S))
+    return await table.open(LogReader(KafkaSettings()), "changelog", 0, ChangelogBounds(0, log.end, DAY_S))
 
 
 def _known(

@@ -15,7 +15,7 @@ import native
 from agents.batch import native_records
 from app.worker.fetch.buffers import Buffers
 from native.records import RawRecords
-from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer, internals
+from ringfence_kafka.aiokafka_patches import batch_parts, fetch_buffer
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords, RecordBytes
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, uncompressed, whole_records
@@ -259,11 +259,11 @@ async def test_what_is_kept_is_counted() -> None:
     data = _large(20, 100_000, 4)
     fetched = Fetched(data)
     parsed = fetched._records[TP]._partition_records
-    assert internals.lying(fetched)[TP] == len(data)
+    assert fetch_buffer.sizes(fetched)[TP] == len(data)
     next(parsed)
 
-    assert internals.lying(fetched)[TP] > len(data) + 2 * batch_parts.PART_BYTES // 2
-    assert internals.lying(fetched)[TP] < len(data) + 8 * MIB
+    assert fetch_buffer.sizes(fetched)[TP] > len(data) + 2 * batch_parts.PART_BYTES // 2
+    assert fetch_buffer.sizes(fetched)[TP] < len(data) + 8 * MIB
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
@@ -276,7 +276,7 @@ async def test_what_the_core_keeps_is_counted() -> None:
     records, _ = await buffers.read(fetched, TP)
 
     assert isinstance(records, RawRecords)
-    assert internals.lying(fetched)[TP] > len(data) + 100_000
+    assert fetch_buffer.sizes(fetched)[TP] > len(data) + 100_000
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)

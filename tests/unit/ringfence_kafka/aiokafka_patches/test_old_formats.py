@@ -1,6 +1,5 @@
 """Readers refuse messages of formats 0 and 1 by name, and pass none of them over."""
 
-import importlib
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -9,6 +8,7 @@ from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 
+from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.protocol.record_batch import OldFormatError
@@ -21,8 +21,8 @@ Read = Callable[[bytes], Any]
 
 
 def _everywhere(data: bytes) -> Any:
-    """Read as any process does once it imports the patches."""
-    importlib.import_module("ringfence_kafka.aiokafka_patches.internals")
+    """Read as any process does that installs the patches."""
+    aiokafka_patches.install()
     return PartitionRecords(TP, fetcher.MemoryRecords(data), [], 0, None, None, True, READ_COMMITTED)
 
 

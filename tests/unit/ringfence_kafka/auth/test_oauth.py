@@ -22,8 +22,9 @@ from reconcile import job
 from reconcile.audit import job as audit
 from reconcile.audit.topic import Wanted
 from reconcile.spark.source_options import kafka_options
+from ringfence_kafka.aiokafka_patches.token_login import TokenLogin
 from ringfence_kafka.auth import oauth
-from ringfence_kafka.auth.client_options import TokenLogin, Tokens, client_options
+from ringfence_kafka.auth.client_options import Tokens, client_options
 from ringfence_kafka.auth.oauth import TokenSource
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.load import validate

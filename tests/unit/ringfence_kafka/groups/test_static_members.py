@@ -11,15 +11,12 @@ from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, UnknownMe
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 
 from app.worker.membership import static_membership
+from ringfence_kafka.aiokafka_patches import membership
+from ringfence_kafka.aiokafka_patches.membership import FencedInstanceIdError, NamedHeartbeat
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import BrokerUnavailableError
 from ringfence_kafka.groups import static_members
-from ringfence_kafka.groups.static_members import (
-    DescribeMembers,
-    FencedInstanceIdError,
-    LeaveByName,
-    NamedHeartbeat,
-)
+from ringfence_kafka.groups.static_members import DescribeMembers, LeaveByName
 from tests.support.cluster_double import ClusterDouble
 
 FENCED = 82
@@ -43,7 +40,7 @@ async def test_heartbeats_have_the_name() -> None:
         return SimpleNamespace(error_code=0)
 
     coordinator = SimpleNamespace(group_id="orders", generation=3, member_id="m", _send_req=send)
-    static_members.name_heartbeats(
+    membership.name_heartbeats(
         SimpleNamespace(_coordinator=coordinator), "orders-0", lambda: pytest.fail("fenced")
     )
     join = JoinGroupRequest("orders", 1, 1, "m", "orders-0", "consumer", [])
@@ -67,7 +64,7 @@ async def test_whoever_is_fenced_is_told() -> None:
         return SimpleNamespace(error_code=FENCED)
 
     coordinator = SimpleNamespace(group_id="orders", generation=3, member_id="m", _send_req=send)
-    static_members.name_heartbeats(
+    membership.name_heartbeats(
         SimpleNamespace(_coordinator=coordinator), "orders-0", lambda: told.append(True)
     )
     await coordinator._send_req(JoinGroupRequest("orders", 1, 1, "m", "orders-0", "consumer", []))

@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, NodeNotReadyError, ProducerClosed
 from aiokafka.protocol.transaction import EndTxnRequest, TxnOffsetCommitRequest
 
-from ringfence_kafka.producer.outgoing import note_outcome
+from ringfence_kafka.concurrency.timeouts import note_outcome
 
 HARMFUL: Final = (TxnOffsetCommitRequest, EndTxnRequest)
 """Where they come late."""

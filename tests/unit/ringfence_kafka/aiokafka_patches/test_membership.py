@@ -9,7 +9,7 @@ from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, Group
 from aiokafka.errors import GroupLoadInProgressError, KafkaConnectionError, UnknownMemberIdError
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 
-from ringfence_kafka.aiokafka_patches import late_revocation
+from ringfence_kafka.aiokafka_patches import membership
 
 JOIN = JoinGroupRequest("group", 1, 1, "member", "", "consumer", [])
 
@@ -35,7 +35,7 @@ class Coordinator:
 
 def _rejoining(*answers: int | Exception) -> Coordinator:
     coordinator = Coordinator(*answers)
-    late_revocation.revoke_late(SimpleNamespace(_coordinator=coordinator))
+    membership.revoke_late(SimpleNamespace(_coordinator=coordinator))
     return coordinator
 
 

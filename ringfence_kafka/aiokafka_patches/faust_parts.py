@@ -1,0 +1,161 @@
+"""Private parts of Faust: its consumer, its assignor and its worker, with public names for what is private there.
+
+Only workers import this module: consumers and bridges run without Faust.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import faust
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
+from faust.assignor.partition_assignor import PartitionAssignor
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+
+
+class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+    """Faust's thread that owns the aiokafka consumer."""
+
+    @property
+    def made_consumer(self) -> AIOKafkaConsumer | None:
+        """The consumer; None = it is not made yet."""
+        return self._consumer
+
+    @property
+    def connected_consumer(self) -> AIOKafkaConsumer:
+        """The consumer, which is made."""
+        return self._ensure_consumer()
+
+    def prepare(self, consumer: AIOKafkaConsumer) -> None:
+        """Change a consumer before it connects."""
+
+    async def fetch_batches(self, limit_s: float) -> Any:
+        """Return what was fetched, by partition; wait so many seconds for something."""
+        raise NotImplementedError
+
+    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
+        consumer = super()._create_worker_consumer(transport)
+        self.prepare(consumer)
+        return consumer
+
+    async def _fetch_records(
+        self,
+        consumer: AIOKafkaConsumer,
+        active_partitions: set[TP],
+        timeout: float | None = None,  # noqa: ASYNC109 - Faust's signature
+        max_records: int | None = None,
+    ) -> Any:
+        return await self.fetch_batches(timeout or 0.0)  # Faust's partitions are those of before the wait
+
+
+class Consumer(driver.Consumer):  # type: ignore[misc]
+    """Faust's consumer, on Faust's own loop."""
+
+    thread_class: type[ConsumerThread]
+
+    @property
+    def owned_thread(self) -> Any:
+        """The thread that owns the aiokafka consumer."""
+        return self._thread
+
+    @property
+    def active_partitions(self) -> set[TP]:
+        """Partitions that Faust wants records of."""
+        partitions: set[TP] = self._active_partitions
+        return partitions
+
+    @property
+    def buffered_partitions(self) -> set[TP]:
+        """Partitions whose buffer is full."""
+        partitions: set[TP] = self._buffered_partitions
+        return partitions
+
+    async def fetch(self, limit_s: float) -> Any:
+        """Return what the thread fetched of the active partitions; wait so many seconds for something."""
+        return await self._getmany(self._active_partitions, limit_s)
+
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return self.thread_class(self, loop=self.loop, beacon=self.beacon)
+
+
+class _Stated(Protocol):
+    """What a member of the group stated when it joined."""
+
+    url: Any
+    assignment: ClientAssignment
+
+
+class Assignor(PartitionAssignor):  # type: ignore[misc]
+    """Faust's assignor, without its rules of who gets what."""
+
+    @property
+    def own_url(self) -> str:
+        """The URL of this worker."""
+        return str(self._url)
+
+    def stated(self, metadata: ConsumerProtocolMemberMetadata) -> _Stated:
+        """Return what a member stated when it joined."""
+        said: _Stated = self._get_client_metadata(metadata)
+        return said
+
+    def assign_members(
+        self,
+        cluster: Any,
+        members: Mapping[str, ConsumerProtocolMemberMetadata],
+        stated: Mapping[str, _Stated],
+    ) -> Mapping[str, Mapping[str, list[int]]]:
+        """Return the partitions of each member by topic."""
+        raise NotImplementedError
+
+    def _perform_assignment(
+        self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> Any:
+        stated = {name: self.stated(joined) for name, joined in member_metadata.items()}
+        self._update_member_urls(stated)
+        assignments = {
+            member: ClientAssignment(actives=actives, standbys={})
+            for member, actives in self.assign_members(cluster, member_metadata, stated).items()
+        }
+        topics = {topic for value in member_metadata.values() for topic in value.subscription}
+        return self._protocol_assignments(
+            assignments,
+            self._get_changelog_distribution(assignments),
+            self._get_external_topic_distribution(assignments),
+            dict.fromkeys(topics, 0),
+        )
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Take over what the group gave this member.
+
+        A static member is given what its predecessor was, under the URL that this had: Faust refuses that.
+        """
+        told = ClientMetadata.loads(self._decompress(assignment.user_data))
+        self._assignment = told.assignment
+        self._topic_groups = dict(told.topic_groups)
+        self._active_tps = told.assignment.active_tps
+        self._standby_tps = told.assignment.standby_tps
+        self.changelog_distribution = told.changelog_distribution
+        self.external_topic_distribution = told.external_topic_distribution
+
+
+class Worker(faust.Worker):  # type: ignore[misc]
+    """Faust's worker, whose signals can be changed."""
+
+    def add_signal_handlers(self) -> None:
+        """Handle more signals than Faust does."""
+
+    def terminate(self) -> None:
+        """End in order, as after SIGTERM."""
+        self._on_sigterm()
+
+    def on_sigusr2(self) -> None:
+        """Handle SIGUSR2."""
+
+    def _install_signal_handlers_unix(self) -> None:
+        super()._install_signal_handlers_unix()
+        self.add_signal_handlers()
+
+    def _on_sigusr2(self) -> None:
+        self.on_sigusr2()

@@ -1,0 +1,207 @@
+"""One client for many producers, and a share of it for each."""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.errors import ProducerClosed, RequestTimedOutError
+
+from ringfence_kafka.aiokafka_patches import internals
+from ringfence_kafka.concurrency.timeouts import note_outcome
+
+STOP_LIMIT_S: Final = 5.0
+
+T = TypeVar("T")
+
+
+class SharedClient(AIOKafkaClient):  # type: ignore[misc]
+    """aiokafka's client, for producers that come and go."""
+
+    def __init__(self, asker: "SharedClient | None" = None, **options: Any) -> None:
+        """``asker``: the client that asks for metadata; without one this one does."""
+        super().__init__(**options)
+        self.shares = 0
+        self._asker = asker or self
+        self.cluster: Any = self._asker.cluster
+        self._attempts: dict[tuple[int, ConnectionGroup], asyncio.Task[Any]] = {}
+        self._sync_task: asyncio.Task[None] | None
+        self._reaching: asyncio.Task[None] | None = None
+
+    _metadata_update = internals.ASK_METADATA
+
+    @property
+    def _synchronised(self) -> bool | None:
+        """Whether metadata is kept up to date; None = not begun."""
+        return None if self._sync_task is None else not self._sync_task.done()
+
+    async def _get_conn(
+        self, node_id: int, *, group: ConnectionGroup = ConnectionGroup.DEFAULT, no_hint: bool = False
+    ) -> Any:
+        """As it is, but attempts to reach one broker are one, and hold up nobody who wants another.
+
+        aiokafka makes one connection at a time: of many producers each would try a broker that is gone without a word for
+        seconds, one after the other.
+        """
+        attempt = self._attempts.get((node_id, group))
+        if attempt is None or attempt.done():
+            connecting = super()._get_conn(node_id, group=group, no_hint=no_hint)
+            attempt = self._attempts[node_id, group] = asyncio.create_task(connecting)
+            attempt.add_done_callback(note_outcome)
+        return await asyncio.shield(attempt)
+
+    @property
+    def _get_conn_lock(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
+
+    # -- metadata: asked for once, for all ---------------------------------------------------------------------
+
+    def force_metadata_update(self) -> "asyncio.Future[bool]":
+        """Those that ask meanwhile get the same answer."""
+        if self._asker is not self:
+            return self._asker.force_metadata_update()
+        asked: asyncio.Future[bool] = super().force_metadata_update()
+        return asked
+
+    def add_topic(self, topic: str) -> "asyncio.Future[bool]":
+        """Ask for this one, too, from now on."""
+        if self._asker is not self:
+            return self._asker.add_topic(topic)
+        asked: asyncio.Future[bool] = super().add_topic(topic)
+        return asked
+
+    async def _maybe_wait_metadata(self) -> None:
+        if self._asker is not self:
+            await self._asker._maybe_wait_metadata()
+        else:
+            await super()._maybe_wait_metadata()
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    async def reach(self) -> None:
+        """Until a broker is connected: whoever asks meanwhile waits for the same attempt.
+
+        Clients that have lost all their brokers begin with the bootstrap servers again, as new ones would.
+        """
+        synchronised = self._asker._synchronised
+        if synchronised is True and any(conn.connected() for conn in self._conns.values()):
+            return
+        if self._reaching is None or self._reaching.done():
+            self._reaching = asyncio.create_task(self._reach())
+            self._reaching.add_done_callback(note_outcome)
+        await asyncio.shield(self._reaching)
+
+    async def _reach(self) -> None:
+        if self._asker is not self:
+            await self._asker.reach()
+        else:
+            if self._synchronised is False:
+                self._sync_task = None  # an error ended it: bootstrap() starts another
+            await self.bootstrap()
+        node = self.get_random_node()
+        if node is not None:
+            await self.ready(node)
+
+    async def send(
+        self, node_id: int, request: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT
+    ) -> Any:
+        """As it is, but for two requests that time out together: the later one finds the connection gone."""
+        try:
+            return await super().send(node_id, request, group=group)
+        except KeyError as error:
+            raise RequestTimedOutError from error
+
+    async def end(self) -> None:
+        """Close all connections."""
+        for item in (self._reaching, *self._attempts.values()):
+            if item is not None:
+                item.cancel()
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await self.close()
+
+
+class ClientShare:
+    """What one producer sees in place of a client of its own: the part of aiokafka's client that its producer uses.
+
+    When it is closed, what its producer still waits for fails at once, and nothing of anybody else's does.
+    """
+
+    def __init__(self, client: SharedClient) -> None:
+        self._client = client
+        self._open = True
+        self._scopes: set[asyncio.Timeout] = set()
+        client.shares += 1
+
+    @property
+    def cluster(self) -> Any:
+        """The metadata."""
+        return self._client.cluster
+
+    @property
+    def _client_id(self) -> str:
+        return str(self._client._client_id)
+
+    async def bootstrap(self) -> None:
+        """Called by a producer that starts."""
+        await self._while_open(self._client.reach())
+
+    async def close(self) -> None:
+        """Called by a producer that stops. May be repeated."""
+        if self._open:
+            self._open = False
+            self._client.shares -= 1
+            for scope in self._scopes:
+                scope.reschedule(0)
+
+    def get_random_node(self) -> int | None:
+        """A broker."""
+        node: int | None = self._client.get_random_node()
+        return node
+
+    def force_metadata_update(self) -> "asyncio.Future[bool]":
+        """Ask for metadata; those that ask meanwhile get the same answer."""
+        self._require_open()  # it ends the producer's endless attempts
+        update: asyncio.Future[bool] = self._client.force_metadata_update()
+        return update
+
+    async def ready(self, node_id: int, *, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> bool:
+        """Whether a broker can be connected."""
+        return await self._while_open(self._client.ready(node_id, group=group))
+
+    async def send(
+        self, node_id: int, request: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT
+    ) -> Any:
+        """A request and its answer."""
+        return await self._while_open(self._client.send(node_id, request, group=group))
+
+    async def coordinator_lookup(self, kind: int, key: str) -> int:
+        """The broker that coordinates a transactional ID or a group."""
+        return await self._while_open(self._client.coordinator_lookup(kind, key))
+
+    async def _wait_on_metadata(self, topic: str) -> set[int]:
+        return await self._while_open(self._client._wait_on_metadata(topic))
+
+    async def _maybe_wait_metadata(self) -> None:
+        await self._while_open(self._client._maybe_wait_metadata())
+
+    async def _while_open(self, question: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._require_open()
+        except ProducerClosed:
+            question.close()
+            raise
+        scope = asyncio.timeout(None)
+        self._scopes.add(scope)
+        try:
+            async with scope:
+                return await question
+        except TimeoutError as error:
+            raise ProducerClosed from error
+        finally:
+            self._scopes.discard(scope)
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise ProducerClosed

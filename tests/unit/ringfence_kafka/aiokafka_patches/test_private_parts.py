@@ -1,0 +1,137 @@
+"""Private parts of aiokafka and Faust are used in one package, which was checked with the versions that are installed."""
+
+import ast
+import functools
+import importlib
+import importlib.metadata
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ringfence_kafka.aiokafka_patches import CHECKED_VERSIONS
+
+ROOT: Final = Path(__file__).parents[4]
+ROOMS: Final = ("agents", "app", "conf", "native", "ringfence_client", "ringfence_kafka", "tables")
+PACKAGE: Final = ROOT / "ringfence_kafka" / "aiokafka_patches"
+DEFINED: Final = re.compile(r"(?:\bself\.|\bdef )(_[a-z]\w*)(?=\(| *=[^=]| *:)")
+"""A private attribute that is set, or a private method."""
+PRIVATE: Final = re.compile(r"\b_[a-z]\w*")
+TUPLES: Final = frozenset({"_asdict", "_fields", "_make", "_replace"})
+"""Public methods of Python's named tuples."""
+FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def test_versions() -> None:
+    """Read each module of the package beside the new source before this is changed."""
+    assert {name: importlib.metadata.version(name) for name in CHECKED_VERSIONS} == CHECKED_VERSIONS
+
+
+def test_nobody_else_uses_them() -> None:
+    """Every other use goes through a function or a base class of the package."""
+    assert [use for path, text in _texts().items() for use in _uses(text, path)] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(consumer): consumer._coordinator.request_rejoin()",
+        "class A:\n    def f(self, admin):\n        self._client = admin._client",
+        "class T(driver.AIOKafkaConsumerThread):\n    def f(self):\n        return self._ensure_consumer()",
+        "def f(fetcher): return getattr(fetcher, '_records')",
+        "class C(AIOKafkaClient):\n    async def _get_conn(self):\n        return await super()._get_conn(1)",
+    ],
+)
+def test_a_use_is_found(source: str) -> None:
+    """Of an object of theirs, of an own attribute that they define, by name, and of a method that is replaced."""
+    assert _uses(source, Path("module.py"))
+
+
+def _uses(source: str, path: Path) -> list[str]:
+    found: list[str] = []
+    if _foreign().isdisjoint(PRIVATE.findall(source)):
+        return found
+    tree = _parsed(source)
+    for owner in (tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))):
+        own = _own(owner) if isinstance(owner, ast.ClassDef) else set()
+        for node in _inside(owner):
+            name, is_self = _private(node)
+            if name in _foreign() and not (is_self and name in own):
+                found.append(f"{path}:{getattr(node, 'lineno', 0)}: {name}")
+    return found
+
+
+def _inside(owner: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is below a module or a class, without classes of their own."""
+    for child in ast.iter_child_nodes(owner):
+        if not isinstance(child, ast.ClassDef):
+            yield child
+            yield from _inside(child)
+
+
+def _private(node: ast.AST) -> tuple[str, bool]:
+    """Return the private attribute that is used, and whether it is one of the object itself."""
+    if isinstance(node, ast.Attribute):
+        own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
+        return node.attr, own
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"getattr", "setattr"}
+    ):
+        name = node.args[1]
+        return (str(name.value), False) if isinstance(name, ast.Constant) else ("", False)
+    return "", False
+
+
+def _own(owner: ast.ClassDef) -> set[str]:
+    """Return the attributes that a class of ours, or a base of ours, defines itself."""
+    found = {node.name for node in owner.body if isinstance(node, FUNCTIONS)}
+    for node in ast.walk(owner):
+        target = node.target if isinstance(node, ast.AnnAssign) else node
+        if isinstance(target, ast.Name):
+            found.add(target.id)
+        if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store):
+            found.add(target.attr)
+    for base in owner.bases:
+        base = base.value if isinstance(base, ast.Subscript) else base  # noqa: PLW2901
+        name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+        for ours in _classes(name):
+            found |= _own(ours)
+    return found
+
+
+@functools.cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@functools.cache
+def _texts() -> dict[Path, str]:
+    paths = (path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    return {path: path.read_text("utf-8") for path in paths if PACKAGE not in path.parents}
+
+
+@functools.cache
+def _classes(name: str) -> list[ast.ClassDef]:
+    """Return our classes of this name."""
+    return [
+        node
+        for text in _texts().values()
+        if f"class {name}" in text
+        for node in ast.walk(_parsed(text))
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+
+
+@functools.cache
+def _foreign() -> frozenset[str]:
+    """Return the private attributes and methods of aiokafka, Faust and Faust's base."""
+    found: set[str] = set()
+    for name in ("aiokafka", "faust", "mode"):
+        folder = Path(importlib.import_module(name).__file__ or "").parent
+        for path in folder.rglob("*.py"):
+            found.update(DEFINED.findall(path.read_text("utf-8")))
+    return frozenset(found) - TUPLES
