@@ -59,9 +59,7 @@ class _Need(NamedTuple):
 def limit_faults(settings: Settings, brokers: Mapping[str, int]) -> list[str]:
     """Return a line for each broker setting that keeps a part of this configuration from its work.
 
-    Args:
-        settings: the configuration.
-        brokers: what the brokers are set to, by name of :data:`SETTINGS`; a missing name is not compared.
+    A setting of :data:`SETTINGS` that ``brokers`` does not have is not compared.
     """
     found = (need.fault(brokers[need.setting]) for need in _needs(settings) if need.setting in brokers)
     return [fault for fault in found if fault]

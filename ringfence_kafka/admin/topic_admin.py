@@ -61,7 +61,6 @@ class TopicAdmin:
     async def _ask_descriptions(
         self, topics: Collection[str]
     ) -> Mapping[str, TopicDescription | _Refused | Exception | None]:
-        """None = there is none of that name."""
         described = await topic_descriptions.describe(self._connection.admin, topics)
         refused = dict.fromkeys(described.refused, _Refused())
         return dict.fromkeys(topics) | described.topics | refused

@@ -110,8 +110,8 @@ class IdentityQuestions:
             replies = [(node, answers), *((other, said) for other, said in zip(others, asked, strict=True))]
             believed = set()
             for topic in doubtful:
-                those = [(number, said[topic]) for number, said in replies if topic in said]
-                who, found[topic] = self._settled(topic, those)
+                answered = [(number, said[topic]) for number, said in replies if topic in said]
+                who, found[topic] = self._settled(topic, answered)
                 believed.add(who)
             self._believed = believed.pop() if len(believed) == 1 else None
         for topic, item in found.items():
@@ -129,7 +129,6 @@ class IdentityQuestions:
         return known != self._told[topic] and not as_before
 
     async def _ask_within(self, node: int, topics: Collection[str]) -> Identities:
-        """Nothing if it does not answer soon."""
         with contextlib.suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(ELSEWHERE_S):
                 answers: Identities = await self._client.send(node, _metadata(topics))
@@ -140,14 +139,14 @@ class IdentityQuestions:
         self, topic: str, replies: Sequence[tuple[int, TopicIdentity | Exception]]
     ) -> tuple[int | None, TopicIdentity | Exception]:
         """What brokers say of a topic together, and who of them is believed from now on."""
-        told = self._told.get(topic)
+        known = self._told.get(topic)
         said = {_id(item) for _, item in replies} - {None}
-        if told is None and said != {_NONE}:
+        if known is None and said != {_NONE}:
             said.discard(_NONE)  # it was just made, and some have not heard of it
         if len(said) == 1:
             return next((node, item) for node, item in replies if _id(item) in said)
         return (
-            next((node for node, item in replies if _id(item) == told), None),
+            next((node for node, item in replies if _id(item) == known), None),
             KafkaConnectionError(
                 f"brokers do not agree which topic {topic} is: some have not heard of it yet"
             ),
@@ -155,14 +154,12 @@ class IdentityQuestions:
 
 
 def _id(answer: TopicIdentity | Exception) -> str | None:
-    """None = it says nothing of that."""
     if isinstance(answer, TopicIdentity):
         return answer.topic_id
     return _NONE if isinstance(answer, UnknownTopicOrPartitionError) else None
 
 
 def _metadata(topics: Collection[str]) -> Question:
-    """The answer: see :data:`Identities`."""
     asked = (_NO_ID + flexible_requests.text(topic) + NO_TAGS for topic in sorted(topics))
     # Neither create any, nor tell what this user may do.
     body = flexible_requests.array(asked) + b"\0" + b"\0" + NO_TAGS

@@ -26,12 +26,7 @@ class FetchSize:
     """
 
     def __init__(self, most: int, limit_s: float) -> None:
-        """As for a wide link.
-
-        Args:
-            most: Bytes.
-            limit_s: Within which a request must be answered.
-        """
+        """Begin with ``most`` bytes, as for a wide link; a request must be answered within ``limit_s``."""
         self.bytes = most
         self.most: Final = most
         self._limit_s = limit_s
@@ -72,7 +67,6 @@ class AdaptiveFetch:
         fetch_buffer.limit_fetches(self._consumer._fetcher, min(self._partition_most, narrow), of_all)
 
     async def _measured(self, node_id: Any, request: Any, **options: Any) -> Any:
-        """What aiokafka's client does, and for fetches how long that took."""
         if not isinstance(request, FetchRequest):
             return await self._send(node_id, request, **options)
         began = time.monotonic()

@@ -57,11 +57,7 @@ class RecordBytes:
     ) -> None:
         """Decompress nothing yet.
 
-        Args:
-            header: The batch's first 61 bytes.
-            compressed: What stands behind them.
-            cut: Does quickly what :func:`whole_records` does; None = that does it.
-            oversized: Takes notes of records that are replaced; None = records of any size are read whole.
+        ``cut`` does quickly what :func:`whole_records` does. ``oversized`` takes notes of records that are replaced; None = all are read whole.
 
         Raises:
             CorruptRecordException: the bytes do not begin as their codec does.
@@ -82,11 +78,7 @@ class RecordBytes:
         return self.stream.window + len(self._bytes)
 
     def next(self, bytes_max: int, records_max: int) -> tuple[bytes, int]:
-        """Return the bytes of the next records, and how many these are: at least one.
-
-        Args:
-            bytes_max: No more than so many, if one record has not more.
-            records_max: No more than so many.
+        """Return the bytes of the next records, and how many these are: at least one, else no more than the limits.
 
         Raises:
             CorruptRecordException: there are fewer or more bytes than the records have.
@@ -131,7 +123,6 @@ class RecordBytes:
                 raise CorruptRecordException("bytes stand behind the last record of the batch")
 
     def _fill(self, size: int) -> None:
-        """Have so many bytes, or all that are left."""
         if self._ended or len(self._bytes) >= size:
             return
         more = self.stream.read(size - len(self._bytes))
@@ -147,13 +138,9 @@ class PartedBatch:
     def __init__(
         self, batch: Any, data: bytes, leniently: Parse | None, oversized: Oversized | None = None
     ) -> None:
-        """Decompress nothing yet.
+        """Decompress nothing of aiokafka's ``batch`` yet, whose bytes are ``data``.
 
-        Args:
-            batch: aiokafka's, which has not decompressed it.
-            data: Its bytes.
-            leniently: Makes a part's records where a header name is not UTF-8; None = that is an error.
-            oversized: Takes notes of records that are replaced; None = records of any size are read whole.
+        ``leniently`` makes a part's records where a header name is not UTF-8; None = that is an error. ``oversized``: as of :class:`RecordBytes`.
         """
         self._batch = batch
         self._oversized = oversized
@@ -166,7 +153,6 @@ class PartedBatch:
         self._part_read = 0
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the batch's header says."""
         return getattr(self._batch, name)
 
     @property

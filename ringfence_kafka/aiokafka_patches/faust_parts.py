@@ -131,13 +131,13 @@ class Assignor(PartitionAssignor):  # type: ignore[misc]
 
         A static member is given what its predecessor was, under the URL that this had: Faust refuses that.
         """
-        told = ClientMetadata.loads(self._decompress(assignment.user_data))
-        self._assignment = told.assignment
-        self._topic_groups = dict(told.topic_groups)
-        self._active_tps = told.assignment.active_tps
-        self._standby_tps = told.assignment.standby_tps
-        self.changelog_distribution = told.changelog_distribution
-        self.external_topic_distribution = told.external_topic_distribution
+        metadata = ClientMetadata.loads(self._decompress(assignment.user_data))
+        self._assignment = metadata.assignment
+        self._topic_groups = dict(metadata.topic_groups)
+        self._active_tps = metadata.assignment.active_tps
+        self._standby_tps = metadata.assignment.standby_tps
+        self.changelog_distribution = metadata.changelog_distribution
+        self.external_topic_distribution = metadata.external_topic_distribution
 
 
 class Worker(faust.Worker):  # type: ignore[misc]

@@ -110,10 +110,8 @@ def choose_fetches(
 ) -> Any:
     """Replace the choice of what to ask which broker; returns the former choice. There is no way back.
 
-    Args:
-        fetcher: aiokafka's.
-        choose: Is given the assignment, and returns what the former choice does.
-        prefetch_backoff_s: How long others wait for a partition that is not taken yet before there is a fetch without it.
+    ``choose`` is given the assignment, and returns what the former choice does. For ``prefetch_backoff_s`` others wait for a partition that
+    is not taken yet, before there is a fetch without it.
     """
     former = fetcher._get_actions_per_node
     fetcher._get_actions_per_node = choose
@@ -166,14 +164,9 @@ class LargeBatch:
     def __init__(
         self, data: bytes, at: int, cut: Cut, stretch: Stretch, oversized: Oversized | None = None
     ) -> None:
-        """Decompress nothing yet.
+        """Decompress nothing yet of the batch that begins at ``at`` of a fetch.
 
-        Args:
-            data: Of the fetch.
-            at: Where the batch begins in it.
-            cut: Finds the ends of records.
-            stretch: Makes records of the bytes between them.
-            oversized: Takes notes of records that are replaced; None = records of any size are read whole.
+        ``cut`` finds the ends of records, and ``stretch`` makes records of the bytes between them. ``oversized``: as of :class:`RecordBytes`.
 
         Raises:
             CorruptRecordException: the batch cannot be decompressed.

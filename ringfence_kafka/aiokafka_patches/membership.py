@@ -236,12 +236,9 @@ class NamedHeartbeat(Request[_Heartbeat]):  # type: ignore[misc]
 
 
 def name_heartbeats(consumer: Any, instance: str, fenced: Callable[[], None]) -> None:
-    """Have a consumer's heartbeats, from aiokafka or from us, tell its instance name.
+    """Have the heartbeats of a consumer that has not joined yet carry its instance name.
 
-    Args:
-        consumer: Has started, and not joined yet.
-        instance: Its name.
-        fenced: Told, any number of times, that another process has joined under that name.
+    ``fenced`` is called, any number of times, when another process has joined under that name.
     """
     coordinator = consumer._coordinator
     send = coordinator._send_req

@@ -9,24 +9,22 @@ LOOK_AGAIN_S: Final = 0.1
 _NO_LEADER: Final = -1
 
 
-def refresh_metadata_on_doubt(consumer: Any, told: Callable[[], None] = lambda: None) -> None:
-    """Call ``told`` whenever a broker's answer makes a consumer ask for metadata anew: a topic may have been deleted, or has moved.
+def refresh_metadata_on_doubt(consumer: Any, doubted: Callable[[], None] = lambda: None) -> None:
+    """Call ``doubted`` whenever a broker's answer makes a consumer ask for metadata anew: a topic may have been deleted, or has moved.
 
     It is called before anything that the broker answers later is taken. aiokafka itself only asks, and goes on.
 
     That a partition *still* has no leader is no doubt: its replicas are away, and others of the topic are not to wait for it. aiokafka then
     asks for metadata without a pause, until there is one; here it asks ten times a second.
     """
-    _MetadataRefresh(consumer, told).begin()
+    _MetadataRefresh(consumer, doubted).begin()
 
 
 class _MetadataRefresh:
-    """For metadata, by one consumer."""
-
-    def __init__(self, consumer: Any, told: Callable[[], None]) -> None:
+    def __init__(self, consumer: Any, doubted: Callable[[], None]) -> None:
         self._consumer = consumer
         self._client = consumer._client
-        self._told = told
+        self._doubted = doubted
         self._force: Callable[[], asyncio.Future[Any]] = self._client.force_metadata_update
         self._leaderless: set[Any] = set()
         """Of what is assigned, as it was told last."""
@@ -37,7 +35,7 @@ class _MetadataRefresh:
 
     def _forced(self) -> "asyncio.Future[Any]":
         if not self._just_waits():
-            self._told()
+            self._doubted()
             return self._force()
         if self._again is None or self._again.done():
             loop = asyncio.get_running_loop()

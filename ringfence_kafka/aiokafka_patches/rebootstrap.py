@@ -24,17 +24,9 @@ def install() -> None:
 
 
 async def ask_bootstrap_servers(client: Any, cluster: Any, request: Any) -> bool:
-    """Ask the bootstrap servers for metadata, after no known broker has answered.
+    """Ask the bootstrap servers for metadata, after no known broker has answered; whether one did and ``cluster`` is updated.
 
     An answer from another cluster is refused: its topics have the same names and other records.
-
-    Args:
-        client: an ``AIOKafkaClient``.
-        cluster: its ``ClusterMetadata``, or a new one that is to be filled.
-        request: a metadata request.
-
-    Returns:
-        Whether a bootstrap server answered and the metadata is updated.
     """
     known = {(broker.host, broker.port) for broker in client.cluster.brokers()}
     for host, port, _ in client.hosts:
@@ -55,11 +47,9 @@ async def ask_bootstrap_servers(client: Any, cluster: Any, request: Any) -> bool
 def rebootstrapping(
     ask: Callable[[Any, Any, Any], Awaitable[bool]], request: Callable[[Any], Any]
 ) -> Callable[[Any, Any, Any], Awaitable[bool]]:
-    """Extend ``AIOKafkaClient._metadata_update`` by the bootstrap servers.
+    """Extend ``AIOKafkaClient._metadata_update``, which is ``ask``, by the bootstrap servers.
 
-    Args:
-        ask: the method as aiokafka has it: ``(client, cluster, topics) -> whether a known broker answered``.
-        request: makes the metadata request for a list of topics, or None for all.
+    ``request`` makes the metadata request for a list of topics, or None for all.
     """
 
     async def _metadata_update(client: Any, cluster: Any, topics: Any) -> bool:

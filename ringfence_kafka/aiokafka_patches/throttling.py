@@ -31,13 +31,7 @@ class ThrottleLog:
         self._told_at = float("-inf")
 
     def note(self, api: str, throttled_ms: int, client_id: str) -> None:
-        """Count a throttled answer; log at most one line a minute.
-
-        Args:
-            api: Name of the request, such as ``Fetch``.
-            throttled_ms: How long the broker delays this client.
-            client_id: ``client.id`` that the request carried; quotas may name it.
-        """
+        """Count an answer to a request such as ``Fetch`` that was throttled; log at most one line a minute."""
         self.total_ms[api] += throttled_ms
         now = time.monotonic()
         self._by_second.setdefault(int(now), Counter())[api] += throttled_ms

@@ -80,16 +80,10 @@ def producer_options(kafka: KafkaSettings) -> dict[str, Any]:
 
 
 async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavailableError | None:
-    """Try each server once more; the first that refuses us tells why.
+    """Try each server once more; returns the first refusal with the way out, or None if nobody was there to refuse.
 
-    Kafka's clients themselves say only that no connection came about.
-
-    Args:
-        kafka: Where, and how to get in.
-        was_in: We were, so the protocol is right: a connection that is closed at once is of what stands before a broker that is away.
-
-    Returns:
-        The error with the way out; None if nobody was there to refuse.
+    Kafka's clients themselves say only that no connection came about. ``was_in``: the client connected before, so a connection that closes
+    at once means a proxy without its broker, not a wrong security protocol.
     """
     options = client_options(kafka)
     for name in ("retry_backoff_ms", "connections_max_idle_ms"):

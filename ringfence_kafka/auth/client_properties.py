@@ -23,121 +23,47 @@ ALL: Final = ("connections.max.idle.ms", "request.timeout.ms", "retry.backoff.ms
 """Of these what each of them knows."""
 PRODUCERS: Final = ("compression.type",)
 JAVA_NAMES: Final = frozenset(
-    [
-        "allow.auto.create.topics",
-        "auto.commit.interval.ms",
-        "auto.offset.reset",
-        "bootstrap.servers",
-        "check.crcs",
-        "client.dns.lookup",
-        "client.id",
-        "client.rack",
-        "connections.max.idle.ms",
-        "default.api.timeout.ms",
-        "enable.auto.commit",
-        "enable.metrics.push",
-        "exclude.internal.topics",
-        "fetch.max.bytes",
-        "fetch.max.wait.ms",
-        "fetch.min.bytes",
-        "group.id",
-        "group.instance.id",
-        "group.protocol",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",
-        "interceptor.classes",
-        "isolation.level",
-        "key.deserializer",
-        "max.partition.fetch.bytes",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "metadata.max.age.ms",
-        "metadata.recovery.rebootstrap.trigger.ms",
-        "metadata.recovery.strategy",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "partition.assignment.strategy",
-        "receive.buffer.bytes",
-        "reconnect.backoff.max.ms",
-        "reconnect.backoff.ms",
-        "request.timeout.ms",
-        "retry.backoff.max.ms",
-        "retry.backoff.ms",
-        "security.protocol",
-        "security.providers",
-        "send.buffer.bytes",
-        "session.timeout.ms",
-        "share.acknowledgement.mode",
-        "socket.connection.setup.timeout.max.ms",
-        "socket.connection.setup.timeout.ms",
-        "value.deserializer",
-        "sasl.client.callback.handler.class",
-        "sasl.jaas.config",
-        "sasl.kerberos.kinit.cmd",
-        "sasl.kerberos.min.time.before.relogin",
-        "sasl.kerberos.service.name",
-        "sasl.kerberos.ticket.renew.jitter",
-        "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.callback.handler.class",
-        "sasl.login.class",
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
-        "sasl.login.refresh.buffer.seconds",
-        "sasl.login.refresh.min.period.seconds",
-        "sasl.login.refresh.window.factor",
-        "sasl.login.refresh.window.jitter",
-        "sasl.login.retry.backoff.max.ms",
-        "sasl.login.retry.backoff.ms",
-        "sasl.mechanism",
-        "sasl.oauthbearer.assertion.algorithm",
-        "sasl.oauthbearer.assertion.claim.aud",
-        "sasl.oauthbearer.assertion.claim.exp.seconds",
-        "sasl.oauthbearer.assertion.claim.iss",
-        "sasl.oauthbearer.assertion.claim.jti.include",
-        "sasl.oauthbearer.assertion.claim.nbf.seconds",
-        "sasl.oauthbearer.assertion.claim.sub",
-        "sasl.oauthbearer.assertion.file",
-        "sasl.oauthbearer.assertion.private.key.file",
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        "sasl.oauthbearer.assertion.template.file",
-        "sasl.oauthbearer.client.credentials.client.id",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.header.urlencode",
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.jwt.retriever.class",
-        "sasl.oauthbearer.jwt.validator.class",
-        "sasl.oauthbearer.scope",
-        "sasl.oauthbearer.scope.claim.name",
-        "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.token.endpoint.url",
-        "ssl.cipher.suites",
-        "ssl.enabled.protocols",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.engine.factory.class",
-        "ssl.key.password",
-        "ssl.keymanager.algorithm",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.protocol",
-        "ssl.provider",
-        "ssl.secure.random.implementation",
-        "ssl.trustmanager.algorithm",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    ]
+    prefix + name
+    for prefix, names in {
+        "": (
+            "allow.auto.create.topics auto.commit.interval.ms auto.offset.reset bootstrap.servers check.crcs "
+            "client.dns.lookup client.id client.rack connections.max.idle.ms default.api.timeout.ms "
+            "enable.auto.commit enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.max.wait.ms "
+            "fetch.min.bytes group.id group.instance.id group.protocol group.remote.assignor "
+            "heartbeat.interval.ms interceptor.classes isolation.level key.deserializer "
+            "max.partition.fetch.bytes max.poll.interval.ms max.poll.records metadata.max.age.ms "
+            "metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters "
+            "metrics.num.samples metrics.recording.level metrics.sample.window.ms "
+            "partition.assignment.strategy receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms "
+            "request.timeout.ms retry.backoff.max.ms retry.backoff.ms security.protocol security.providers "
+            "send.buffer.bytes session.timeout.ms share.acknowledgement.mode "
+            "socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms value.deserializer"
+        ),
+        "sasl.": (
+            "client.callback.handler.class jaas.config kerberos.kinit.cmd kerberos.min.time.before.relogin "
+            "kerberos.service.name kerberos.ticket.renew.jitter kerberos.ticket.renew.window.factor "
+            "login.callback.handler.class login.class login.connect.timeout.ms login.read.timeout.ms "
+            "login.refresh.buffer.seconds login.refresh.min.period.seconds login.refresh.window.factor "
+            "login.refresh.window.jitter login.retry.backoff.max.ms login.retry.backoff.ms mechanism"
+        ),
+        "sasl.oauthbearer.": (
+            "assertion.algorithm assertion.claim.aud assertion.claim.exp.seconds assertion.claim.iss "
+            "assertion.claim.jti.include assertion.claim.nbf.seconds assertion.claim.sub assertion.file "
+            "assertion.private.key.file assertion.private.key.passphrase assertion.template.file "
+            "client.credentials.client.id client.credentials.client.secret clock.skew.seconds "
+            "expected.audience expected.issuer header.urlencode jwks.endpoint.refresh.ms "
+            "jwks.endpoint.retry.backoff.max.ms jwks.endpoint.retry.backoff.ms jwks.endpoint.url "
+            "jwt.retriever.class jwt.validator.class scope scope.claim.name sub.claim.name token.endpoint.url"
+        ),
+        "ssl.": (
+            "cipher.suites enabled.protocols endpoint.identification.algorithm engine.factory.class "
+            "key.password keymanager.algorithm keystore.certificate.chain keystore.key keystore.location "
+            "keystore.password keystore.type protocol provider secure.random.implementation "
+            "trustmanager.algorithm truststore.certificates truststore.location truststore.password "
+            "truststore.type"
+        ),
+    }.items()
+    for name in names.split()
 )
 """What Java's consumer knows, and with it Spark's source: ``ConsumerConfig`` of kafka-clients 4.1 lists them when it runs as a program."""
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")

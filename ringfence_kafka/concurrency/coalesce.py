@@ -20,12 +20,7 @@ class RequestCoalescer(Generic[Q, A]):
     """
 
     def __init__(self, answer: Callable[[Collection[Q]], Awaitable[Mapping[Q, A | Exception]]]) -> None:
-        """A question without a place of its own.
-
-        Args:
-            answer: Asks. Answers every question that it is given, some perhaps with an error; what it raises is the answer
-                to all of them.
-        """
+        """``answer`` answers every question that it is given, some perhaps with an error; what it raises is the answer to all of them."""
         self._answer = answer
         self._waiting: dict[Q, list[asyncio.Future[A]]] = {}
         self._task: asyncio.Task[None] | None = None

@@ -126,6 +126,16 @@ def _is_name(name: object) -> TypeGuard[str]:
     return True
 
 
+def claimed_topics(addresses: Iterable[AddressSettings], app_id: str) -> Iterator[tuple[str, str]]:
+    """Yield each topic that belongs to this configuration, with what it is."""
+    yield wire_names.journal_topic(app_id), "the journal"
+    yield wire_names.progress_topic(app_id), "the progress of consumer groups"
+    for address in addresses:
+        for role, topic in address.topics(app_id).items():
+            yield topic, f"the {role} of address {address.name!r}"
+        yield wire_names.dead_letter_topic(address.name), f"the dead-letter topic of address {address.name!r}"
+
+
 # -- patterns: entries that set defaults for all names that match; the most specific wins, key by key ----------------
 
 
@@ -225,7 +235,6 @@ def feeding_cycle(addresses: Iterable[AddressSettings]) -> list[str]:
 
 
 def _path(name: str, fed_by: Mapping[str, str]) -> Iterator[str]:
-    """Yield an address and those upstream of it, each once."""
     passed = {name}
     yield name
     while (following := fed_by.get(name)) is not None and following not in passed:

@@ -60,20 +60,19 @@ class KafkaSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _properties_are_keys(cls, data: object) -> object:
-        """Keys that stand there under Kafka's own names."""
         if not isinstance(data, dict):
             return data
         file, own = data.get("command_config"), data.get("properties", {})
         if not (file or own) or not (isinstance(own, dict) and isinstance(file, str | None)):
             return data
-        told = properties.translate(own, "properties")
-        for key, value in told.keys.items():
+        given = properties.translate(own, "properties")
+        for key, value in given.keys.items():
             if key in data and data[key] != value:
                 raise ValueError(
                     f"properties: it says {key} = {value!r}, and the table {data[key]!r}: remove one"
                 )
         theirs = properties.read(file) if file else properties.NOTHING
-        return {**theirs.keys, **told.keys, **data, "properties": {**theirs.passed, **told.passed}}
+        return {**theirs.keys, **given.keys, **data, "properties": {**theirs.passed, **given.passed}}
 
     @field_validator("bootstrap_servers")
     @classmethod
@@ -177,7 +176,7 @@ def _access_faults(access: KafkaSettings, secrets: Mapping[str, str]) -> Iterato
     if access.uses_sasl:
         yield from _login_faults(given, secrets, protocol)
     if ("ssl_certfile" in given) != ("ssl_keyfile" in given):
-        there, lacking = sorted(("ssl_certfile", "ssl_keyfile"), key=lambda each: each not in given)
+        there, lacking = sorted(("ssl_certfile", "ssl_keyfile"), key=lambda key: key not in given)
         yield f"{there} = {given[there]!r} needs {lacking}: set both or neither"
     if "ssl_key_password_env" in given and "ssl_keyfile" not in given:
         yield f"{_shown('ssl_key_password_env', given)} has no effect without ssl_keyfile: remove it"
@@ -205,7 +204,6 @@ def _without_effect(access: KafkaSettings, given: Mapping[str, str], protocol: s
 
 
 def _login_faults(given: Mapping[str, str], secrets: Mapping[str, str], protocol: str) -> Iterator[str]:
-    """Of what a login needs."""
     mechanism = given.get("sasl_mechanism", "")
     if mechanism == _OAUTHBEARER:
         yield from _token_faults(given, secrets)
@@ -241,7 +239,6 @@ def _told(key: str, secrets: Mapping[str, str]) -> bool:
 
 
 def _shown(key: str, given: Mapping[str, str]) -> str:
-    """A key and its value for an error."""
     return f"{key} = {variable(given[key]) if key in _VARIABLES else repr(given[key])}"
 
 

@@ -69,8 +69,7 @@ def load(
 
     Args:
         path: The TOML file. It must exist: a worker that silently runs on defaults is worse than none.
-        environ: ``RINGFENCE_<SECTION>__<KEY>`` overrides ``<key>`` of ``[section]``; the value is read as a
-            TOML value, or as a bare string where it is none.
+        environ: ``RINGFENCE_<SECTION>__<KEY>`` overrides ``<key>`` of ``[section]``, by a TOML value or a bare string.
         connection: What the command line says.
         optional: For who can do without any file.
 
@@ -141,7 +140,6 @@ def _at_its_entry(error: ErrorDetails, literal: Sequence[int]) -> ErrorDetails:
 
 
 def _password_variables(data: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
-    """The variables that hold passwords. They may have our prefix, and are no settings."""
     tables = [data.get("kafka")]
     for bridge in _tables(data.get("bridges")):
         tables += [bridge.get("source"), bridge.get("target")]
@@ -175,7 +173,7 @@ def _overlay(
         if section not in Settings.model_fields or section in _LISTS or not key:
             raise ConfigurationError(
                 f"environment: {variable} names no setting: use RINGFENCE_<SECTION>__<KEY> with a section "
-                f"of {_listed(set(Settings.model_fields) - _LISTS)}, or unset it"
+                f"of {', '.join(sorted(Settings.model_fields.keys() - _LISTS))}, or unset it"
             )
         table = data.setdefault(section, {})
         if isinstance(table, dict):
@@ -197,10 +195,10 @@ def _connect(data: dict[str, Any], connection: Connection) -> list[str]:
             table = {key: value for key, value in table.items() if key in kept} | {"command_config": file}
         if connection.properties:
             used.append("-X")
-            told = properties.translate(connection.properties, "-X")
-            table = _without(table, told.keys) | told.keys
+            given = properties.translate(connection.properties, "-X")
+            table = _without(table, given.keys) | given.keys
             if isinstance(known := table.get("properties", {}), dict):
-                table["properties"] = {**known, **told.passed}
+                table["properties"] = {**known, **given.passed}
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
     if connection.bootstrap_servers is not None:
@@ -211,7 +209,6 @@ def _connect(data: dict[str, Any], connection: Connection) -> list[str]:
 
 
 def _without(table: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
-    """The table without properties that say the same as these keys."""
     known = table.get("properties")
     if not isinstance(known, dict):
         return dict(table)
@@ -246,7 +243,6 @@ def _place(location: tuple[int | str, ...], data: Mapping[str, Any]) -> str:
 
 
 def _explain(error: ErrorDetails, data: Mapping[str, Any]) -> str:
-    """One line for one fault: key, value, what is wrong, the way out."""
     location = error["loc"]
     key = _place(location, data)
     value = _without_secrets(str(location[-1]) if location else "", error["input"])
@@ -267,7 +263,6 @@ def _explain(error: ErrorDetails, data: Mapping[str, Any]) -> str:
 
 
 def _unknown(location: tuple[int | str, ...]) -> str:
-    """What is wrong with a key that does not belong where it is, and the way out."""
     name = str(location[-1])
     if name in _PLANNED:
         return "this version does not have that feature: remove the key"
@@ -293,7 +288,6 @@ def _without_secrets(name: str, value: Any) -> Any:
 
 
 def _siblings(location: tuple[int | str, ...]) -> set[str]:
-    """Names that would be known where ``location`` points."""
     model: type[BaseModel] = Settings
     for part in location[:-1]:
         if isinstance(part, int):
@@ -304,7 +298,3 @@ def _siblings(location: tuple[int | str, ...]) -> set[str]:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             model = annotation
     return set(model.model_fields)
-
-
-def _listed(names: set[str]) -> str:
-    return ", ".join(sorted(names))

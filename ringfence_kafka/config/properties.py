@@ -208,7 +208,6 @@ def _keep_secret(name: str, value: str, found: Translated) -> None:
 
 
 def _log_in(jaas: str, found: Translated) -> None:
-    """Name and password of a login module, as Java has them."""
     login = _LOGIN.fullmatch(jaas)
     module = login["module"].rpartition(".")[2] if login else ""
     if login is None and _LOGIN.fullmatch(f"{jaas};"):

@@ -22,6 +22,7 @@ from pydantic import (
 from ringfence_kafka.config.addresses import (
     AddressDefaults,
     AddressSettings,
+    claimed_topics,
     feeder,
     is_pattern,
     resolve_patterns,
@@ -31,9 +32,7 @@ from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
 from ringfence_kafka.config.kafka import NOT_SET, KafkaSettings, file_fault, variable
 from ringfence_kafka.config.section import Section, TopicName, listed
 from ringfence_kafka.config.validation import (
-    Addressed,
     bridge_faults,
-    claimed_topics,
     topic_faults,
     window_faults,
 )
@@ -100,7 +99,7 @@ class AppSettings(Section):
         files = ("web_tls_certfile", "web_tls_keyfile", "web_tls_cafile")
         given = {file: value for file in files if (value := getattr(self, file))}
         if ("web_tls_certfile" in given) != ("web_tls_keyfile" in given):
-            there, lacking = sorted(files[:2], key=lambda each: each not in given)
+            there, lacking = sorted(files[:2], key=lambda file: file not in given)
             raise ValueError(f"{there} = {given[there]!r} needs {lacking}: set both or neither")
         for key, value in given.items():
             if fault := file_fault(value):
@@ -200,11 +199,7 @@ class Settings(Section):
         return feeder(address, self.addresses)
 
     def require_own_input(self, address: AddressSettings, what: str) -> None:
-        """Refuse to write into the input of a chained address: workers alone write it.
-
-        Args:
-            address: The address that the caller would write to.
-            what: What the caller would do, as the beginning of the message.
+        """Refuse to write into the input of a chained address: workers alone write it. ``what`` begins the message.
 
         Raises:
             ConfigurationError: another address feeds it.
@@ -217,15 +212,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _bridges_lead_somewhere(self) -> Self:
-        addressed = {
-            address.name: Addressed(
-                address.input_topic,
-                address.accepted_topic,
-                address.duplicate_id_headers,
-                upstream(address.name, self.addresses),
-            )
-            for address in self.addresses
-        }
+        addressed = {address.name: address for address in self.addresses}
         topics = dict(claimed_topics(self.addresses, self.app.id))
         for fault in bridge_faults(self.bridges, self.cluster_connections, addressed, topics, self.kafka):
             raise ValueError(fault)

@@ -3,11 +3,17 @@
 import fnmatch
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from ringfence_kafka.config.addresses import AddressSettings, feeding_cycle, has_wildcard
+from ringfence_kafka.config.addresses import (
+    AddressSettings,
+    claimed_topics,
+    feeding_cycle,
+    has_wildcard,
+    upstream,
+)
 from ringfence_kafka.config.bridges import (
     ADDRESS,
     NAME_CHARACTERS_MAX,
@@ -25,16 +31,6 @@ KAFKA_INTERNAL: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
 """Topics of the cluster itself."""
-
-
-class Addressed(NamedTuple):
-    """What of an address a bridge to it must not disturb."""
-
-    input_topic: str
-    accepted_topic: str
-    id_headers: tuple[str, ...]
-    upstream: tuple[str, ...] = ()
-    """The addresses that feed it, the nearest first; see :func:`ringfence_kafka.config.addresses.upstream`."""
 
 
 def topic_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[str]:
@@ -56,16 +52,6 @@ def topic_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[
                     f"addresses: transaction_addresses of {address.name!r} names {name!r}, which is no address here: add an "
                     f"[[addresses]] entry of it, or remove it; there are {', '.join(sorted(names))}"
                 )
-
-
-def claimed_topics(addresses: Iterable[AddressSettings], app_id: str) -> Iterator[tuple[str, str]]:
-    """Yield each topic that belongs to this configuration, with what it is."""
-    yield wire_names.journal_topic(app_id), "the journal"
-    yield wire_names.progress_topic(app_id), "the progress of consumer groups"
-    for address in addresses:
-        for role, topic in address.topics(app_id).items():
-            yield topic, f"the {role} of address {address.name!r}"
-        yield wire_names.dead_letter_topic(address.name), f"the dead-letter topic of address {address.name!r}"
 
 
 def _chain_faults(addresses: Sequence[AddressSettings]) -> Iterator[str]:
@@ -99,23 +85,19 @@ def _claim_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator
                 f"{TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
             )
         other, owner = owners.setdefault(topic.replace(".", "_"), (topic, claim))
-        if owner == claim or (other == topic and topic in chained):
-            continue
-        if other == topic:
+        if other != topic:
+            yield (
+                f"addresses: {owner} would be topic {other!r} and {claim} {topic!r}: Kafka takes no two topics that differ in "
+                "dots and underscores alone; rename one"
+            )
+        elif owner != claim and topic not in chained:
             yield f"addresses: topic {topic!r} would be both {owner} and {claim}; rename one"
-        yield (
-            f"addresses: {owner} would be topic {other!r} and {claim} {topic!r}: Kafka takes no two topics that differ in "
-            "dots and underscores alone; rename one"
-        )
 
 
 def _chained_topics(
     addresses: Sequence[AddressSettings], app_id: str, claims: Sequence[tuple[str, str]]
 ) -> set[str]:
-    """Return the topics that are the accepted topic of one address and the input topic of one other, and nothing else.
-
-    An address that only has the name of such a topic is none of a chain: its file does not say so.
-    """
+    """Return the topics that are the accepted topic of one address and the input topic of one other, and no address's name."""
     roles = Counter((topic, role) for address in addresses for role, topic in address.topics(app_id).items())
     names = {address.name for address in addresses}
     return {
@@ -129,28 +111,20 @@ def _chained_topics(
 
 def same_cluster(one: KafkaSettings, other: KafkaSettings) -> bool:
     """Whether both name a server of the other's."""
-    return not _servers(one).isdisjoint(_servers(other))
-
-
-def _servers(kafka: KafkaSettings) -> set[str]:
-    return {part.strip() for part in kafka.bootstrap_servers.split(",")}
+    ours, theirs = ({part.strip() for part in kafka.bootstrap_servers.split(",")} for kafka in (one, other))
+    return not ours.isdisjoint(theirs)
 
 
 def bridge_faults(
     bridges: Sequence[BridgeSettings],
     connections: Sequence[ConnectionSettings],
-    addresses: Mapping[str, Addressed],
+    addresses: Mapping[str, AddressSettings],
     topics: Mapping[str, str],
     kafka: KafkaSettings,
 ) -> Iterator[str]:
-    """What does not fit together among tables, a line a fault with the way out. Pure.
+    """Yield what does not fit together among tables, a line a fault with the way out. Pure.
 
-    Args:
-        bridges: All of them.
-        connections: All of them.
-        addresses: Those that are configured, by name.
-        topics: What each topic is that belongs to them or to the application.
-        kafka: The cluster of those that name none.
+    ``topics`` says what each topic is that belongs to addresses or the application; ``kafka`` is the cluster of tables that name none.
     """
     names = [(bridge.name, f"bridges: {bridge.name!r}") for bridge in bridges]
     for bridge in bridges:
@@ -185,13 +159,9 @@ def window_faults(
     addresses: Collection[str],
     size: Callable[[str], int | None],
 ) -> Iterator[str]:
-    """Windows that are set beyond what the target tells apart, a line a fault with the way out.
+    """Yield windows that are set beyond what the target remembers, a line a fault with the way out.
 
-    Args:
-        bridges: All of them.
-        connections: All of them.
-        addresses: Those that are configured, by name.
-        size: ``id_cache_size`` of an address, as the configuration has it; None = it says nothing of it.
+    ``size`` returns ``id_cache_size`` of an address, as the configuration has it; None = it says nothing of it.
     """
     wide = [
         (f"bridges: {bridge.name!r}", bridge.window, bridge.target_address)
@@ -233,8 +203,9 @@ def _quarantine_faults(names: Iterable[tuple[str, str]], topics: Mapping[str, st
             yield f"{place} would write what is refused to {quarantine}, but {owner}: choose another name"
 
 
-def _unfit_addresses(connection: ConnectionSettings, addresses: Mapping[str, Addressed]) -> Iterator[str]:
-    """Names that no topic can have: of addresses here, and of those at the members."""
+def _unfit_addresses(
+    connection: ConnectionSettings, addresses: Mapping[str, AddressSettings]
+) -> Iterator[str]:
     place = f"cluster_connections: {connection.name!r}"
     for name in connection.names(addresses):
         if fault := _unfit(name):
@@ -255,7 +226,7 @@ def _unfit(name: str) -> str:
 
 
 def _topic_faults(
-    bridge: BridgeSettings, addresses: Mapping[str, Addressed], kafka: KafkaSettings
+    bridge: BridgeSettings, addresses: Mapping[str, AddressSettings], kafka: KafkaSettings
 ) -> Iterator[str]:
     place = f"bridges: {bridge.name!r}"
     address = addresses.get(bridge.target_address)
@@ -263,14 +234,15 @@ def _topic_faults(
     here = same_cluster(bridge.source or kafka, bridge.target or kafka)
     if here and target == bridge.source_topic:
         yield f"{place} would forward {target} to itself: name another source_topic, target_address or [bridges.target]"
-    if address and address.upstream and not bridge.target_topic:
-        way_out = f"bridge to {address.upstream[-1]!r}, or give it a target_topic of its own"
-        yield _into_chain(place, bridge.target_address, address, way_out)
+    fed_by = upstream(bridge.target_address, addresses.values()) if address else ()
+    if address and fed_by and not bridge.target_topic:
+        way_out = f"bridge to {fed_by[-1]!r}, or give it a target_topic of its own"
+        yield _into_chain(place, address, fed_by[0], way_out)
     accepted = address.accepted_topic if address else wire_names.accepted_topic(bridge.target_address)
     downstream = {
         address.accepted_topic: name
         for name, address in addresses.items()
-        if bridge.target_address in address.upstream
+        if bridge.target_address in upstream(name, addresses.values())
     }
     if here and bridge.source_topic in downstream:
         yield (
@@ -287,25 +259,24 @@ def _topic_faults(
         here and quarantine == bridge.source_topic
     ):
         yield f"{place} would write what is refused to {quarantine}, which is used for something else: choose another name"
-    ids = address.id_headers if address else ()
     for name in bridge.add_headers:
-        if name in ids:
+        if address and name in address.duplicate_id_headers:
             yield (
                 f"{place}: add_headers = {{{name!r}: …}} would give all messages one duplicate ID, and the target would accept one of them: "
                 "remove it"
             )
 
 
-def _into_chain(place: str, name: str, address: Addressed, way_out: str) -> str:
+def _into_chain(place: str, address: AddressSettings, feeder: str, way_out: str) -> str:
     """Return the fault of a bridge into a chained address: workers alone write its input topic."""
     return (
-        f"{place}: the input topic of {name!r} is {address.input_topic}, the accepted topic of {address.upstream[0]!r}, and workers alone "
+        f"{place}: the input topic of {address.name!r} is {address.input_topic}, the accepted topic of {feeder!r}, and workers alone "
         f"write there: {way_out}"
     )
 
 
 def _connection_faults(
-    connection: ConnectionSettings, addresses: Mapping[str, Addressed], kafka: KafkaSettings
+    connection: ConnectionSettings, addresses: Mapping[str, AddressSettings], kafka: KafkaSettings
 ) -> Iterator[str]:
     place = f"cluster_connections: {connection.name!r}"
     for pattern in connection.addresses:
@@ -322,9 +293,8 @@ def _connection_faults(
             )
     for name in connection.names(addresses):
         target = connection.target_address(name)
-        if (there := addresses.get(target)) is not None and there.upstream:
-            way_out = f"leave {name!r} out of its addresses"
-            yield _into_chain(place, target, there, way_out)
+        if (there := addresses.get(target)) and (fed_by := upstream(target, addresses.values())):
+            yield _into_chain(place, there, fed_by[0], f"leave {name!r} out of its addresses")
         if connection.load_balancing == "strict" and target == name:
             yield (
                 f"{place}: target = {connection.target!r} is the same address, and with load_balancing = 'strict' a copy would stay at "

@@ -68,12 +68,8 @@ async def ask(
 ) -> list[ForeignMember]:
     """Ask the coordinator of a group for its foreign members.
 
-    Args:
-        admin: Asks.
-        group: The group ID.
-        is_ours: Judges a classic member.
-        own_prefix: Our client IDs begin with it. It decides where the broker does not tell the user data: while the group
-            rebalances, and of a classic member in a group of KIP-848.
+    ``is_ours`` judges a classic member. Our client IDs begin with ``own_prefix``: it decides where the broker does not tell the user data, while
+    the group rebalances, and of a classic member in a group of KIP-848.
 
     Raises:
         KafkaError: the coordinator cannot say now, or denies access.
@@ -165,7 +161,6 @@ async def _ask(
 
 
 def _group(reader: Reader, *, share: bool, typed: bool) -> tuple[int, list[OtherMember]]:
-    """Read the answer: the error code and the members."""
     reader.unpack(INT32)  # throttled, ms
     members: list[OtherMember] = []
     code = 0

@@ -59,10 +59,9 @@ def _member(described: tuple[object, ...]) -> Member:
 
 
 def _web(metadata: object) -> str:
-    """Where Faust says that the member's web server is."""
     try:
-        told = json.loads(ConsumerProtocolMemberMetadata.decode(metadata).user_data or b"{}")
-        return str(told.get("url") or "")
+        stated = json.loads(ConsumerProtocolMemberMetadata.decode(metadata).user_data or b"{}")
+        return str(stated.get("url") or "")
     except (ValueError, TypeError, AttributeError):
         return ""  # another client's, or none yet
 

@@ -153,8 +153,8 @@ async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
 def _partitions(assignment: bytes) -> Collection[tuple[str, int]]:
     if not assignment:
         return ()
-    told = ConsumerProtocol.ASSIGNMENT.decode(assignment)
-    return {(topic, number) for topic, numbers in told.assignment for number in numbers}
+    decoded = ConsumerProtocol.ASSIGNMENT.decode(assignment)
+    return {(topic, number) for topic, numbers in decoded.assignment for number in numbers}
 
 
 async def forget_outdated(

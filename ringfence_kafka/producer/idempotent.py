@@ -35,13 +35,7 @@ class IdempotentProducer:
     """One life: after any failure it is discarded, never fixed."""
 
     def __init__(self, kafka: KafkaSettings, name: str, batch_bytes_max: int = BATCH_BYTES_MAX) -> None:
-        """Not connected yet.
-
-        Args:
-            kafka: Where, and how to get in.
-            name: Of the client, for the brokers' logs.
-            batch_bytes_max: The smallest ``max.message.bytes`` of the topics that will be written to.
-        """
+        """Prepare a producer whose name brokers log. ``batch_bytes_max``: the smallest ``max.message.bytes`` of its topics."""
         self._producer = AIOKafkaProducer(
             **producer_options(kafka) | {"client_id": kafka.client_id_of(name)},
             enable_idempotence=True,

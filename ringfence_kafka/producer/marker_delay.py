@@ -25,7 +25,7 @@ SLOWER: Final = 1.02
 """By so much what counts as quick grows with each write that is not: brokers may have become slower."""
 
 
-class Gap:
+class MarkerDelay:
     """Of one producer."""
 
     def __init__(self) -> None:

@@ -99,11 +99,7 @@ def _refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoi
 async def require_partition(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> None:
     """Ask for metadata where they do not show the partition yet: the topic has got it since. aiokafka itself would only assert.
 
-    Args:
-        producer: Which is to write there.
-        topic: Where.
-        partition: Of it.
-        wait: Leave a topic that they do not show at all to aiokafka, which waits for it.
+    ``wait``: leave a topic that they do not show at all to aiokafka, which waits for it.
 
     Raises:
         UnknownTopicOrPartitionError: it does not exist.

@@ -39,7 +39,7 @@ class ProducerClients:
         """For one producer; to be closed with it."""
         if self._stopped:
             raise StoppedError
-        client = min(self._clients, key=lambda each: each.shares, default=None)
+        client = min(self._clients, key=lambda client: client.shares, default=None)
         if client is None or (client.shares and len(self._clients) < self._clients_max):
             asker = self._clients[0] if self._clients else None
             client = SharedClient(asker=asker, **client_options(self._kafka))

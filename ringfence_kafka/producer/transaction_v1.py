@@ -25,7 +25,7 @@ from ringfence_kafka.producer.outgoing import (
 )
 
 
-class Explicit:
+class TransactionV1:
     """Transactions of one producer, one after the other."""
 
     def __init__(self, producer: AIOKafkaProducer, lane: str) -> None:
@@ -117,7 +117,6 @@ class Explicit:
 def _refusing(
     batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"], kind: type[Exception]
 ) -> set[str]:
-    """Topics that refused a batch so."""
     return {
         batch.topic
         for batch, future in zip(batches, futures, strict=False)  # sending may have ended early

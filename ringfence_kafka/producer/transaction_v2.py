@@ -18,25 +18,19 @@ from typing import Any, Final, NoReturn
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import (
-    DuplicateSequenceNumber,
-    GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
     KafkaConnectionError,
     KafkaError,
     NoError,
     ProducerClosed,
-    ProducerFenced,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
-    UnknownError,
-    for_code,
 )
 
 from ringfence_kafka.aiokafka_patches import internals, producer_internals
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.process.failpoints import reach
-from ringfence_kafka.producer import transaction_v2_requests
-from ringfence_kafka.producer.marker_delay import Gap
+from ringfence_kafka.producer import error_codes, transaction_v2_requests
+from ringfence_kafka.producer.error_codes import COORDINATOR_BUSY, COORDINATOR_GONE, NO_ANSWER
+from ringfence_kafka.producer.marker_delay import MarkerDelay
 from ringfence_kafka.producer.outgoing import (
     OF_TOPICS,
     Outgoing,
@@ -56,21 +50,9 @@ USUAL_ATTEMPTS: Final = 6
 """From so many on somebody should know why; they take a tenth of a second."""
 SAY_S: Final = 5.0
 """Between two lines about what is asked again."""
-_FENCED: Final = {47, 90}
-"""INVALID_PRODUCER_EPOCH, PRODUCER_FENCED."""
-_MOMENTARY: Final = {13, 51}
-"""NETWORK_EXCEPTION, between brokers, and CONCURRENT_TRANSACTIONS: more errors after which to ask again than aiokafka knows."""
-_COORDINATOR_GONE: Final = {7, 15, 16}
-"""REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
-_COORDINATOR_BUSY: Final = {3, 14} | _MOMENTARY
-"""UNKNOWN_TOPIC_OR_PARTITION, of a broker that has not heard of it yet, and COORDINATOR_LOAD_IN_PROGRESS."""
 
 
-_NO_ANSWER: Final = -2
-"""In the place of an error code."""
-
-
-class Implicit:
+class TransactionV2:
     """Transactions of one producer, one after the other."""
 
     def __init__(self, producer: AIOKafkaProducer, transactional_id: str, lane: str) -> None:
@@ -89,7 +71,7 @@ class Implicit:
         self._written = self._committing = False
         self._begun = False
         """The first write of this transaction is answered."""
-        self._gap = Gap()
+        self._delay = MarkerDelay()
         self._ended_at = -math.inf
         """When the last one did, by the monotonic clock."""
 
@@ -102,11 +84,11 @@ class Implicit:
     async def write(
         self, batches: Sequence[Outgoing], offsets: Mapping[TopicPartition, int], group_id: str
     ) -> list[int]:
-        """As :meth:`ringfence_kafka.producer.transaction_v1.Explicit.write`."""
+        """As :meth:`ringfence_kafka.producer.transaction_v1.TransactionV1.write`."""
         for batch in batches:
             if self._leader(batch) is None:
                 await self._look_for(batch)
-        left = self._ended_at + self._gap.seconds - time.monotonic()
+        left = self._ended_at + self._delay.seconds - time.monotonic()
         if left > 0:
             await asyncio.sleep(left)
         self._written = bool(batches or offsets)
@@ -144,7 +126,6 @@ class Implicit:
         return list(bases)
 
     async def _look_for(self, batch: Outgoing) -> None:
-        """Nobody is known to lead its partition."""
         await require_partition(self._producer, batch.topic, batch.partition, wait=True)
         await internals.await_topic(self._producer.client, batch.topic)
 
@@ -170,13 +151,13 @@ class Implicit:
             refused: dict[Place, int] = {}
             again: set[int] = set()
             for place in list(waiting):
-                code, base = answers.get(place, (_NO_ANSWER, -1))
-                if _is_written(code):
+                code, base = answers.get(place, (NO_ANSWER, -1))
+                if error_codes.is_written(code):
                     self._added.add(place)
                     bases[waiting[place].popleft()] = base
                     if not waiting[place]:
                         del waiting[place]
-                elif _is_momentary(code):
+                elif error_codes.is_momentary(code):
                     again.add(code)
                 else:
                     refused[place] = code
@@ -185,8 +166,10 @@ class Implicit:
             if again:
                 attempt += 1
                 if attempt >= USUAL_ATTEMPTS:
-                    self._say(f"{_names(again)} of {', '.join(f'{topic}/{one}' for topic, one in waiting)}")
-                await self._wait(attempt, metadata=any(_is_elsewhere(number) for number in again))
+                    self._say(
+                        f"{error_codes.names(again)} of {', '.join(f'{topic}/{one}' for topic, one in waiting)}"
+                    )
+                await self._wait(attempt, metadata=any(error_codes.is_elsewhere(number) for number in again))
         return bases
 
     async def _ask_leaders(self, heads: Mapping[Place, Outgoing]) -> dict[Place, tuple[int, int]]:
@@ -213,17 +196,16 @@ class Implicit:
         )
         if found and not self._begun:
             self._begun = True
-            self._gap.wrote(time.monotonic() - began, began - self._ended_at)
+            self._delay.wrote(time.monotonic() - began, began - self._ended_at)
         return found or {}
 
     def _leader(self, batch: Outgoing) -> int | None:
         return producer_internals.leader_of(self._producer, TopicPartition(batch.topic, batch.partition))
 
     def _refuse(self, refused: Mapping[Place, int], batches: Sequence[Outgoing]) -> NoReturn:
-        """For good."""
         (topic, _), code = next(iter(refused.items()))
         error = self._error(code, topic)
-        topics = {each for (each, _), one in refused.items() if one == code}
+        topics = {name for (name, _), its_code in refused.items() if its_code == code}
         if isinstance(error, OF_TOPICS):
             raise refusal(error, topics, batches)
         name_topics(error, topics)
@@ -237,11 +219,11 @@ class Implicit:
         while True:
             node = await self._coordinator(CoordinationType.GROUP, group_id)
             answers = await self._ask(node, question, connection)
-            codes = {_NO_ANSWER} if answers is None else set(answers.values()) - {NoError.errno}
+            codes = {NO_ANSWER} if answers is None else set(answers.values()) - {NoError.errno}
             if not codes:
                 return
             for (topic, _), code in (answers or {}).items():
-                if code not in _COORDINATOR_BUSY | _COORDINATOR_GONE | {NoError.errno}:
+                if code not in COORDINATOR_BUSY | COORDINATOR_GONE | {NoError.errno}:
                     raise self._error(code, topic, group_id)
             attempt += 1
             await self._look_again(CoordinationType.GROUP, codes, attempt)
@@ -256,10 +238,10 @@ class Implicit:
         while True:
             node = await self._coordinator(CoordinationType.TRANSACTION, self._id)
             answer = await self._ask(node, question, ConnectionGroup.COORDINATION)
-            code = _NO_ANSWER if answer is None else answer.error_code
+            code = NO_ANSWER if answer is None else answer.error_code
             if code == NoError.errno:
                 break
-            if code not in _COORDINATOR_BUSY | _COORDINATOR_GONE | {_NO_ANSWER}:
+            if code not in COORDINATOR_BUSY | COORDINATOR_GONE | {NO_ANSWER}:
                 raise self._error(code)
             attempt += 1
             await self._look_again(CoordinationType.TRANSACTION, {code}, attempt)
@@ -292,8 +274,8 @@ class Implicit:
     async def _look_again(self, kind: int, codes: set[int], attempt: int) -> None:
         """Before a coordinator is asked again; perhaps it is another one."""
         if attempt >= USUAL_ATTEMPTS:
-            self._say(f"{_names(codes)} of the coordinator")
-        if codes & (_COORDINATOR_GONE | {_NO_ANSWER}):
+            self._say(f"{error_codes.names(codes)} of the coordinator")
+        if codes & (COORDINATOR_GONE | {NO_ANSWER}):
             producer_internals.forget_coordinator(self._producer, kind)
         await self._wait(attempt)
 
@@ -309,33 +291,4 @@ class Implicit:
         await asyncio.sleep(min(self._back_off_s, AGAIN_FIRST_S * 2 ** min(attempt - 1, 10)))
 
     def _error(self, code: int, topic: str = "", group_id: str = "") -> Exception:
-        kind: type[Exception] = ProducerFenced if code in _FENCED else for_code(code)
-        named: dict[type[Exception], str] = {
-            TopicAuthorizationFailedError: topic,
-            GroupAuthorizationFailedError: group_id,
-            TransactionalIdAuthorizationFailed: self._id,
-        }
-        if kind in named:
-            error: Exception = kind(named[kind])
-            return error
-        unnamed: Exception = UnknownError(f"error code {code}") if kind is UnknownError else kind()
-        return unnamed
-
-
-def _names(codes: set[int]) -> str:
-    """As documents name them."""
-    return ", ".join(sorted("no answer" if code == _NO_ANSWER else for_code(code).__name__ for code in codes))
-
-
-def _is_written(code: int) -> bool:
-    """Also where the broker no longer knows at which offset."""
-    return code in {NoError.errno, DuplicateSequenceNumber.errno}
-
-
-def _is_momentary(code: int) -> bool:
-    return code in _MOMENTARY or code == _NO_ANSWER or bool(for_code(code).retriable)
-
-
-def _is_elsewhere(code: int) -> bool:
-    """Whether the partition may have another leader by now."""
-    return code == _NO_ANSWER or bool(for_code(code).invalid_metadata)
+        return error_codes.error(code, topic=topic, group_id=group_id, transactional_id=self._id)

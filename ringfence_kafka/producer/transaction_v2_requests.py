@@ -18,7 +18,7 @@ END_TXN_VERSION: Final = 5
 API_VERSIONS_VERSION: Final = 4
 """Of Kafka 3.9. Version 3 leaves out what a broker supports from level 0 on (KAFKA-17011)."""
 FEATURE: Final = "transaction.version"
-IMPLICIT: Final = 2
+SELF_ADDING: Final = 2
 """Of that feature, from which on brokers add partitions by themselves."""
 
 Place = tuple[str, int]

@@ -22,11 +22,11 @@ VARIABLE: Final = "RINGFENCE_TRANSACTIONS_V2"
 
 QUESTION_LIMIT_S: Final = 5.0
 LOWERED: Final = (
-    f"the cluster's {transaction_v2_requests.FEATURE} is 0 though its brokers support {transaction_v2_requests.IMPLICIT}, and a transactional ID is refused or gets no answer. "
+    f"the cluster's {transaction_v2_requests.FEATURE} is 0 though its brokers support {transaction_v2_requests.SELF_ADDING}, and a transactional ID is refused or gets no answer. "
     "If the version was lowered while it was in use, this is why. Nothing of the ID is processed, and nothing is lost"
 )
 """Text of a problem that a lowered version causes. A cluster that never raised it may have another one, so the text does not say more."""
-RAISE: Final = f"upgrade --feature {transaction_v2_requests.FEATURE}={transaction_v2_requests.IMPLICIT}"
+RAISE: Final = f"upgrade --feature {transaction_v2_requests.FEATURE}={transaction_v2_requests.SELF_ADDING}"
 """Arguments of Kafka's tool ``kafka-features.sh``."""
 WAY_OUT: Final = f"then raise it again ('kafka-features.sh {RAISE}'), and then restart all brokers, one after the other; neither is enough alone"
 """The remedy after ``transaction.version`` was lowered to 0."""
@@ -62,7 +62,7 @@ async def offered(producer: AIOKafkaProducer) -> bool:
     """
     node = producer_internals.known_coordinator(producer, CoordinationType.TRANSACTION)
     features = await _ask(producer, node)
-    return features.agreed.get(transaction_v2_requests.FEATURE, 0) >= transaction_v2_requests.IMPLICIT
+    return features.agreed.get(transaction_v2_requests.FEATURE, 0) >= transaction_v2_requests.SELF_ADDING
 
 
 async def lowered(producer: AIOKafkaProducer) -> bool:
@@ -79,7 +79,7 @@ async def lowered(producer: AIOKafkaProducer) -> bool:
     except (KafkaError, OSError, TimeoutError):
         return False
     level, supported = (feature.get(transaction_v2_requests.FEATURE, 0) for feature in features)
-    return level == 0 and supported >= transaction_v2_requests.IMPLICIT
+    return level == 0 and supported >= transaction_v2_requests.SELF_ADDING
 
 
 async def _ask(producer: AIOKafkaProducer, node: int | None) -> transaction_v2_requests.Features:

@@ -33,8 +33,8 @@ from ringfence_kafka.producer.outgoing import (
     require_partition,
 )
 from ringfence_kafka.producer.shared_clients import ProducerClients
-from ringfence_kafka.producer.transaction_v1 import Explicit
-from ringfence_kafka.producer.transaction_v2 import Implicit
+from ringfence_kafka.producer.transaction_v1 import TransactionV1
+from ringfence_kafka.producer.transaction_v2 import TransactionV2
 from ringfence_kafka.producer.transaction_version import TransactionVersionError
 
 __all__ = [
@@ -96,8 +96,8 @@ class TransactionalProducer:
             self._turns = clients.turns
             producer_internals.use_client(self._producer, clients.share())
         self._in_transaction = False
-        self._implicit = transaction_version.wanted()
-        self._way: Explicit | Implicit = Explicit(self._producer, lane)
+        self._wants_v2 = transaction_version.wanted()
+        self._transactions: TransactionV1 | TransactionV2 = TransactionV1(self._producer, lane)
 
     async def fence(self, limit_s: float = FENCE_LIMIT_S) -> None:
         """Take the transactional ID: ends the former holder's open transaction and all its later writes.
@@ -111,8 +111,8 @@ class TransactionalProducer:
         try:
             async with asyncio.timeout(limit_s):
                 await self._producer.start()
-                if self._implicit and await transaction_version.offered(self._producer):
-                    self._way = Implicit(self._producer, self.transactional_id, self._lane)
+                if self._wants_v2 and await transaction_version.offered(self._producer):
+                    self._transactions = TransactionV2(self._producer, self.transactional_id, self._lane)
         except UnsupportedVersionError as error:
             raise await self._refused(error) from error
         except TimeoutError as error:
@@ -172,15 +172,15 @@ class TransactionalProducer:
             KafkaError: something was refused (:func:`refusing_topics` has the topics, where they are known); the outcome is unknown, and this producer must be discarded.
         """
         try:
-            await self._way.begin()
+            await self._transactions.begin()
             self._in_transaction = True
             await reach("before-send", self._lane)
-            bases = await self._way.write(batches, offsets, group_id)
+            bases = await self._transactions.write(batches, offsets, group_id)
             await reach("after-send", self._lane)
             if approve is not None:
                 await approve(bases)
             await reach("before-commit", self._lane)
-            await self._way.commit()
+            await self._transactions.commit()
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
@@ -199,15 +199,15 @@ class TransactionalProducer:
             KafkaError: something was refused; this producer must be discarded.
         """
         try:
-            await self._way.begin()
+            await self._transactions.begin()
             self._in_transaction = True
             batches = []
             for topic, partition in places:
                 batches.append(Outgoing(topic, partition, self.builder()))
                 batches[-1].builder.append(timestamp=None, key=None, value=None, headers=[])
-            await self._way.write(batches, {}, "")
+            await self._transactions.write(batches, {}, "")
             # The coordinator begins no other transaction of ours before all markers of this one are written.
-            await self._way.abort()
+            await self._transactions.abort()
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
@@ -242,7 +242,7 @@ class TransactionalProducer:
         if self._in_transaction:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
-                    await self._way.abort()
+                    await self._transactions.abort()
         try:
             async with asyncio.timeout(DISCARD_TIMEOUT_S):
                 await self._producer.stop()

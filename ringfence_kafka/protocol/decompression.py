@@ -154,11 +154,7 @@ class Stream:
     """The decompressed bytes of one record batch, read in order."""
 
     def __init__(self, codec: int, data: bytes) -> None:
-        """Decompress nothing yet.
-
-        Args:
-            codec: Kafka's number.
-            data: The records of the batch, as they are compressed.
+        """Decompress nothing yet of records that are compressed by Kafka's number of a codec.
 
         Raises:
             UnsupportedCodecError: Kafka has no such codec.

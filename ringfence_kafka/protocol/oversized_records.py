@@ -33,9 +33,7 @@ class Replaced(NamedTuple):
 def replace(pull: Callable[[int], bytes], limit: int) -> Replaced:
     """Read a record piece by piece, and return the one that stands for it.
 
-    Args:
-        pull: Returns so many of the next bytes of the batch, or fewer at its end.
-        limit: Bytes of a record that are read whole, for the reason.
+    ``pull`` returns so many of the next bytes of the batch, or fewer at its end. Records of up to ``limit`` bytes are read whole.
 
     Raises:
         CorruptRecordException: the bytes are no record.

@@ -62,15 +62,9 @@ class CompactedTopic:
         bytes_max: int = BYTES_MAX,
         beside: Callable[[bytes, bytes], Iterable[bytes]] = lambda *_: (),
     ) -> None:
-        """Nothing is connected yet.
+        """Connect nothing yet; ``cluster`` is asked for the ends, and ``bytes_max`` are kept.
 
-        Args:
-            kafka: Where, and how to get in.
-            cluster: Asked for the ends.
-            topic: The topic.
-            partitions: How many it has.
-            bytes_max: To be kept.
-            beside: Returns the keys whose values belong to a key and its value; :meth:`look_beside` answers with them.
+        ``beside`` returns the keys whose values belong to a key and its value; :meth:`look_beside` answers with them.
         """
         self._kafka = kafka
         self._cluster = cluster
@@ -214,8 +208,6 @@ class CompactedTopic:
 
 
 class _Known:
-    """What was read of one partition."""
-
     def __init__(self, start: int) -> None:
         self.start = start
         """Where the log began."""
@@ -245,8 +237,6 @@ class _Known:
 
 
 class _Reader:
-    """A consumer that is assigned all partitions, and fetches of those that are read at the moment."""
-
     def __init__(self, consumer: AIOKafkaConsumer) -> None:
         self._consumer = consumer
         self.users = 0

@@ -60,13 +60,7 @@ class LogReader:
     """
 
     def __init__(self, kafka: KafkaSettings, resting_max: int = 0, rests_s: float = RESTS_S) -> None:
-        """Nothing is connected yet.
-
-        Args:
-            kafka: Where, and how to get in.
-            resting_max: So many consumers wait for the next stretch at most.
-            rests_s: So long they wait for it, seconds.
-        """
+        """Connect nothing yet; at most ``resting_max`` consumers wait for the next stretch, for ``rests_s`` seconds."""
         self._kafka = kafka
         self._resting_max = resting_max
         self._rests_s = rests_s
@@ -97,14 +91,7 @@ class LogReader:
         so whatever is open below it is about to end, and nothing else can hold it up. A restore that stopped at the
         last stable offset would miss the records behind an open transaction.
 
-        Args:
-            topic: Of which ...
-            partition: ... this one is read ...
-            start: ... from here ...
-            high_watermark: ... to here.
-            consume: Is given the records.
-            take: Is given aiokafka's fetcher and the partition, and takes what was fetched in its own way; where it returns None aiokafka
-                reads it.
+        ``take`` is given aiokafka's fetcher and the partition, and takes what was fetched in its own way; where it returns None aiokafka reads it.
 
         Returns:
             The position reached, at least ``high_watermark``; markers of transactions are passed over.
@@ -141,11 +128,9 @@ class LogReader:
     async def first_records(
         self, spans: Mapping[Place, tuple[int, int]], *, committed: bool = True
     ) -> dict[Place, Any]:
-        """Return the first record of each span; None = it has none, as of a span of markers alone. What cannot be told within 5 s is absent.
+        """Return the first record from the begin to the end of each span, by default the first committed one.
 
-        Args:
-            spans: Begin and end of each.
-            committed: Whether only committed records count; else the first at all, decided or not.
+        None = it has none, as of a span of markers alone. What cannot be told within 5 s is absent.
         """
         found: dict[Place, Any] = {}
 
@@ -163,13 +148,9 @@ class LogReader:
         return found
 
     async def newest_values(self, ends: Mapping[Place, tuple[int, int]], key: bytes) -> dict[Place, bytes]:
-        """Return the value of the last committed record of a key in each of these partitions, if it stands among the last records there.
+        """Return the value of the last committed record of a key in each partition, if it stands among the last records there.
 
-        What cannot be told so, such as where this user may not read, is absent. One consumer reads all of them.
-
-        Args:
-            ends: Log start and last stable offset of each.
-            key: Of the records that are looked for.
+        ``ends`` has the log start and the last stable offset of each. What cannot be told so, such as where this user may not read, is absent.
         """
         found: dict[Place, bytes] = {}
 
@@ -221,7 +202,6 @@ class LogReader:
         return await consumers.connected(self._kafka, **{**_OPTIONS, "fetch_max_wait_ms": wait_ms})
 
     def _rested(self) -> AIOKafkaConsumer | None:
-        """Return a consumer that rests; None = none does."""
         if not self._resting:
             return None
         consumer, timer = self._resting.pop()

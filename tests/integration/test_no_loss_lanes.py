@@ -365,7 +365,7 @@ async def test_input_that_lost_its_tail_stops_an_idle_lane(
         async def shorter(topic: str, partition: int) -> int:
             return 5 if topic == lanes.name else await ends(topic, partition)
 
-        monkeypatch.setattr(lanes.cluster, "high_watermark", shorter)
+        monkeypatch.setattr(lanes.cluster.offsets, "high_watermark", shorter)
         await lane.compare()
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 

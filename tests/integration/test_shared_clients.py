@@ -16,7 +16,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer import transaction_version
 from ringfence_kafka.producer.shared_clients import ProducerClients
-from ringfence_kafka.producer.transaction_v1 import Explicit
+from ringfence_kafka.producer.transaction_v1 import TransactionV1
 from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
 from tests.support import kafka
 from tests.support.consumers.in_process import Recorder, consuming
@@ -124,7 +124,7 @@ async def test_cancelled_while_offsets_are_sent(bootstrap: str, monkeypatch: pyt
     await producer.fence()
     await producer._producer.begin_transaction()
     offsets = {TopicPartition("any", 0): OffsetAndMetadata(1, "")}
-    sending = asyncio.create_task(Explicit(producer._producer, "any")._send_offsets(offsets, "any"))
+    sending = asyncio.create_task(TransactionV1(producer._producer, "any")._send_offsets(offsets, "any"))
     await asyncio.sleep(0)
     waits = bool(producer._producer._txn_manager._pending_txn_offsets)
     sending.cancel()

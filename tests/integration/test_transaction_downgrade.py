@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import transaction_version
-from ringfence_kafka.producer.transaction_v2_requests import FEATURE, IMPLICIT
+from ringfence_kafka.producer.transaction_v2_requests import FEATURE, SELF_ADDING
 from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer, TransactionVersionError
 from tests.support import kafka
 from tests.support.brokers import features
@@ -91,14 +91,14 @@ async def test_way_out(own: EmbeddedBroker) -> None:
     await _used(own, "one", "two")
     features.lower(own.bootstrap_servers, FEATURE, 1)
     await _used(own, "one")
-    features.upgrade(own.bootstrap_servers, FEATURE, IMPLICIT)
+    features.upgrade(own.bootstrap_servers, FEATURE, SELF_ADDING)
     await _used(own, "one")
 
     features.lower(own.bootstrap_servers, FEATURE, 0)
     assert await _refusal(own, "one") == str(TransactionVersionError("one"))
     _restart(own)
     assert await _refusal(own, "two") == str(TransactionVersionError("two"))
-    features.upgrade(own.bootstrap_servers, FEATURE, IMPLICIT)
+    features.upgrade(own.bootstrap_servers, FEATURE, SELF_ADDING)
     assert "was lowered to 0 for a time and brokers were not restarted since" in await _refusal(own, "two", 2)
     _restart(own)
     await _used(own, "one", "two", "new")
@@ -134,7 +134,7 @@ def test_under_load(own: EmbeddedBroker, tmp_path: Path) -> None:
         )
         assert transaction_version.WAY_OUT in worker.log()
 
-        features.upgrade(bootstrap, FEATURE, IMPLICIT)
+        features.upgrade(bootstrap, FEATURE, SELF_ADDING)
         _restart(own)
         wait_for(
             lambda: kafka.consumed(bootstrap, name, name, PARTITIONS), lambda: worker.log()[-3_000:], 120

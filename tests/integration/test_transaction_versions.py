@@ -13,7 +13,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer import transaction_v2_requests
-from ringfence_kafka.producer.transaction_v2 import Implicit
+from ringfence_kafka.producer.transaction_v2 import TransactionV2
 from ringfence_kafka.producer.transactional import FencedError, Outgoing, TransactionalProducer
 from tests.support import kafka
 from tests.support.brokers import features
@@ -138,14 +138,15 @@ def _topic(bootstrap: str) -> str:
 
 async def test_what_the_cluster_has_is_used(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     has = (
-        features.levels(bootstrap).get(transaction_v2_requests.FEATURE, 0) >= transaction_v2_requests.IMPLICIT
+        features.levels(bootstrap).get(transaction_v2_requests.FEATURE, 0)
+        >= transaction_v2_requests.SELF_ADDING
     )
     ways = []
     for text in ("on", "off"):
         monkeypatch.setenv("RINGFENCE_TRANSACTIONS_V2", text)
         producer = _producer(bootstrap, kafka.unique("ways"))
         await producer.fence()
-        ways.append(isinstance(producer._way, Implicit))
+        ways.append(isinstance(producer._transactions, TransactionV2))
         await producer.discard()
 
     assert ways == [has, False]
@@ -207,8 +208,8 @@ async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
     topic = _topic(bootstrap)
     producer = _producer(bootstrap, kafka.unique("ways"))
     await producer.fence()
-    way = producer._way
-    assert isinstance(way, Implicit)
+    way = producer._transactions
+    assert isinstance(way, TransactionV2)
     late = _batch(producer, topic, "late")
     late.builder._set_producer_state(*way._who, 1)
     data = {(topic, 0): late.builder._build()}
@@ -231,8 +232,8 @@ async def test_epochs_run_out(bootstrap: str) -> None:
     topic, name = _topic(bootstrap), kafka.unique("ways")
     producer = _producer(bootstrap, name)
     await producer.fence()
-    way = producer._way
-    assert isinstance(way, Implicit)
+    way = producer._transactions
+    assert isinstance(way, TransactionV2)
     first, count, lost = way._who, 0, 0
     send: Callable[..., Any] = producer._producer.client.send
 

@@ -208,7 +208,7 @@ def simulated() -> Iterator[None]:
         (transaction_version, "wanted", lambda: _process().cluster.implicit),
         (transaction_version, "transaction_v2_requests", Questions),
         (transaction_v2, "transaction_v2_requests", Questions),
-        (transaction_v2, "Gap", _NoGap),
+        (transaction_v2, "MarkerDelay", _NoGap),
         (transaction_v1, "send_only_what_was_added", lambda _producer: None),
         (internals, "never_create", _Insides.nothing),
         (time, "clock_gettime", _virtual_gettime),

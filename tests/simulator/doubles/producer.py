@@ -1,7 +1,7 @@
 """What stands in for aiokafka's producer below the product's own :class:`ringfence_kafka.producer.transactional.TransactionalProducer`.
 
 Where the cluster adds by itself what is written, all but its InitProducerId is the product's own
-(:class:`ringfence_kafka.producer.transaction_v2.Implicit`), by way of :mod:`tests.simulator.doubles.transaction_client`.
+(:class:`ringfence_kafka.producer.transaction_v2.TransactionV2`), by way of :mod:`tests.simulator.doubles.transaction_client`.
 """
 
 import asyncio

@@ -62,7 +62,7 @@ class Asked(NamedTuple):
 class Questions:
     """The requests, by what they say."""
 
-    FEATURE, IMPLICIT = transaction_v2_requests.FEATURE, transaction_v2_requests.IMPLICIT
+    FEATURE, SELF_ADDING = transaction_v2_requests.FEATURE, transaction_v2_requests.SELF_ADDING
 
     @staticmethod
     def api_versions(_name: str, _version: str) -> Asked:
@@ -104,10 +104,12 @@ async def send(_node: int, asked: Asked, *, group: ConnectionGroup = ConnectionG
 
 def features(cluster: Any) -> transaction_v2_requests.Features:
     """On which all brokers have agreed, and what they support."""
-    level = transaction_v2_requests.IMPLICIT if cluster.implicit else transaction_v2_requests.IMPLICIT - 1
+    level = (
+        transaction_v2_requests.SELF_ADDING if cluster.implicit else transaction_v2_requests.SELF_ADDING - 1
+    )
     return transaction_v2_requests.Features(
         {transaction_v2_requests.FEATURE: level},
-        {transaction_v2_requests.FEATURE: transaction_v2_requests.IMPLICIT},
+        {transaction_v2_requests.FEATURE: transaction_v2_requests.SELF_ADDING},
     )
 
 

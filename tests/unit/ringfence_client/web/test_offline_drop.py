@@ -13,7 +13,7 @@ from ringfence_client.web import offline_drop
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.config.load import validate
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import LogReader
 from tests.support.consumers.windows import Fetched
 
 LOG = [Fetched(index, (b"a", b"b", None)[index % 3]) for index in range(12)]
@@ -72,7 +72,7 @@ async def _drop(
 
 async def test_what_is_named_is_finished_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the group and below the bound alone: its blocked and its failing messages, and those that were redriven."""
-    monkeypatch.setattr(log_reader, "read", _read)
+    monkeypatch.setattr(LogReader, "read_range", _read)
     failing = {number: Failures(1, 0) for number in (5, 6, 7)}
     partition = _Partition(
         Progress(3, blocked=(3, 4, 9), attempts=dict.fromkeys((5, 6, 7), 1), failures=failing, again=(0, 1))
@@ -92,7 +92,7 @@ async def test_nothing_is_changed_by_half(monkeypatch: pytest.MonkeyPatch) -> No
     async def fail(*_: object) -> int:
         raise OSError("gone")
 
-    monkeypatch.setattr(log_reader, "read", fail)
+    monkeypatch.setattr(LogReader, "read_range", fail)
     partition = _Partition(Progress(3, blocked=(3,)))
     with pytest.raises(OSError, match="gone"):
         await _drop(monkeypatch, partition, b"a", 9)

@@ -18,7 +18,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataResponse_v0
 from aiokafka.protocol.transaction import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 
-from ringfence_kafka.producer.transaction_v1 import Explicit
+from ringfence_kafka.producer.transaction_v1 import TransactionV1
 
 NODE = 1
 LOG = TopicPartition("log", 0)
@@ -39,7 +39,7 @@ class Sender:
         self.fails: Exception | None = None
         """What becomes of requests."""
         self.producer.client.send = self._send
-        self.way = Explicit(self.producer, "lane")
+        self.way = TransactionV1(self.producer, "lane")
         self.manager.set_pid_and_epoch(7, 0)
 
     async def _send(self, _node: int, _request: Any, **_: Any) -> None:

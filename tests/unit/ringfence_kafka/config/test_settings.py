@@ -1,3 +1,4 @@
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -347,167 +348,147 @@ def test_bootstrap_servers(servers: str) -> None:
 # -- what is not: each text names key, value and way out ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (
-            _orders(id_cach_size=3),
-            "addresses[orders].id_cach_size = 3: unknown key: did you mean 'id_cache_size'?",
-        ),
-        ({"kafak": {}}, "kafak = {}: unknown key: did you mean 'kafka'?"),
-        ({"app": {"webport": 1}}, "app.webport = 1: unknown key: did you mean 'web_port'?"),
-        (
-            {"kafka": {"zzz": "x"}},
-            (
-                "kafka.zzz = 'x': unknown key: known keys are bootstrap_servers, command_config, properties, sasl_mechanism, sasl_oauth_callback, sasl_oauth_client_id, "
-                "sasl_oauth_client_secret_env, sasl_oauth_scope, sasl_oauth_token_url, sasl_password_env, "
-                "sasl_username, security_protocol, ssl_cafile, ssl_certfile, ssl_key_password_env, ssl_keyfile"
-            ),
-        ),
-        (
-            {"address_defaults": {"name": "x"}},
-            (
-                "address_defaults.name = 'x': unknown key: known keys are default_group, duplicate_id_from, "
-                "duplicate_id_headers, duplicates, group_header, id_cache_size, id_max_age, partitioner, partitions, "
-                "persist_id_cache, replication_factor"
-            ),
-        ),
-    ],
-)
-def test_unknown_key(data: dict[str, Any], expected: str) -> None:
-    """An unknown key is refused with the nearest known one, or with all that are known there."""
-    assert _fault(data) == f"settings: {expected}"
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (
-            _orders(id_cache_size="4"),
-            "addresses[orders].id_cache_size = '4': input should be a valid integer",
-        ),
-        (
-            _orders(id_cache_size=True),
-            "addresses[orders].id_cache_size = True: input should be a valid integer",
-        ),
-        (_orders(partitions=2.0), "addresses[orders].partitions = 2.0: input should be a valid integer"),
-        ({"app": {"web_port": "6066"}}, "app.web_port = '6066': input should be a valid integer"),
-        ({"app": {"id": 4}}, "app.id = 4: input should be a valid string"),
-        (
-            _orders(duplicate_id_headers="X"),
-            "addresses[orders].duplicate_id_headers = 'X': input should be a list",
-        ),
-        (
-            _orders(duplicate_id_headers=["X", 3]),
-            "addresses[orders].duplicate_id_headers.1 = 3: input should be a valid string",
-        ),
-        ({"addresses": 3}, "addresses = 3: input should be a list"),
-        ({"addresses": [{"name": 3}]}, "addresses[3].name = 3: input should be a valid string"),
-        (
-            {"addresses": ["orders"]},
-            "addresses[1] = 'orders': input should be a valid dictionary or instance of AddressSettings",
-        ),
-        ({"kafka": 3}, "kafka = 3: input should be a valid dictionary or instance of KafkaSettings"),
-        (
-            {"address_defaults": 3, "addresses": [{"name": "orders"}]},
-            "address_defaults = 3: input should be a valid dictionary or instance of AddressDefaults",
-        ),
-    ],
-)
-def test_wrong_type(data: dict[str, Any], expected: str) -> None:
-    """A string is no number, true is no number, a number is no string, and a table is a table."""
-    assert _fault(data) == f"settings: {expected}"
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (
-            _orders(id_cache_size=-1),
-            "addresses[orders].id_cache_size = -1: input should be greater than or equal to 0",
-        ),
-        (
-            _orders(id_cache_size=2**31),
-            "addresses[orders].id_cache_size = 2147483648: input should be less than or equal to 2147483647",
-        ),
-        (
-            _orders(partitions=0),
-            "addresses[orders].partitions = 0: input should be greater than or equal to 1",
-        ),
-        (
-            {"app": {"web_port": 65_536}},
-            "app.web_port = 65536: input should be less than or equal to 65535",
-        ),
-        (
-            {"app": {"session_timeout": 5}},
-            "app.session_timeout = 5: input should be greater than or equal to 6",
-        ),
-        (
-            {"app": {"resident_ids_max": -1}},
-            "app.resident_ids_max = -1: input should be greater than or equal to 0",
-        ),
-        (
-            {"app": {"latency_target_ms": 0}},
-            "app.latency_target_ms = 0: input should be greater than or equal to 1",
-        ),
-        (
-            {"app": {"latency_target_ms": 60_000}},
-            "app.latency_target_ms = 60000: input should be less than or equal to 5000",
-        ),
-        (
-            {"app": {"buffer_bytes_max": 1_000}},
-            "app.buffer_bytes_max = 1000: input should be greater than or equal to 16777216",
-        ),
-        (
-            {"reconcile": {"ring_confidence": 0}},
-            "reconcile.ring_confidence = 0: input should be greater than 0",
-        ),
-        (
-            {"reconcile": {"executor_timeout": 0}},
-            "reconcile.executor_timeout = 0: input should be greater than 0",
-        ),
-        (
-            {"reconcile": {"ring_confidence": 99.9}},
-            "reconcile.ring_confidence = 99.9: input should be less than or equal to 1",
-        ),
-    ],
-)
-def test_number_out_of_range(data: dict[str, Any], expected: str) -> None:
-    """A number out of range is refused with the range."""
-    assert _fault(data) == f"settings: {expected}"
-
-
-@pytest.mark.parametrize("key", ["consumer"])
-def test_planned_key(key: str) -> None:
-    """A key whose feature does not exist yet is told apart from a misspelt one."""
-    assert _fault({key: []}) == (
-        f"settings: {key} = []: this version does not have that feature: remove the key"
-    )
+LEAST, MOST = "input should be greater than or equal to", "input should be less than or equal to"
+IS_NO_TABLE = "input should be a valid dictionary or instance of"
 
 
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("id_max_age", -1, "input should be greater than or equal to 0"),
-        ("id_max_age", -0.5, "input should be greater than or equal to 0"),
+        # unknown keys: the nearest known one, or all that are known there
+        ("id_cach_size", 3, "unknown key: did you mean 'id_cache_size'?"),
+        ("kafak", {}, "unknown key: did you mean 'kafka'?"),
+        ("app.webport", 1, "unknown key: did you mean 'web_port'?"),
+        (
+            "kafka.zzz",
+            "x",
+            (
+                "unknown key: known keys are bootstrap_servers, command_config, properties, sasl_mechanism, sasl_oauth_callback, "
+                "sasl_oauth_client_id, sasl_oauth_client_secret_env, sasl_oauth_scope, sasl_oauth_token_url, sasl_password_env, "
+                "sasl_username, security_protocol, ssl_cafile, ssl_certfile, ssl_key_password_env, ssl_keyfile"
+            ),
+        ),
+        (
+            "address_defaults.name",
+            "x",
+            (
+                "unknown key: known keys are default_group, duplicate_id_from, "
+                "duplicate_id_headers, duplicates, group_header, id_cache_size, id_max_age, partitioner, partitions, "
+                "persist_id_cache, replication_factor"
+            ),
+        ),
+        ("consumer", [], "this version does not have that feature: remove the key"),
+        # wrong types: a string is no number, true is no number, a number is no string, and a table is a table
+        ("id_cache_size", "4", "input should be a valid integer"),
+        ("id_cache_size", True, "input should be a valid integer"),
+        ("partitions", 2.0, "input should be a valid integer"),
+        ("app.web_port", "6066", "input should be a valid integer"),
+        ("app.id", 4, "input should be a valid string"),
+        ("duplicate_id_headers", "X", "input should be a list"),
+        ("addresses", 3, "input should be a list"),
+        ("kafka", 3, f"{IS_NO_TABLE} KafkaSettings"),
+        ("address_defaults", 3, f"{IS_NO_TABLE} AddressDefaults"),
         ("id_max_age", "5", "input should be a valid number"),
         ("id_max_age", True, "input should be a valid number"),
-        ("id_max_age", float("nan"), "input should be a finite number"),
-        ("id_max_age", float("inf"), "input should be a finite number"),
         ("persist_id_cache", 1, "input should be a valid boolean"),
         ("persist_id_cache", "true", "input should be a valid boolean"),
+        ("group_header", 3, "input should be a valid string"),
+        ("input_topic", 3, "input should be a valid string"),
+        # numbers out of range
+        ("id_cache_size", -1, f"{LEAST} 0"),
+        ("id_cache_size", 2**31, f"{MOST} 2147483647"),
+        ("partitions", 0, f"{LEAST} 1"),
+        ("app.web_port", 65_536, f"{MOST} 65535"),
+        ("app.session_timeout", 5, f"{LEAST} 6"),
+        ("app.resident_ids_max", -1, f"{LEAST} 0"),
+        ("app.latency_target_ms", 0, f"{LEAST} 1"),
+        ("app.latency_target_ms", 60_000, f"{MOST} 5000"),
+        ("app.buffer_bytes_max", 1_000, f"{LEAST} 16777216"),
+        ("reconcile.ring_confidence", 0, "input should be greater than 0"),
+        ("reconcile.executor_timeout", 0, "input should be greater than 0"),
+        ("reconcile.ring_confidence", 99.9, f"{MOST} 1"),
+        ("id_max_age", -1, f"{LEAST} 0"),
+        ("id_max_age", -0.5, f"{LEAST} 0"),
+        ("id_max_age", float("nan"), "input should be a finite number"),
+        ("id_max_age", float("inf"), "input should be a finite number"),
+        # values that a key does not take
         ("duplicate_id_from", "body", "must be 'header', 'key' or 'value'"),
         ("duplicate_id_from", "", "must be 'header', 'key' or 'value'"),
         ("partitioner", "random", "must be 'murmur2' or 'crc32'"),
         ("duplicates", "keep", "must be 'drop' or 'divert'"),
         ("duplicates", True, "must be 'drop' or 'divert'"),
-        ("group_header", 3, "input should be a valid string"),
-        ("input_topic", 3, "input should be a valid string"),
+        (
+            "duplicate_id_headers",
+            [],
+            "needs at least one header name; to switch detection off set id_cache_size = 0",
+        ),
+        ("duplicate_id_headers", ["X", ""], "an empty header name can match nothing; remove it"),
+        ("duplicate_id_headers", ["_RF_A"], "'_RF_A' begins with _RF_, which Ringfence itself writes"),
     ],
 )
-def test_value_that_cannot_be(key: str, value: Any, expected: str) -> None:
-    """A value that the key does not take is refused with what it takes."""
-    assert _fault(_orders(**{key: value})) == f"settings: addresses[orders].{key} = {value!r}: {expected}"
+def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
+    """The text names the key, its value and what it takes; a key without a table is one of the address ``orders``."""
+    section, _, name = key.partition(".")
+    if name:
+        assert _fault({section: {name: value}}) == f"settings: {key} = {value!r}: {expected}"
+    elif key in {*Settings.model_fields, "kafak", "consumer"}:
+        assert _fault({key: value}) == f"settings: {key} = {value!r}: {expected}"
+    else:
+        assert _fault(_orders(**{key: value})) == f"settings: addresses[orders].{key} = {value!r}: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (
+            _orders(duplicate_id_headers=["X", 3]),
+            "addresses[orders].duplicate_id_headers.1 = 3: input should be a valid string",
+        ),
+        ({"addresses": [{"name": 3}]}, "addresses[3].name = 3: input should be a valid string"),
+        ({"addresses": ["orders"]}, f"addresses[1] = 'orders': {IS_NO_TABLE} AddressSettings"),
+        ({"address_defaults": 3} | _orders(), f"address_defaults = 3: {IS_NO_TABLE} AddressDefaults"),
+        (
+            _orders(group_header="X", default_group=""),
+            "addresses[orders].default_group = '': string should have at least 1 character",
+        ),
+        (
+            _orders(default_group="none"),
+            "addresses[orders]: default_group = 'none' has no effect without group_header: remove it, or name the header",
+        ),
+        *(
+            (
+                _orders(duplicates_topic="d", **keys),
+                "addresses[orders]: duplicates_topic = 'd' has no effect with duplicates = 'drop': remove it, or set 'divert'",
+            )
+            for keys in ({}, {"duplicates": "drop"})
+        ),
+        ({"addresses": [{"name": "orders"}, {"partitions": 3}]}, "addresses[2].name: missing: add it"),
+        (
+            {"addresses": [{"name": "orders"}, {"name": "returns"}, {"name": "orders"}]},
+            "addresses: 'orders' stands 2 times; keep one [[addresses]] entry of it",
+        ),
+        (
+            {"addresses": [{"name": "a.b"}, {"name": "a_b"}]},
+            (
+                "addresses: the input topic of address 'a.b' would be topic 'a.b' and the input topic of address 'a_b' 'a_b': "
+                "Kafka takes no two topics that differ in dots and underscores alone; rename one"
+            ),
+        ),
+        *(
+            (
+                {"addresses": [{"name": name}]},
+                (
+                    f"addresses[{name}].name = {name!r}: no topic can have such a name: "
+                    "use letters, digits, ., _, -, *, ? and closed [sets]"
+                ),
+            )
+            for name in ("orders [eu", "[ab", "a b*", "ä*", "a/?", "[]*")
+        ),
+    ],
+)
+def test_a_fault_of_several_keys(data: dict[str, Any], expected: str) -> None:
+    """What does not fit together is named with the way out."""
+    assert _fault(data) == f"settings: {expected}"
 
 
 @pytest.mark.parametrize("key", ["input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic"])
@@ -518,30 +499,6 @@ def test_topic_name_that_is_none(key: str, topic: str) -> None:
 
     assert fault.startswith(f"settings: addresses[orders].{key} = {topic!r}: ")
     assert ("use letters, digits" if len(topic) < 201 else "at most 200 characters") in fault
-
-
-def test_default_group_is_not_empty() -> None:
-    """An empty group is no group."""
-    fault = _fault(_orders(group_header="X", default_group=""))
-
-    assert fault == "settings: addresses[orders].default_group = '': string should have at least 1 character"
-
-
-def test_default_group_without_header() -> None:
-    """A default group can take effect only where a header names groups."""
-    assert _fault(_orders(default_group="none")) == (
-        "settings: addresses[orders]: default_group = 'none' has no effect without group_header: "
-        "remove it, or name the header"
-    )
-
-
-@pytest.mark.parametrize("keys", [{}, {"duplicates": "drop"}])
-def test_duplicates_topic_without_divert(keys: dict[str, str]) -> None:
-    """A topic for duplicates can take effect only where they are diverted."""
-    assert _fault(_orders(duplicates_topic="d", **keys)) == (
-        "settings: addresses[orders]: duplicates_topic = 'd' has no effect with duplicates = 'drop': "
-        "remove it, or set 'divert'"
-    )
 
 
 @pytest.mark.parametrize(
@@ -569,15 +526,6 @@ def test_fault_in_a_pattern(key: str, value: Any, expected: str, others: list[st
     assert len(fault.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["orders [eu", "[ab", "a b*", "ä*", "a/?", "[]*"])
-def test_pattern_that_can_match_nothing(name: str) -> None:
-    """A pattern that matches no name that a topic can have would do nothing in silence: it is refused."""
-    assert _fault({"addresses": [{"name": name}]}) == (
-        f"settings: addresses[{name}].name = {name!r}: no topic can have such a name: "
-        "use letters, digits, ., _, -, *, ? and closed [sets]"
-    )
-
-
 def test_fault_behind_a_pattern() -> None:
     """A fault of an address is told at that address, wherever patterns stand in the file."""
     entries = [{"name": "*"}, {"name": "orders", "partitions": 0}, {"name": "x*"}, {"partitions": 3}]
@@ -586,21 +534,6 @@ def test_fault_behind_a_pattern() -> None:
         "addresses[orders].partitions = 0",
         "addresses[4].name",
     ]
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ([], "[]: needs at least one header name; to switch detection off set id_cache_size = 0"),
-        (["X", ""], "['X', '']: an empty header name can match nothing; remove it"),
-        (["_RF_SOURCE"], "['_RF_SOURCE']: '_RF_SOURCE' begins with _RF_, which Ringfence itself writes"),
-    ],
-)
-def test_unusable_header_names(value: list[str], expected: str) -> None:
-    """Header names that can match nothing, or that Ringfence writes itself, are refused."""
-    fault = _fault(_orders(duplicate_id_headers=value))
-
-    assert fault == f"settings: addresses[orders].duplicate_id_headers = {expected}"
 
 
 @pytest.mark.parametrize(
@@ -626,15 +559,9 @@ def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["a b", "a/b", "ä", "a\n", "", "a" * 201])
+@pytest.mark.parametrize("name", ["a b", "a/b", "ä", "a\n", "", "a" * 201, ".", ".."])
 def test_name_that_is_no_topic(name: str) -> None:
     """A name that Kafka would refuse as a topic is refused here, with the name."""
-    assert f".name = {name!r}: " in _fault({"addresses": [{"name": name}]})
-
-
-@pytest.mark.parametrize("name", [".", ".."])
-def test_dots_are_no_topic(name: str) -> None:
-    """Kafka refuses the topics ``.`` and ``..``; so do we, with the name."""
     assert f".name = {name!r}: " in _fault({"addresses": [{"name": name}]})
 
 
@@ -643,94 +570,50 @@ def test_instance_stays_below_data_dir() -> None:
     assert "app.instance = '..': " in _fault({"app": {"instance": ".."}})
 
 
-def test_missing_name() -> None:
-    """An address without a name is told by its number in the file."""
-    data = {"addresses": [{"name": "orders"}, {"partitions": 3}]}
-
-    assert _fault(data) == "settings: addresses[2].name: missing: add it"
-
-
-def test_duplicate_address() -> None:
-    """An address that stands twice is refused by name."""
-    assert _fault({"addresses": [{"name": "orders"}, {"name": "returns"}, {"name": "orders"}]}) == (
-        "settings: addresses: 'orders' stands 2 times; keep one [[addresses]] entry of it"
-    )
-
-
 @pytest.mark.parametrize(
-    ("names", "topic", "first", "second"),
+    ("addresses", "topic", "first", "second"),
     [
+        ("orders orders.accepted", "orders.accepted", "accepted topic@orders", "input topic@orders.accepted"),
+        ("orders.accepted orders", "orders.accepted", "input topic@orders.accepted", "accepted topic@orders"),
         (
-            ["orders", "orders.accepted"],
-            "orders.accepted",
-            "the accepted topic of address 'orders'",
-            "the input topic of address 'orders.accepted'",
-        ),
-        (
-            ["orders.accepted", "orders"],
-            "orders.accepted",
-            "the input topic of address 'orders.accepted'",
-            "the accepted topic of address 'orders'",
-        ),
-        (
-            ["orders", "rf-orders-changelog"],
+            "orders rf-orders-changelog",
             "rf-orders-changelog",
-            "the changelog of address 'orders'",
-            "the input topic of address 'rf-orders-changelog'",
+            "changelog@orders",
+            "input topic@rf-orders-changelog",
+        ),
+        ("rf-progress", "rf-progress", "progress of consumer groups", "input topic@rf-progress"),
+        ("rf-journal", "rf-journal", "journal", "input topic@rf-journal"),
+        ("orders orders.dlq", "orders.dlq", "dead-letter topic@orders", "input topic@orders.dlq"),
+        ("orders.dlq orders", "orders.dlq", "input topic@orders.dlq", "dead-letter topic@orders"),
+        ({"quarantine_topic": "orders"}, "orders", "input topic@orders", "quarantine topic@orders"),
+        (
+            {"input_topic": "rf-orders-forward"},
+            "rf-orders-forward",
+            "input topic@orders",
+            "forward topic@orders",
         ),
         (
-            ["rf-progress"],
-            "rf-progress",
-            "the progress of consumer groups",
-            "the input topic of address 'rf-progress'",
+            {"accepted_topic": "rf-orders-changelog"},
+            "rf-orders-changelog",
+            "accepted topic@orders",
+            "changelog@orders",
         ),
-        (["rf-journal"], "rf-journal", "the journal", "the input topic of address 'rf-journal'"),
-        (
-            ["orders", "orders.dlq"],
-            "orders.dlq",
-            "the dead-letter topic of address 'orders'",
-            "the input topic of address 'orders.dlq'",
-        ),
-        (
-            ["orders.dlq", "orders"],
-            "orders.dlq",
-            "the input topic of address 'orders.dlq'",
-            "the dead-letter topic of address 'orders'",
-        ),
-    ],
-)
-def test_colliding_topics(names: list[str], topic: str, first: str, second: str) -> None:
-    """Two addresses whose names make one topic serve two purposes are refused, in either order."""
-    data = {"app": {"id": "rf"}, "addresses": [{"name": name} for name in names]}
-
-    assert _fault(data) == (
-        f"settings: addresses: topic {topic!r} would be both {first} and {second}; rename one"
-    )
-
-
-@pytest.mark.parametrize(
-    ("keys", "topic", "first", "second"),
-    [
-        ({"quarantine_topic": "orders"}, "orders", "input topic", "quarantine topic"),
-        ({"input_topic": "ringfence-orders-forward"}, None, "input topic", "forward topic"),
-        ({"accepted_topic": "ringfence-orders-changelog"}, None, "accepted topic", "changelog"),
         (
             {"duplicates": "divert", "duplicates_topic": "orders.accepted"},
             "orders.accepted",
-            "accepted topic",
-            "duplicates topic",
+            "accepted topic@orders",
+            "duplicates topic@orders",
         ),
     ],
 )
-def test_colliding_topics_of_one_address(
-    keys: dict[str, str], topic: str | None, first: str, second: str
-) -> None:
-    """Topic names that let one topic serve two purposes of an address are refused."""
-    expected = topic or next(iter(keys.values()))
+def test_colliding_topics(addresses: str | dict[str, str], topic: str, first: str, second: str) -> None:
+    """One topic cannot serve two purposes, of two addresses in either order or of one."""
+    entries = [{"name": name} for name in addresses.split()] if isinstance(addresses, str) else None
+    data = _orders(**addresses) if isinstance(addresses, dict) else {"addresses": entries}
+    claims = (re.sub("@(.*)", r" of address '\1'", claim) for claim in (first, second))
 
-    assert _fault(_orders(**keys)) == (
-        f"settings: addresses: topic {expected!r} would be both the {first} of address 'orders' and the {second} of "
-        "address 'orders'; rename one"
+    assert _fault({"app": {"id": "rf"}} | data) == (
+        f"settings: addresses: topic {topic!r} would be both the {' and the '.join(claims)}; rename one"
     )
 
 
@@ -760,14 +643,6 @@ def test_transactional_ids_of_consumers() -> None:
 
     assert len(ids) == len(places)
     assert all("/" in id_ for id_ in ids)  # no address has one
-
-
-def test_topics_alike_to_kafka() -> None:
-    """Kafka takes no two topics that differ in dots and underscores alone: said before it refuses them."""
-    assert _fault({"addresses": [{"name": "a.b"}, {"name": "a_b"}]}) == (
-        "settings: addresses: the input topic of address 'a.b' would be topic 'a.b' and the input topic of address 'a_b' 'a_b': "
-        "Kafka takes no two topics that differ in dots and underscores alone; rename one"
-    )
 
 
 def test_topics_of_the_cluster_itself() -> None:
@@ -858,44 +733,23 @@ def test_fault_names_the_file(file: Path) -> None:
     assert str(caught.value) == f"{file}: app.web_port = -1: input should be greater than or equal to 0"
 
 
-def test_missing_file(file: Path) -> None:
-    """Without the file nothing runs, least of all on defaults."""
-    with pytest.raises(ConfigurationError) as caught:
-        load(file, {})
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "No such file or directory: name a readable file with --config FILE or in RINGFENCE_CONFIG"),
+        ("", "Is a directory: name a readable file with --config FILE or in RINGFENCE_CONFIG"),
+        (b"[app]\nid x\n", "not TOML: .*line 2.*"),
+        (b'[app]\nid = "\xff"\n', "not TOML: 'utf-8' codec.*"),
+    ],
+)
+def test_no_file_that_can_be_read(file: Path, content: bytes | str | None, expected: str) -> None:
+    """Without the file nothing runs, least of all on defaults; a folder is no file, and TOML is UTF-8."""
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    elif content is not None:
+        file.mkdir()
 
-    expected = (
-        f"{file}: No such file or directory: name a readable file with --config FILE or in RINGFENCE_CONFIG"
-    )
-    assert str(caught.value) == expected
-
-
-def test_folder_instead_of_file(tmp_path: Path) -> None:
-    """A folder is no file."""
-    with pytest.raises(ConfigurationError) as caught:
-        load(tmp_path, {})
-
-    assert (
-        str(caught.value)
-        == f"{tmp_path}: Is a directory: name a readable file with --config FILE or in RINGFENCE_CONFIG"
-    )
-
-
-def test_bad_toml(file: Path) -> None:
-    """What is no TOML is told with its line."""
-    file.write_text("[app]\nid x\n")
-
-    with pytest.raises(ConfigurationError) as caught:
-        load(file, {})
-
-    assert str(caught.value).startswith(f"{file}: not TOML: ")
-    assert "line 2" in str(caught.value)
-
-
-def test_bad_encoding(file: Path) -> None:
-    """TOML is UTF-8."""
-    file.write_bytes(b'[app]\nid = "\xff"\n')
-
-    with pytest.raises(ConfigurationError, match=r"not TOML: 'utf-8' codec"):
+    with pytest.raises(ConfigurationError, match=rf"^{re.escape(str(file))}: {expected}$"):
         load(file, {})
 
 
@@ -981,27 +835,21 @@ def test_environment_unknown_section(file: Path, variable: str) -> None:
     )
 
 
-def test_environment_unknown_key(file: Path) -> None:
-    """A variable with an unknown key is refused as in the file, and the text names the variable."""
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("RINGFENCE_APP__WEBPORT", "7000", "app.webport = 7000: unknown key: did you mean 'web_port'?"),
+        ("RINGFENCE_APP__WEB_PORT", "seven", "app.web_port = 'seven': input should be a valid integer"),
+    ],
+)
+def test_environment_fault(file: Path, variable: str, value: str, expected: str) -> None:
+    """An unknown key and a wrong type are refused as in the file, and the text names the variable."""
     file.write_text("")
 
     with pytest.raises(ConfigurationError) as caught:
-        load(file, {"RINGFENCE_APP__WEBPORT": "7000"})
+        load(file, {variable: value})
 
-    assert str(caught.value) == (
-        f"{file} with RINGFENCE_APP__WEBPORT: app.webport = 7000: unknown key: did you mean 'web_port'?"
-    )
-
-
-def test_environment_wrong_type(file: Path) -> None:
-    """A value of the wrong type is refused as in the file, and the text names the variable."""
-    file.write_text("")
-
-    with pytest.raises(ConfigurationError) as caught:
-        load(file, {"RINGFENCE_APP__WEB_PORT": "seven"})
-
-    expected = f"{file} with RINGFENCE_APP__WEB_PORT: app.web_port = 'seven': input should be a valid integer"
-    assert str(caught.value) == expected
+    assert str(caught.value) == f"{file} with {variable}: {expected}"
 
 
 def test_environment_beside_the_settings(file: Path) -> None:

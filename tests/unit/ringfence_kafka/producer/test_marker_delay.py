@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ringfence_kafka.producer.marker_delay import FIRST_S, LEAST_S, MOST_S, Gap
+from ringfence_kafka.producer.marker_delay import FIRST_S, LEAST_S, MOST_S, MarkerDelay
 
 BACK_OFF_S = 0.02
 """Of the broker, before it asks the coordinator again."""
@@ -15,9 +15,9 @@ SLACK_S = 0.0005
 
 def _run(
     markers_s: Callable[[], float], write_s: float, pause_s: float = 0.0, count: int = 2_000
-) -> tuple[Gap, float, float]:
+) -> tuple[MarkerDelay, float, float]:
     """Transactions one after the other, with such a pause in between: the gap in the end, the share of refused ones, seconds for each."""
-    gap, refused, passed = Gap(), 0, 0.0
+    gap, refused, passed = MarkerDelay(), 0, 0.0
     for number in range(count):
         since = max(gap.seconds, pause_s) + SLACK_S if number else 10.0
         in_vain = since < markers_s()
@@ -59,7 +59,7 @@ def test_brokers_that_are_slow() -> None:
 
 def test_markers_that_take_longer_than_the_refusal() -> None:
     """Then a gap helps nobody: it has a bound, and when nothing is ever quick, there is none."""
-    gap = Gap()
+    gap = MarkerDelay()
     gap.wrote(0.002, 10.0)
     longest = 0.0
     for _ in range(1_000):
@@ -72,7 +72,7 @@ def test_markers_that_take_longer_than_the_refusal() -> None:
 
 def test_one_that_is_slow_for_another_reason() -> None:
     """It is forgotten soon, also after a row of them."""
-    gap = Gap()
+    gap = MarkerDelay()
     gap.wrote(0.001, 10.0)
     gap.wrote(0.1, 0.014)
     after_one = gap.seconds
@@ -96,7 +96,7 @@ def test_seldom_transactions_say_nothing() -> None:
 
 def test_it_follows_brokers_that_became_slow() -> None:
     """After some hundred transactions, what takes long is what is usual, and the gap shrinks again."""
-    gap = Gap()
+    gap = MarkerDelay()
     for _ in range(50):
         gap.wrote(0.002, gap.seconds)
     for _ in range(600):

@@ -25,9 +25,9 @@ from app.worker.run import run
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError, TopicError
 from ringfence_kafka.producer import transaction_v2_requests, transaction_version
-from ringfence_kafka.producer.marker_delay import FIRST_S, Gap
+from ringfence_kafka.producer.marker_delay import FIRST_S, MarkerDelay
 from ringfence_kafka.producer.outgoing import Outgoing
-from ringfence_kafka.producer.transaction_v2 import Implicit
+from ringfence_kafka.producer.transaction_v2 import TransactionV2
 from ringfence_kafka.producer.transaction_v2_requests import Ended, Features, Producer
 from ringfence_kafka.protocol.flexible_requests import Question
 
@@ -125,7 +125,7 @@ class Bench:
             ),
             _request_timeout_ms=1_000,
         )
-        self.way = Implicit(producer, "id", "lane")
+        self.way = TransactionV2(producer, "id", "lane")
 
     async def write(self, *places: tuple[str, int]) -> tuple[list[int], list[Batch]]:
         made = [Batch() for _ in places]
@@ -223,7 +223,7 @@ async def test_how_long_the_first_write_takes_is_looked_at(monkeypatch: pytest.M
     now = 100.0
     told: list[tuple[float, float]] = []
     monkeypatch.setattr("ringfence_kafka.producer.transaction_v2.time.monotonic", lambda: now)
-    monkeypatch.setattr(Gap, "wrote", lambda _self, *said: told.append(said))
+    monkeypatch.setattr(MarkerDelay, "wrote", lambda _self, *said: told.append(said))
     bench = Bench(coordinator=FAR)
     send = bench.broker.send
 
