@@ -18,7 +18,7 @@ from tests.support.brokers import features
 def pytest_configure() -> None:
     """Install the patches of aiokafka, and heed signals.
 
-    Whoever starts the tests in the background has them ignore signals, and every program that they start would inherit that.
+    Tests that are started in the background ignore signals, and every program that they start would inherit that.
     """
     aiokafka_patches.install()
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

@@ -261,9 +261,8 @@ def _getall(self: FetchResult, max_records: int | None = None) -> list[Any]:
 def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
     """Whether a control batch ends an aborted transaction; not one that the broker's cleaner has emptied.
 
-    Of a producer that has written nothing since, the cleaner keeps the last batch, without its records. With three requests a transaction that is
-    always a marker. aiokafka raises then: nothing behind it in the partition could be read for as long as the broker knows the producer, a day.
-    Java's client reads on, as here.
+    The cleaner keeps the last batch of a producer that has written nothing since, without its records. With transactions v2 that is always a
+    marker. aiokafka raises then, and reads nothing behind it for as long as the broker knows the producer, a day. Java's client reads on.
     """
     control = next(batch, None)
     return control is not None and ControlRecord.parse(control.key) == ABORT_MARKER

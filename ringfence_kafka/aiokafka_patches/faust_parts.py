@@ -81,7 +81,7 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
 
 
 class _Stated(Protocol):
-    """What a member of the group stated when it joined."""
+    """The statement of a member when it joined."""
 
     url: Any
     assignment: ClientAssignment

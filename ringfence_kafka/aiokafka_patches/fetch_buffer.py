@@ -1,4 +1,4 @@
-"""What aiokafka's fetcher has fetched of partitions, and what it asks for. Call it on the consumer's own loop."""
+"""Private parts of aiokafka's fetcher: the fetched records, and the choice of requests. Call it on the consumer's own loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -49,8 +49,8 @@ def create_no_topics() -> None:
 def never_create(owner: Any) -> None:
     """Have a consumer, producer or admin client create no topic by asking for its metadata.
 
-    Clusters create what they are asked for, unless they are told otherwise (``auto.create.topics.enable``): a topic that somebody deletes
-    while it is in use would be back before they could create it again themselves. aiokafka has no option for it.
+    Clusters create what they are asked for by default (``auto.create.topics.enable``). A topic that somebody deletes while it is in use
+    would be back before they create it again. aiokafka has no option for it.
     """
     require(aiokafka_patches.installed(), "aiokafka_patches.install() was not called")
     client = client_of(owner)

@@ -127,7 +127,7 @@ def generation(consumer: Any) -> int:
 
 
 def member_id(consumer: Any) -> str:
-    """Return the ID that the group gave a consumer; empty = it is no member."""
+    """Return the ID that the group gave a consumer; empty = it is not a member."""
     coordinator = consumer._coordinator
     return str(getattr(coordinator, "member_id", "") or "")
 
@@ -150,10 +150,9 @@ def keep_member(consumer: Any) -> None:
 
 
 def keep_asking(consumer: Any) -> None:
-    """What aiokafka's own ``getmany`` does beside fetching, for those who take by :func:`take_fetched`.
+    """Do what aiokafka's ``getmany`` does beside fetching, for a consumer that takes records by ``take_fetched``.
 
-    A consumer that nobody asks for ``max_poll_interval_ms`` leaves its group, and does not come back. See also
-    :func:`take_error`.
+    A consumer that nobody asks for ``max_poll_interval_ms`` leaves its group, and does not come back.
 
     Raises:
         KafkaError: that error.
@@ -178,10 +177,11 @@ def join_again(consumer: Any) -> None:
 
 
 def revoke_late(consumer: Any) -> None:
-    """Have a consumer go on with what it has until it is told that the group shares out, or that it is no member any more.
+    """Have a consumer go on until the group assigns its partitions again, or it is not a member any more.
 
-    It has started, and not joined yet. What comes between that answer and the new assignment is as before: fetching stands still,
-    the listener is told what is revoked.
+    It has started, and not joined yet. aiokafka stops fetching, and has its owner give up everything, before it asks to join again. The answer
+    comes when all members have asked, or the session of a dead one ends. Until then nobody else gets anything. From the answer on aiokafka works
+    as before: it pauses, and calls the listener.
     """
     coordinator = consumer._coordinator
     prepare, send = coordinator._on_join_prepare, coordinator._send_req

@@ -14,8 +14,8 @@ def refresh_metadata_on_doubt(consumer: Any, doubted: Callable[[], None] = lambd
 
     It is called before anything that the broker answers later is taken. aiokafka itself only asks, and goes on.
 
-    That a partition *still* has no leader is no doubt: its replicas are away, and others of the topic are not to wait for it. aiokafka then
-    asks for metadata without a pause, until there is one; here it asks ten times a second.
+    A partition that *still* has no leader is not a doubt: its replicas are away, and the others of the topic need not wait. aiokafka then asks
+    for metadata without a pause until there is a leader; here it asks ten times a second.
     """
     _MetadataRefresh(consumer, doubted).begin()
 

@@ -80,7 +80,7 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
     # -- connections ---------------------------------------------------------------------------------------------
 
     async def reach(self) -> None:
-        """Until a broker is connected: whoever asks meanwhile waits for the same attempt.
+        """Wait until a broker is connected; callers share one attempt.
 
         Clients that have lost all their brokers begin with the bootstrap servers again, as new ones would.
         """
@@ -123,7 +123,7 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
 
 
 class ClientShare:
-    """What one producer sees in place of a client of its own: the part of aiokafka's client that its producer uses.
+    """Stands for a producer's own client: the part of aiokafka's client that a producer uses.
 
     When it is closed, what its producer still waits for fails at once, and nothing of anybody else's does.
     """

@@ -11,7 +11,7 @@ class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
     """Answers a refusal, and raises the broker's reason.
 
     Brokers refuse by a challenge, and give their reason once it is answered by one byte (RFC 7628, 3.2.2 and 3.2.3).
-    aiokafka takes any answer for success, and then finds a connection closed whose login it believes done.
+    aiokafka takes any answer for success, and finds the connection closed later.
     """
 
     _refused = False

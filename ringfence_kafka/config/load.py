@@ -70,7 +70,7 @@ def load(
     Args:
         path: The TOML file. It must exist: a worker that silently runs on defaults is worse than none.
         environ: ``RINGFENCE_<SECTION>__<KEY>`` overrides ``<key>`` of ``[section]``, by a TOML value or a bare string.
-        connection: What the command line says.
+        connection: The options of the command line.
         optional: For who can do without any file.
 
     Raises:

@@ -68,8 +68,8 @@ async def ask(
 ) -> list[ForeignMember]:
     """Ask the coordinator of a group for its foreign members.
 
-    ``is_ours`` judges a classic member. Our client IDs begin with ``own_prefix``: it decides where the broker does not tell the user data, while
-    the group rebalances, and of a classic member in a group of KIP-848.
+    ``is_ours`` judges a classic member. Our client IDs begin with ``own_prefix``. The prefix decides while the group rebalances, and about a
+    classic member in a group of KIP-848: there the broker does not return the user data.
 
     Raises:
         KafkaError: the coordinator cannot say now, or denies access.

@@ -87,9 +87,8 @@ class LogReader:
     ) -> int:
         """Pass all committed records of ``start <= offset < high_watermark`` to ``consume``, in order.
 
-        Of a changelog, read to the *high watermark*: only the lane's own transactional ID ever writes here, and it has been fenced,
-        so whatever is open below it is about to end, and nothing else can hold it up. A restore that stopped at the
-        last stable offset would miss the records behind an open transaction.
+        A changelog is read to its *high watermark*. Only the lane's own transactional ID writes there, and it is fenced, so an open
+        transaction below it is about to end. A restore up to the last stable offset would miss the records behind it.
 
         ``take`` is given aiokafka's fetcher and the partition, and takes what was fetched in its own way; where it returns None aiokafka reads it.
 
@@ -130,7 +129,7 @@ class LogReader:
     ) -> dict[Place, Any]:
         """Return the first record from the begin to the end of each span, by default the first committed one.
 
-        None = it has none, as of a span of markers alone. What cannot be told within 5 s is absent.
+        None = it has none, as of a span of markers alone. A span without an answer within 5 s is absent.
         """
         found: dict[Place, Any] = {}
 
@@ -150,7 +149,7 @@ class LogReader:
     async def newest_values(self, ends: Mapping[Place, tuple[int, int]], key: bytes) -> dict[Place, bytes]:
         """Return the value of the last committed record of a key in each partition, if it stands among the last records there.
 
-        ``ends`` has the log start and the last stable offset of each. What cannot be told so, such as where this user may not read, is absent.
+        ``ends`` has the log start and the last stable offset of each. A partition without an answer, such as one that this user may not read, is absent.
         """
         found: dict[Place, bytes] = {}
 

@@ -45,7 +45,7 @@ def test_nobody_else_uses_them() -> None:
     ],
 )
 def test_a_use_is_found(source: str) -> None:
-    """Of an object of theirs, of an own attribute that they define, by name, and of a method that is replaced."""
+    """Find attributes of their objects, inherited ones, names in strings, and calls of replaced methods."""
     assert _uses(source, Path("module.py"))
 
 

@@ -487,7 +487,7 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
     ],
 )
 def test_a_fault_of_several_keys(data: dict[str, Any], expected: str) -> None:
-    """What does not fit together is named with the way out."""
+    """The text names keys that do not fit together, and the way out."""
     assert _fault(data) == f"settings: {expected}"
 
 
