@@ -27,27 +27,22 @@ class Committed(NamedTuple):
     """Of the record before the offset. Consumers commit it with the position that they read up to; Ringfence and Kafka's tools commit none."""
 
 
+_TEXT: Final = String("utf-8")
+_PARTITIONS: Final = Array(
+    ("partition", Int32),
+    ("offset", Int64),
+    ("leader_epoch", Int32),
+    ("metadata", _TEXT),
+    ("error_code", Int16),
+)
+
+
 class _FetchAnswer(Response):  # type: ignore[misc]
     API_KEY = 9
     API_VERSION = 5
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", String("utf-8")),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", String("utf-8")),
-                        ("error_code", Int16),
-                    ),
-                ),
-            ),
-        ),
+        ("topics", Array(("topic", _TEXT), ("partitions", _PARTITIONS))),
         ("error_code", Int16),
     )
 

@@ -29,66 +29,42 @@ SAYS_LIMIT_S: Final = 5.0
 ASK_AGAIN_S: Final = 0.1
 
 
+_TEXT: Final = String("utf-8")
+_DESCRIBED_MEMBER: Final = Array(
+    ("member_id", _TEXT), ("group_instance_id", _TEXT), ("client_id", _TEXT), ("client_host", _TEXT),
+    ("member_metadata", Bytes), ("member_assignment", Bytes),
+)  # fmt: skip
+_DESCRIBED_GROUP: Final = Array(
+    ("error_code", Int16), ("group", _TEXT), ("state", _TEXT), ("protocol_type", _TEXT), ("protocol", _TEXT),
+    ("members", _DESCRIBED_MEMBER), ("authorized_operations", Int32),
+)  # fmt: skip
+_LEFT_MEMBER: Final = Array(("member_id", _TEXT), ("group_instance_id", _TEXT), ("error_code", Int16))
+
+
 class _DescribeAnswer(Response):  # type: ignore[misc]
     API_KEY = 15
     API_VERSION = 4
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "groups",
-            Array(
-                ("error_code", Int16),
-                ("group", String("utf-8")),
-                ("state", String("utf-8")),
-                ("protocol_type", String("utf-8")),
-                ("protocol", String("utf-8")),
-                (
-                    "members",
-                    Array(
-                        ("member_id", String("utf-8")),
-                        ("group_instance_id", String("utf-8")),
-                        ("client_id", String("utf-8")),
-                        ("client_host", String("utf-8")),
-                        ("member_metadata", Bytes),
-                        ("member_assignment", Bytes),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-            ),
-        ),
-    )
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("groups", _DESCRIBED_GROUP))
 
 
 class _Describe(RequestStruct):  # type: ignore[misc]
     API_KEY = 15
     API_VERSION = 4
     RESPONSE_TYPE = _DescribeAnswer
-    SCHEMA = Schema(("groups", Array(String("utf-8"))), ("include_authorized_operations", Boolean))
+    SCHEMA = Schema(("groups", Array(_TEXT)), ("include_authorized_operations", Boolean))
 
 
 class _LeaveAnswer(Response):  # type: ignore[misc]
     API_KEY = 13
     API_VERSION = 3
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        (
-            "members",
-            Array(
-                ("member_id", String("utf-8")), ("group_instance_id", String("utf-8")), ("error_code", Int16)
-            ),
-        ),
-    )
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("error_code", Int16), ("members", _LEFT_MEMBER))
 
 
 class _Leave(RequestStruct):  # type: ignore[misc]
     API_KEY = 13
     API_VERSION = 3
     RESPONSE_TYPE = _LeaveAnswer
-    SCHEMA = Schema(
-        ("group", String("utf-8")),
-        ("members", Array(("member_id", String("utf-8")), ("group_instance_id", String("utf-8")))),
-    )
+    SCHEMA = Schema(("group", _TEXT), ("members", Array(("member_id", _TEXT), ("group_instance_id", _TEXT))))
 
 
 class DescribeMembers(Request[_Describe]):  # type: ignore[misc]

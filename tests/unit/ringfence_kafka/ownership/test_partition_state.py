@@ -14,49 +14,39 @@ FIRST, SECOND = object(), object()
 LEASE_S = 3.0
 
 
+def _steps(tenure: PartitionState[object], *events: tuple[str, object]) -> list[Action]:
+    """What is to be done after each event."""
+    steps = []
+    for name, assignment in events:
+        getattr(tenure, name)(*[assignment] if assignment is not None else [])
+        steps.append(tenure.step(0))
+    return steps
+
+
 def test_from_the_first_assignment_to_the_end() -> None:
     """In order: open, work, stand over a rebalance, regain, work, end."""
     tenure: PartitionState[object] = PartitionState()
-    steps = [tenure.step(0)]
-    tenure.assigned(FIRST)
-    steps.append(tenure.step(0))
-    tenure.confirmed(FIRST)
-    steps.append(tenure.step(0))
-    tenure.revoked()
-    steps.append(tenure.step(0))
-    tenure.assigned(SECOND)
-    steps.append(tenure.step(0))
-    tenure.confirmed(SECOND)
-    steps.append(tenure.step(0))
-    tenure.ended()
-    steps.append(tenure.step(0))
-    tenure.drained()
-    steps.append(tenure.step(0))
-    tenure.given_up()
-    steps.append(tenure.step(0))
+    assert tenure.step(0) is Action.STAND
+    events = [
+        ("assigned", FIRST), ("confirmed", FIRST), ("revoked", None), ("assigned", SECOND), ("confirmed", SECOND),
+        ("ended", None), ("drained", None), ("given_up", None),
+    ]  # fmt: skip
 
-    assert steps == [
-        Action.STAND, Action.OPEN, Action.WORK, Action.STAND, Action.REGAIN, Action.WORK, Action.DRAIN, Action.CLOSE, Action.END,
+    assert _steps(tenure, *events) == [
+        Action.OPEN, Action.WORK, Action.STAND, Action.REGAIN, Action.WORK, Action.DRAIN, Action.CLOSE, Action.END,
     ]  # fmt: skip
 
 
 def test_right_that_went_while_it_was_asked_for() -> None:
     """What was confirmed under a right that is gone is confirmed again under the present one."""
-    tenure: PartitionState[object] = PartitionState()
-    tenure.assigned(FIRST)
-    tenure.revoked()
-    tenure.confirmed(FIRST)
+    events = [("assigned", FIRST), ("revoked", None), ("confirmed", FIRST), ("assigned", SECOND)]
 
-    assert tenure.step(0) is Action.STAND
-    tenure.assigned(SECOND)
-    assert tenure.step(0) is Action.REGAIN
+    assert _steps(PartitionState(), *events)[2:] == [Action.STAND, Action.REGAIN]
 
 
 def test_failure_rests_then_opens_anew() -> None:
     """What failed is not gone on with; a new assignment is tried at once."""
-    tenure: PartitionState[object] = PartitionState()
-    tenure.assigned(FIRST)
-    tenure.confirmed(FIRST)
+    tenure = _held()
     tenure.failed(until=5)
 
     assert tenure.step(0) is Action.DROP
@@ -69,9 +59,7 @@ def test_failure_rests_then_opens_anew() -> None:
 
 def test_unconfirmed_keeps_what_is_open() -> None:
     """The group does not say yet whether it is ours: what is open is asked about again, not opened again."""
-    tenure: PartitionState[object] = PartitionState()
-    tenure.assigned(FIRST)
-    tenure.confirmed(FIRST)
+    tenure = _held()
     tenure.revoked()
     tenure.assigned(SECOND)
     tenure.failed(until=1, keeps=True)
@@ -124,15 +112,10 @@ def test_broken_never_goes_on(when: str) -> None:
     if when == "ended":
         tenure.ended()
     tenure.broke(until=5)
-    steps = [tenure.step(0)]
-    tenure.assigned(SECOND)  # what rests is tried at once
-    steps.append(tenure.step(0))
-    tenure.drained()
-    steps.append(tenure.step(0))
-    tenure.given_up()
-    steps.append(tenure.step(0))
 
-    assert steps == [Action.DRAIN, Action.DRAIN, Action.CLOSE, Action.OPEN]
+    assert tenure.step(0) is Action.DRAIN
+    events = [("assigned", SECOND), ("drained", None), ("given_up", None)]  # what rests is tried at once
+    assert _steps(tenure, *events) == [Action.DRAIN, Action.CLOSE, Action.OPEN]
 
 
 @pytest.mark.parametrize("when", ["at work", "in a rebalance", "drained", "broken"])

@@ -28,7 +28,14 @@ from ringfence_kafka.producer import transaction_v2_requests, transaction_versio
 from ringfence_kafka.producer.marker_delay import FIRST_S, MarkerDelay
 from ringfence_kafka.producer.outgoing import Outgoing
 from ringfence_kafka.producer.transaction_v2 import TransactionV2
-from ringfence_kafka.producer.transaction_v2_requests import Ended, Features, Producer
+from ringfence_kafka.producer.transaction_v2_requests import (
+    END_TXN,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+    Ended,
+    Features,
+    Producer,
+)
 from ringfence_kafka.protocol.flexible_requests import Question
 
 NEAR, FAR = 1, 2
@@ -84,11 +91,11 @@ class Broker:
         code = told.popleft() if told else 0
         if isinstance(code, Exception):
             raise code
-        if question.API_KEY == transaction_v2_requests.END_TXN:
+        if question.API_KEY == END_TXN:
             self.epoch += not code
             following = Producer(5, self.epoch) if self.last is None else Producer(self.last.id + 1, 0)
             return Ended(code, following)
-        if question.API_KEY == transaction_v2_requests.TXN_OFFSET_COMMIT:
+        if question.API_KEY == TXN_OFFSET_COMMIT:
             return {("in", 0): code}
         return {place: (code, 100) for place in self.places if LEADERS[place] == node}
 
@@ -143,9 +150,9 @@ async def test_three_requests() -> None:
 
     assert bases == [100, 100]
     assert bench.broker.asked == [
-        (transaction_v2_requests.PRODUCE, NEAR, ConnectionGroup.DEFAULT),
-        (transaction_v2_requests.TXN_OFFSET_COMMIT, NEAR, ConnectionGroup.DEFAULT),
-        (transaction_v2_requests.END_TXN, NEAR, ConnectionGroup.COORDINATION),
+        (PRODUCE, NEAR, ConnectionGroup.DEFAULT),
+        (TXN_OFFSET_COMMIT, NEAR, ConnectionGroup.DEFAULT),
+        (END_TXN, NEAR, ConnectionGroup.COORDINATION),
     ]
 
 
@@ -154,11 +161,7 @@ async def test_offsets_follow_records_of_other_brokers() -> None:
     bench = Bench()
     await bench.write(("orders", 0), ("orders", 1))
 
-    assert bench.broker.keys() == [
-        transaction_v2_requests.PRODUCE,
-        transaction_v2_requests.PRODUCE,
-        transaction_v2_requests.TXN_OFFSET_COMMIT,
-    ]
+    assert bench.broker.keys() == [PRODUCE, PRODUCE, TXN_OFFSET_COMMIT]
     assert [node for _, node, _ in bench.broker.asked] == [NEAR, FAR, NEAR]
 
 
@@ -177,7 +180,7 @@ async def test_batches_of_one_partition_follow_one_another() -> None:
     bench = Bench()
     _, made = await bench.write(("orders", 0), ("log", 0), ("orders", 0))
 
-    assert bench.broker.keys().count(transaction_v2_requests.PRODUCE) == 2
+    assert bench.broker.keys().count(PRODUCE) == 2
     assert [batch.states for batch in made] == [[(5, 0, 0)], [(5, 0, 0)], [(5, 0, 3)]]
 
 
@@ -252,14 +255,7 @@ async def test_epochs_run_out() -> None:
     assert made[0].states + more[0].states == [(5, 0, 0), (6, 0, 0)]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        transaction_v2_requests.PRODUCE,
-        transaction_v2_requests.TXN_OFFSET_COMMIT,
-        transaction_v2_requests.END_TXN,
-    ],
-)
+@pytest.mark.parametrize("key", [PRODUCE, TXN_OFFSET_COMMIT, END_TXN])
 @pytest.mark.parametrize(
     "trouble",
     [51, 13, 14, 15, KafkaConnectionError("gone"), RequestTimedOutError()],
@@ -281,10 +277,10 @@ async def test_momentary_troubles_are_waited_out(key: int, trouble: Any) -> None
 @pytest.mark.parametrize(
     ("key", "code", "line"),
     [
-        (transaction_v2_requests.PRODUCE, 19, "NotEnoughReplicasError of orders/0"),
-        (transaction_v2_requests.PRODUCE, KafkaConnectionError("gone"), "broker 1 does not answer"),
-        (transaction_v2_requests.TXN_OFFSET_COMMIT, 14, "GroupLoadInProgressError of the coordinator"),
-        (transaction_v2_requests.END_TXN, 51, "ConcurrentTransactions of the coordinator"),
+        (PRODUCE, 19, "NotEnoughReplicasError of orders/0"),
+        (PRODUCE, KafkaConnectionError("gone"), "broker 1 does not answer"),
+        (TXN_OFFSET_COMMIT, 14, "GroupLoadInProgressError of the coordinator"),
+        (END_TXN, 51, "ConcurrentTransactions of the coordinator"),
     ],
 )
 async def test_what_lasts_is_said_once(
@@ -301,14 +297,7 @@ async def test_what_lasts_is_said_once(
     assert line in said[0]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        transaction_v2_requests.PRODUCE,
-        transaction_v2_requests.TXN_OFFSET_COMMIT,
-        transaction_v2_requests.END_TXN,
-    ],
-)
+@pytest.mark.parametrize("key", [PRODUCE, TXN_OFFSET_COMMIT, END_TXN])
 @pytest.mark.parametrize(
     ("troubles", "lines"),
     [
@@ -333,7 +322,7 @@ async def test_a_connection_that_was_closed_is_no_news(
 async def test_coordinator_that_is_gone_is_looked_for() -> None:
     """Where it moved to."""
     bench = Bench()
-    bench.broker.answers[transaction_v2_requests.END_TXN].append(16)
+    bench.broker.answers[END_TXN].append(16)
     await bench.write(("orders", 0))
     await bench.way.commit()
 
@@ -343,17 +332,17 @@ async def test_coordinator_that_is_gone_is_looked_for() -> None:
 @pytest.mark.parametrize(
     ("key", "code", "error"),
     [
-        (transaction_v2_requests.PRODUCE, 47, ProducerFenced),
-        (transaction_v2_requests.PRODUCE, 90, ProducerFenced),
-        (transaction_v2_requests.PRODUCE, 48, InvalidTxnState),
-        (transaction_v2_requests.PRODUCE, 120, UnknownError),
-        (transaction_v2_requests.PRODUCE, 29, TopicAuthorizationFailedError),
-        (transaction_v2_requests.PRODUCE, 10, TopicError),
-        (transaction_v2_requests.PRODUCE, 32, TopicError),
-        (transaction_v2_requests.TXN_OFFSET_COMMIT, 47, ProducerFenced),
-        (transaction_v2_requests.TXN_OFFSET_COMMIT, 48, InvalidTxnState),
-        (transaction_v2_requests.END_TXN, 90, ProducerFenced),
-        (transaction_v2_requests.END_TXN, 48, InvalidTxnState),
+        (PRODUCE, 47, ProducerFenced),
+        (PRODUCE, 90, ProducerFenced),
+        (PRODUCE, 48, InvalidTxnState),
+        (PRODUCE, 120, UnknownError),
+        (PRODUCE, 29, TopicAuthorizationFailedError),
+        (PRODUCE, 10, TopicError),
+        (PRODUCE, 32, TopicError),
+        (TXN_OFFSET_COMMIT, 47, ProducerFenced),
+        (TXN_OFFSET_COMMIT, 48, InvalidTxnState),
+        (END_TXN, 90, ProducerFenced),
+        (END_TXN, 48, InvalidTxnState),
     ],
 )
 async def test_refusals_are_told(key: int, code: int, error: type[Exception]) -> None:
@@ -378,17 +367,17 @@ async def test_refusals_are_told(key: int, code: int, error: type[Exception]) ->
 async def test_commit_is_asked_for_until_it_is_answered() -> None:
     """A lost answer is none: the coordinator says the same again."""
     bench = Bench()
-    bench.broker.answers[transaction_v2_requests.END_TXN] += [KafkaConnectionError("lost")] * 5
+    bench.broker.answers[END_TXN] += [KafkaConnectionError("lost")] * 5
     await bench.write(("orders", 0))
     await bench.way.commit()
 
-    assert bench.broker.keys().count(transaction_v2_requests.END_TXN) == 6
+    assert bench.broker.keys().count(END_TXN) == 6
 
 
 async def test_what_may_be_committed_is_not_aborted() -> None:
     """Who gave up waiting for the answer knows nothing; the next fence ends it, whatever it is."""
     bench = Bench()
-    bench.broker.answers[transaction_v2_requests.END_TXN] += [KafkaConnectionError("lost")] * 1_000
+    bench.broker.answers[END_TXN] += [KafkaConnectionError("lost")] * 1_000
     await bench.write(("orders", 0))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
@@ -514,6 +503,6 @@ def test_brokers_without_it() -> None:
     """A connection to one is not told what it does not know."""
     question = transaction_v2_requests.end("tx", Producer(1, 2), commit=True)
 
-    assert question.prepare({transaction_v2_requests.END_TXN: (0, 5)}) is question
+    assert question.prepare({END_TXN: (0, 5)}) is question
     with pytest.raises(Exception, match="versions 0 to 4, not 5"):
-        question.prepare({transaction_v2_requests.END_TXN: (0, 4)})
+        question.prepare({END_TXN: (0, 4)})
