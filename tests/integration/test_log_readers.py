@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers import consumers
 from ringfence_kafka.readers.compacted_topic import BYTES_MAX, CompactedTopic
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import LogReader
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import until
@@ -29,9 +29,9 @@ RECORDS = 300
 class Bench:
     """Two topics, each partition with its own records, and a count of consumers that were made."""
 
-    def __init__(self, bootstrap: str, readers: Readers) -> None:
+    def __init__(self, bootstrap: str, reader: LogReader) -> None:
         self.topics = [kafka.unique("read"), kafka.unique("read")]
-        self.readers = readers
+        self.reader = reader
         self.made: list[AIOKafkaConsumer] = []
         kafka.create_topics(bootstrap, dict.fromkeys(self.topics, (PARTITIONS, {})))
         for topic in self.topics:
@@ -48,7 +48,7 @@ class Bench:
         async def consume(records: Sequence[Any]) -> None:
             found.extend(record.value for record in records)
 
-        await log_reader.read(self.readers, self.topics[topic], partition, start, end, consume)
+        await self.reader.read_range(self.topics[topic], partition, start, end, consume)
         return found[: end - start]
 
     def values(self, topic: int, partition: int, start: int, end: int) -> list[bytes]:
@@ -57,18 +57,18 @@ class Bench:
 
 @pytest.fixture
 async def made(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    bench = Bench(bootstrap, Readers(KafkaSettings(bootstrap_servers=bootstrap), 2, 60.0))
+    bench = Bench(bootstrap, LogReader(KafkaSettings(bootstrap_servers=bootstrap), 2, 60.0))
 
     class Counted(AIOKafkaConsumer):  # type: ignore[misc]
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
             bench.made.append(self)
 
-    monkeypatch.setattr(log_reader, "AIOKafkaConsumer", Counted)
+    monkeypatch.setattr(consumers, "AIOKafkaConsumer", Counted)
     try:
         yield bench
     finally:
-        await bench.readers.stop()
+        await bench.reader.stop()
 
 
 async def test_one_consumer_reads_all(made: Bench) -> None:
@@ -104,7 +104,7 @@ async def test_one_that_failed_is_not_used_again(made: Bench) -> None:
         raise OSError("planted")
 
     with pytest.raises(OSError, match="planted"):
-        await log_reader.read(made.readers, made.topics[0], 0, 0, RECORDS, refuse)
+        await made.reader.read_range(made.topics[0], 0, 0, RECORDS, refuse)
     found = await made.read(0, 0, 0, RECORDS)
 
     assert found == made.values(0, 0, 0, RECORDS)
@@ -113,12 +113,12 @@ async def test_one_that_failed_is_not_used_again(made: Bench) -> None:
 
 async def test_a_rest_has_an_end(made: Bench) -> None:
     """Who has nothing to read for a while has no connection; and none is left after the end."""
-    made.readers._rests_s = 0.05
+    made.reader._rests_s = 0.05
     await made.read(0, 0, 0, RECORDS)
     await until(lambda: made.made[0]._closed, lambda: "it is connected")
-    made.readers._rests_s = 60.0
+    made.reader._rests_s = 60.0
     await made.read(0, 1, 0, RECORDS)
-    await made.readers.stop()
+    await made.reader.stop()
     late = await made.read(0, 2, 0, RECORDS)
 
     assert late == made.values(0, 2, 0, RECORDS)

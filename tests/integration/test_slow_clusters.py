@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from agents.bridge.source import RESPONSE_BYTES_MAX
 from app.embedded import jars
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka.aiokafka_patches import internals, throttling
+from ringfence_kafka.aiokafka_patches import throttling
 from ringfence_kafka.broker_limits import METADATA_LIMIT, SESSION_MIN, TRANSACTION_LIMIT
 from ringfence_kafka.process import java
 from tests.harness.checker.groups import judge, parse
@@ -111,7 +111,6 @@ async def test_a_quota_is_named(
     bootstrap: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line names the client, the quota and the time; the metric counts it."""
-    assert internals.log  # it installs what looks at answers
     monkeypatch.setattr(throttling, "THROTTLED", throttling.ThrottleLog())
     topic = kafka.unique("quota")
     kafka.create_topics(bootstrap, {topic: (1, {})})

@@ -11,7 +11,7 @@ from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from ringfence_kafka.protocol.record_batch import varint
+from ringfence_kafka.protocol.varints import encode_signed
 from ringfence_kafka.protocol.wire_names import NO_TIMESTAMP
 
 GZIP: Final = 1
@@ -97,7 +97,7 @@ ID_HEADER = b"_AMQ_DUPL_ID"
 
 
 def _sized(data: bytes) -> bytes:
-    return varint(len(data)) + data
+    return encode_signed(len(data)) + data
 
 
 def large_batch(count: int, size: int, key: bytes) -> bytes:
@@ -106,8 +106,8 @@ def large_batch(count: int, size: int, key: bytes) -> bytes:
     parts = []
     for number in range(count):
         value = b"%06d" % number + b"x" * (size - 6)
-        header = varint(1) + _sized(ID_HEADER) + _sized(b"%b-%d" % (key, number))
-        body = b"\0" + varint(0) + varint(number) + _sized(key) + _sized(value) + header
+        header = encode_signed(1) + _sized(ID_HEADER) + _sized(b"%b-%d" % (key, number))
+        body = b"\0" + encode_signed(0) + encode_signed(number) + _sized(key) + _sized(value) + header
         parts.append(compressor.compress(_sized(body)))
     parts.append(compressor.flush())
     now = round(time.time() * 1000)
