@@ -54,9 +54,9 @@ MUTANTS: Final = (
         "The same where partitions are added by writing to them.",
         (
             Patch(
-                _IMPLICIT,
+                "ringfence_kafka/producer/error_codes.py",
                 "    return code in {NoError.errno, DuplicateSequenceNumber.errno}\n",
-                "    return code != _NO_ANSWER\n",
+                "    return code != NO_ANSWER\n",
             ),
         ),
         f"{_LANE_PATH_TESTS}::test_refused_record_stops_the_commit[implicit]",
@@ -67,7 +67,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _IMPLICIT,
-                "            code = _NO_ANSWER if answer is None else answer.error_code\n",
+                "            code = NO_ANSWER if answer is None else answer.error_code\n",
                 "            if answer is None:\n                return\n            code = int(answer.error_code)\n",
             ),
         ),
