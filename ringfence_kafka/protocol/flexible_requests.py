@@ -102,7 +102,10 @@ class Reader:
 
     def number(self) -> int:
         """A varint."""
-        found, self.at = varints.decode(self._data, self.at)
+        found: int = self._data[self.at]
+        self.at += 1
+        if found > 0x7F:
+            found, self.at = varints.decode(self._data, self.at - 1)
         return found
 
     def take(self, count: int) -> bytes:

@@ -29,13 +29,19 @@ def decode(data: bytes | memoryview, at: int, bits_max: int = 70) -> tuple[int, 
         IndexError: the bytes end within it.
         ValueError: it has more bits.
     """
-    number = 0
-    for shift in range(0, bits_max, _BITS):
+    number = data[at]
+    at += 1
+    if number < _MORE:  # nearly always
+        return number, at
+    number -= _MORE
+    shift = _BITS
+    while shift < bits_max:
         byte = data[at]
         at += 1
-        number |= (byte & (_MORE - 1)) << shift
         if byte < _MORE:
-            return number, at
+            return number | byte << shift, at
+        number |= (byte - _MORE) << shift
+        shift += _BITS
     raise ValueError(f"a number has more than {bits_max} bits")
 
 

@@ -1,0 +1,30 @@
+"""Numbers of variable length, as the protocol's documents have them."""
+
+import pytest
+
+from ringfence_kafka.protocol import varints
+
+
+@pytest.mark.parametrize(
+    ("number", "data"),
+    [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**63 - 1, "ffffffffffffffff7f")],
+)
+def test_numbers(number: int, data: str) -> None:
+    """Seven bits a byte, the lowest first; the number ends where a byte is below 128."""
+    assert varints.encode(number).hex() == data
+    assert varints.decode(b"x" + bytes.fromhex(data) + b"y", 1) == (number, 1 + len(data) // 2)
+
+
+@pytest.mark.parametrize(("number", "data"), [(0, "00"), (-1, "01"), (1, "02"), (-64, "7f"), (64, "8001")])
+def test_signed_numbers(number: int, data: str) -> None:
+    """Records have small negative numbers in few bytes."""
+    assert varints.encode_signed(number).hex() == data
+    assert varints.signed(varints.decode(bytes.fromhex(data), 0)[0]) == number
+
+
+def test_numbers_that_are_none() -> None:
+    """A number is cut off, or has more bits than the reader takes."""
+    with pytest.raises(IndexError):
+        varints.decode(b"\x80", 0)
+    with pytest.raises(ValueError, match="more than 35 bits"):
+        varints.decode(b"\xff" * 6, 0, 35)
