@@ -398,9 +398,9 @@ async def test_fetching_that_keeps_failing(
         begun: list[float] = []
         begin = internals.keep_fetching
 
-        def note(fetcher: Any) -> None:
+        def note(consumer: Any) -> None:
             begun.append(time.monotonic())
-            begin(fetcher)
+            begin(consumer)
 
         async def fail(*_: object) -> bool:
             raise RuntimeError("a response that nobody expected")
