@@ -77,16 +77,6 @@ MUTANTS: Final = (
         (f"{_PATH_HOPS_TESTS}::test_refused_again",),
     ),
     Mutant(
-        "malformed-confirmation-believed",
-        "Who claims that everything is confirmed has everything of that bridge dropped.",
-        (
-            Patch(
-                "agents/decision/bridge_headers.py", "    if confirmed > offset:\n", "    if confirmed < 0:\n"
-            ),
-        ),
-        f"{_PATH_HOPS_TESTS}::test_malformed",
-    ),
-    Mutant(
         "hop-headers-not-stripped",
         "The next bridge finds another one's hop on what it forwards, and consumers see headers that mean nothing to them.",
         (

@@ -9,7 +9,6 @@ _PARTITIONS: Final = "agents/bridge/partitions.py"
 _TRANSLATION: Final = "agents/bridge/translation.py"
 _BRIDGE_MODEL_TESTS: Final = "tests/property/test_bridge_model.py"
 _BRIDGE_LOAD_TESTS: Final = "tests/unit/agents/bridge/test_batch_builder.py"
-_BRIDGE_MAPS_TESTS: Final = "tests/unit/agents/bridge/test_members.py"
 _BRIDGE_TRANSLATION_TESTS: Final = "tests/unit/agents/bridge/test_translation.py"
 _BRIDGE_WINDOW_TESTS: Final = "tests/unit/agents/bridge/test_window.py"
 _MODEL: Final = f"{_BRIDGE_MODEL_TESTS}::test_once_and_in_order"
@@ -42,18 +41,6 @@ MUTANTS: Final = (
         ),
         f"{_BRIDGE_MODEL_TESTS}::test_taken_after_all",
         (f"{_BRIDGE_MODEL_TESTS}::test_partitioner_changed",),
-    ),
-    Mutant(
-        "bridge-names-the-topic",
-        "A source that was deleted and created again has hops that the target knows: its new messages are dropped.",
-        (
-            Patch(
-                _LOAD,
-                "Source(self._plan.name, place.topic_id, number)",
-                'Source(self._plan.name, self._plan.source_topic.ljust(22, "_"), number)',
-            ),
-        ),
-        f"{_BRIDGE_LOAD_TESTS}::test_hop_and_confirmed",
     ),
     Mutant(
         "bridge-next-batch-before-ack",
@@ -135,19 +122,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_BRIDGE_LOAD_TESTS}::test_share",
-    ),
-    Mutant(
-        "bridge-map-changed-apart",
-        "Messages between where two members' bridges stand go to nobody or to two.",
-        (
-            Patch(
-                "agents/bridge/members.py",
-                "if others or first is None or not all(",
-                "if first is None or not all(",
-            ),
-        ),
-        f"{_BRIDGE_MAPS_TESTS}::test_changed_apart",
-        (f"{_BRIDGE_MAPS_TESTS}::test_removed_member_counts",),
     ),
     Mutant(
         "bridge-forgets-a-lost-end",

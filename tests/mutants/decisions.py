@@ -44,18 +44,6 @@ MUTANTS: Final = (
         ("tests/integration/test_retention.py::test_backlog_from_long_ago",),
     ),
     Mutant(
-        "forged-source-believed",
-        "What somebody else wrote into the forward topic is accepted under a source that does not exist.",
-        (
-            Patch(
-                "agents/decision/forwarding.py",
-                "re.compile(re.escape(input_topic.encode()) +",
-                're.compile(rb"[^/]+" +',
-            ),
-        ),
-        f"{_PATH_TESTS}::test_malformed_source",
-    ),
-    Mutant(
         "refused-burns-a-slot",
         "The ID of a record that went to quarantine is known: the same message, made smaller, is dropped.",
         (
@@ -81,18 +69,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_VERDICT_TESTS}::test_empty_value_is_no_id",
-    ),
-    Mutant(
-        "first-repeat-wins",
-        "Of a repeated ID header another one counts than for every other Kafka client.",
-        (
-            Patch(
-                _VERDICT,
-                "        headers = dict(record.headers)\n        found",
-                "        headers = dict(reversed(record.headers))\n        found",
-            ),
-        ),
-        f"{_VERDICT_TESTS}::test_last_repeat_wins",
     ),
     Mutant(
         "accepted-under-its-key",

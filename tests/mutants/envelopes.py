@@ -48,20 +48,6 @@ MUTANTS: Final = (
         f"{_PATH_ENVELOPES_TESTS}::test_part_too_large_for_its_topic",
     ),
     Mutant(
-        "malformed-burns-ids",
-        "What went to quarantine is known: the same transaction, written rightly, is dropped.",
-        (
-            Patch(
-                _PATH,
-                (
-                    "            records, sources, ids, groups = quarantine.without(gone, records, records, sources, ids, groups)\n"
-                ),
-                "",
-            ),
-        ),
-        f"{_PATH_ENVELOPES_TESTS}::test_refused_whole",
-    ),
-    Mutant(
         "list-of-addresses-ignored",
         "Whoever may write to one input writes to every accepted topic, with the worker's rights.",
         (
@@ -72,18 +58,6 @@ MUTANTS: Final = (
             ),
         ),
         "tests/unit/agents/decision/test_envelope_parts.py::test_addresses_that_are_not_listed",
-    ),
-    Mutant(
-        "forged-part-kept",
-        "A plain message is taken for a part of a transaction that does not exist.",
-        (
-            Patch(
-                _EMITTER,
-                "wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART,",
-                "wire_names.HEADER_TRANSACTION,",
-            ),
-        ),
-        f"{_PATH_ENVELOPES_TESTS}::test_forged_headers_of_plain_messages",
     ),
     Mutant(
         "cut-inside",

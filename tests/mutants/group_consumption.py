@@ -34,16 +34,6 @@ MUTANTS: Final = (
         (f"{_LEDGER_TESTS}::test_owner_gets_more_of_its_group",),
     ),
     Mutant(
-        "position-taken-twice",
-        "A message that is fetched a second time is processed a second time.",
-        (
-            Patch(
-                _LEDGER, "if position in self._messages:\n            there", "if False:\n            there"
-            ),
-        ),
-        f"{_LEDGER_TESTS}::test_duplicate_append",
-    ),
-    Mutant(
         "release-leaves-the-later-held",
         "A consumer finishes the second of a group after it put the first back: the order is turned round.",
         (
@@ -141,19 +131,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_RETRIES_TESTS}::test_what_failed_did_not_kill",
-    ),
-    Mutant(
-        "generator-acknowledges-everything",
-        "A handler with a yield in it acknowledges every message, and nothing of it ever runs.",
-        (
-            Patch(
-                "ringfence_client/handlers/handler.py",
-                "inspect.isgeneratorfunction(item) or inspect.isasyncgenfunction(item)",
-                "False",
-            ),
-        ),
-        "tests/unit/ringfence_client/handlers/test_handler.py::test_cannot_be_one",
-        (f"{_GROUP_HANGS_TESTS}::test_checked_before_anything_runs",),
     ),
     Mutant(
         "half-done-counts-as-done",

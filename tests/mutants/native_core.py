@@ -9,19 +9,11 @@ _PLAN_C: Final = "native/src/plan.c"
 _NATIVE_PARSE_TESTS: Final = "tests/property/test_native_parse.py"
 _NATIVE_PATH_TESTS: Final = "tests/property/test_native_path.py"
 _SAME_BYTES: Final = f"{_NATIVE_PATH_TESTS}::test_same_bytes"
-_LIVE: Final = "known >= head - work->capacity && known >= work->floor"
 _LEFT: Final = f"{_NATIVE_PATH_TESTS}::test_not_its_own"
 _SAME_RECORDS: Final = f"{_NATIVE_PARSE_TESTS}::test_same_records"
 _DAMAGE: Final = f"{_NATIVE_PARSE_TESTS}::test_damage"
 
 MUTANTS: Final = (
-    Mutant(
-        "core-evicts-too-late",
-        "Whether a message is dropped depends on who decided it.",
-        (Patch(_PLAN_C, _LIVE, _LIVE.replace("capacity &&", "capacity - 1 &&")),),
-        _SAME_BYTES,
-        native=True,
-    ),
     Mutant(
         "core-opens-no-envelope-and-takes-it",
         "A transaction is accepted as one message, unread.",
@@ -60,13 +52,6 @@ MUTANTS: Final = (
             ),
         ),
         _DAMAGE,
-        native=True,
-    ),
-    Mutant(
-        "restore-trusts-what-was-gathered",
-        "A changelog in another order than the core expects gives a ring that lacks IDs.",
-        (Patch("tables/resize.py", "        restore.gathering.require_whole(ring.low, ring.head)\n", ""),),
-        "tests/unit/tables/test_restore.py::test_what_is_irregular_is_restored_in_python",
         native=True,
     ),
 )

@@ -10,52 +10,10 @@ _BATCH_PARTS: Final = "ringfence_kafka/aiokafka_patches/batch_parts.py"
 
 MUTANTS: Final = (
     Mutant(
-        "batches-decompressed-at-once",
-        "A batch of a few kilobytes takes any amount of memory.",
-        (Patch(_BATCH_PARTS, "PART_BYTES: Final = 2**19", "PART_BYTES: Final = 2**30"),),
-        "tests/integration/test_lane_batches.py::test_memory_stays_bounded",
-    ),
-    Mutant(
         "oversized-records-read-whole",
         "One record of a few kilobytes on the wire takes any amount of memory.",
         (Patch(_BATCH_PARTS, "end > max(self._oversized.limit, before + 1)", "end > 2**40"),),
         "tests/unit/ringfence_kafka/aiokafka_patches/test_batch_parts.py::test_a_record_that_no_memory_is_for",
-    ),
-    Mutant(
-        "joined-whatever-the-size",
-        "What waits for a lane that is slow becomes a transaction of gigabytes.",
-        (
-            Patch(
-                "agents/batch/batch.py",
-                "        if self.bytes + later.bytes > JOINED_BYTES_MAX:\n            return None\n",
-                "",
-            ),
-        ),
-        "tests/unit/app/worker/fetch/test_buffers.py::test_joined_batches_have_a_size",
-    ),
-    Mutant(
-        "memory-of-each-partition",
-        "A consumer of two hundred partitions needs two hundred times what it was told.",
-        (
-            Patch(
-                "ringfence_client/window/memory_budget.py",
-                "left = self._kept_max // 2 - self._more",
-                "left = self._kept_max // 2",
-            ),
-        ),
-        "tests/unit/ringfence_client/window/test_record_cache.py::test_many_partitions_one_after_the_other",
-    ),
-    Mutant(
-        "place-held-for-ever",
-        "Sixteen lanes whose broker does not answer keep all others from opening.",
-        (
-            Patch(
-                "agents/lane/opening_limiter.py",
-                "call_later(self._held_max_s, overstay)",
-                "call_later(1e9, overstay)",
-            ),
-        ),
-        "tests/unit/agents/lane/test_opening_limiter.py::test_who_was_stuck_waits_elsewhere",
     ),
     Mutant(
         "unusable-workers-get-lanes",
@@ -104,18 +62,6 @@ MUTANTS: Final = (
             ),
         ),
         "tests/integration/test_status.py::test_finished_messages_do_not_wait",
-    ),
-    Mutant(
-        "status-disk-told-by-lane",
-        "A full disk under a thousand lanes is a thousand things to act on.",
-        (Patch(_FINDINGS, "    if lane.folder_fault:\n", "    if not reason:\n"),),
-        "tests/unit/app/commands/status/test_causes.py::test_one_disk_is_one_problem",
-    ),
-    Mutant(
-        "status-lanes-in-memory-stand",
-        "A worker whose lanes work in memory wakes somebody.",
-        (Patch(_FINDINGS, "bool(waits) or not worker.lanes_in_memory", "True"),),
-        "tests/unit/app/commands/status/test_causes.py::test_lanes_in_memory",
     ),
     Mutant(
         "consumer-ready-without-brokers",

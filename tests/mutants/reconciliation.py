@@ -8,7 +8,6 @@ _ORDER: Final = "reconcile/anomalies/finders/order.py"
 _ORIGINALS: Final = "reconcile/anomalies/finders/originals.py"
 _PLACES_TESTS: Final = "tests/reconcile/test_id_positions.py"
 _UNITS_TESTS: Final = "tests/reconcile/test_envelope_parts.py"
-_RESENDS: Final = "tests/reconcile/test_resends.py::test_only_what_repeats_is_compared"
 
 MUTANTS: Final = (
     Mutant(
@@ -46,24 +45,6 @@ MUTANTS: Final = (
         "tests/reconcile/test_functions.py::test_what_is_looked_at",
     ),
     Mutant(
-        "run-resends-not-among-what-recurs",
-        "A resend and its original are two of one ID, and only the accepted one is counted: each resend is called lost.",
-        (
-            Patch(
-                "reconcile/run/measures/repeated_ids.py",
-                "    if others is not None:",
-                "    if others is None:",
-            ),
-        ),
-        _RESENDS,
-    ),
-    Mutant(
-        "run-place-counts-the-record-itself",
-        "What is accepted counts among what came before it: each resend is one further from its original than it is.",
-        (Patch("reconcile/run/frames/id_positions.py", "~shiftleft(-1L,", "~shiftleft(-2L,"),),
-        f"{_PLACES_TESTS}::test_places_are_those_of_sorted_rows",
-    ),
-    Mutant(
         "run-order-passed-over-where-a-record-came-early",
         "A stretch that begins within the one before counts as behind it: a group out of order is never named.",
         (
@@ -71,18 +52,6 @@ MUTANTS: Final = (
                 _ORDER,
                 'F.col("former") >= F.col("first")',
                 'F.col("former") > F.col("last")',
-            ),
-        ),
-        f"{_PLACES_TESTS}::test_no_broken_order_is_passed_over",
-    ),
-    Mutant(
-        "run-group-in-two-partitions-passed-over",
-        "Each output partition is in order by itself, and nobody looks whether a group is in two.",
-        (
-            Patch(
-                _ORDER,
-                'F.min("out_partition") != F.max("out_partition")',
-                'F.min("out_partition") > F.max("out_partition")',
             ),
         ),
         f"{_PLACES_TESTS}::test_no_broken_order_is_passed_over",

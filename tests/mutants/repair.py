@@ -9,7 +9,6 @@ _WINDOW: Final = "ringfence_client/window/window.py"
 _DLQ_TESTS: Final = "tests/integration/test_dlq.py"
 _QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
 _REDRIVEN_TESTS: Final = "tests/unit/ringfence_client/window/test_redriven.py"
-_REPAIR_TESTS: Final = "tests/unit/app/commands/repair"
 _GROWN: Final = "tests/integration/test_topics_grow.py::test_grow"
 
 MUTANTS: Final = (
@@ -40,19 +39,6 @@ MUTANTS: Final = (
         (f"{_REDRIVEN_TESTS}::test_each_exactly_as_often_as_asked",),
     ),
     Mutant(
-        "redriven-with-its-hop",
-        "A redriven record has the hop that its lane knows already, and is dropped as a duplicate of itself.",
-        (
-            Patch(
-                "app/commands/repair/republish.py",
-                "wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED,",
-                "wire_names.HEADER_CONFIRMED,",
-            ),
-        ),
-        f"{_REPAIR_TESTS}/test_republish.py::test_what_is_left_behind",
-        (f"{_QUARANTINE_TESTS}::test_record_as_it_came",),
-    ),
-    Mutant(
         "settled-apart-from-its-copy",
         "A redrive that ends between the copy and what says so publishes the same records once more.",
         (
@@ -63,31 +49,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_QUARANTINE_TESTS}::test_once_whatever_ends_it",
-    ),
-    Mutant(
-        "letters-of-another-topic",
-        "After the accepted topic was created again the redrive of an old dead letter repeats a stranger's message.",
-        (
-            Patch(
-                "app/commands/repair/dead_letters.py",
-                "            if reason:\n                self.result.leave(item.refused, reason)",
-                "            if False:\n                self.result.leave(item.refused, reason)",
-            ),
-        ),
-        f"{_DLQ_TESTS}::test_what_is_left",
-    ),
-    Mutant(
-        "left-and-called-done",
-        "A drop or a redrive that has left something ends as if all were done, and a script goes on.",
-        (
-            Patch(
-                "app/commands/repair/output.py",
-                "        return 1 if self.left else 0\n",
-                "        return 0\n",
-            ),
-        ),
-        f"{_REPAIR_TESTS}/test_output.py::test_how_it_ends",
-        (f"{_QUARANTINE_TESTS}::test_what_is_chosen",),
     ),
     Mutant(
         "heirs-know-nothing",

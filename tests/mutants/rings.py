@@ -21,12 +21,6 @@ MUTANTS: Final = (
         f"{_RING_TESTS}::test_exactly_n_newer",
     ),
     Mutant(
-        "eviction-too-late",
-        "The ring keeps one ID more than its size: a message is dropped that should pass.",
-        (Patch(_RING, _WITHIN, _WITHIN.replace("head - capacity", "head - capacity - 1")),),
-        f"{_RING_TESTS}::test_exactly_n_newer",
-    ),
-    Mutant(
         "floor-ignored",
         "What was cleared, or evicted while the ring was smaller, is known again.",
         (Patch(_RING, _FLOOR, ""),),
