@@ -14,12 +14,11 @@ from aiokafka.record.util import calc_crc32c
 
 from ringfence_client import Message, Reject, Retry
 from ringfence_client.partition.dead_letters import DeadLetters
-from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.consumers.browser import pages_of
 from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, until
+from tests.support.lanes import LIMIT_S, planted, until
 
 UNGROUPED = [Sent(None, None, b"%d" % index) for index in range(30)]
 
@@ -31,11 +30,8 @@ async def failing(bench: Bench, partition: int) -> AsyncIterator[None]:
     async def fail(point: str, lane: str) -> None:
         raise OSError("planted")
 
-    remove = failpoints.install("before-send", bench.lease_name(partition), fail)
-    try:
+    with planted("before-send", bench.lease_name(partition), fail):
         yield
-    finally:
-        remove()
 
 
 def covers(running: Running, partition: int) -> bool:

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from ringfence_kafka.errors import TopicError
-from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
 from tests.support import kafka
 from tests.support.bridges.processes import BridgeProcess, table
 from tests.support.consumers.processes import ConsumerProcess
-from tests.support.lanes import Bench, bench, ids, until
+from tests.support.lanes import Bench, bench, ids, planted, until
 from tests.support.records.envelopes import envelope, part
 from tests.support.records.unusual import large_batch, send_batch
 from tests.support.worker import RingfenceProcess, configure, wait_for, worker
@@ -149,13 +148,10 @@ async def test_failed_between_the_cuts(bootstrap: str, tmp_path: Path, point: st
         end = 2 * ENVELOPES + 1
         lane = await lanes.opened()
         fail = FailAt(2, 5)
-        remove = failpoints.install(point, f"{lanes.name}-0", fail)
-        try:
+        with planted(point, f"{lanes.name}-0", fail):
             await lane.offer(await lanes.fetch(0, ENVELOPES))
             await lane.offer(await lanes.fetch(ENVELOPES, end))
             await until(lambda: lane.next == end, lambda: f"next {lane.next}, {lane.state}: {lane.reason}")
-        finally:
-            remove()
 
         assert fail.reached > ENVELOPES // 2  # as many Kafka transactions at the least
         assert lane.counts["retries"] == 2

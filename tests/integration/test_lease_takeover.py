@@ -15,7 +15,7 @@ from ringfence_kafka.producer.transactional import FencedError
 from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
 from tests.support.consumers.leases import JumpingClock, Outsider, SleepingClock, take
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, until
+from tests.support.lanes import LIMIT_S, planted, until
 
 UNGROUPED = [Sent(None, None, b"%d" % index) for index in range(5)]
 
@@ -124,15 +124,12 @@ async def test_rebalances_while_one_waits(bootstrap: str) -> None:
             await outsider.write(token=7)
             running = bench.launch(handler, lease_idle=1.5)
             await _waits(running, "held by outsider")
-            remove = failpoints.install("opening", bench.lease_name(), fail_at_times)
-            try:
+            with planted("opening", bench.lease_name(), fail_at_times):
                 while not handler.begun and time.monotonic() < begun + LIMIT_S:
                     # What aiokafka says when the group is rebalanced.
                     await running.consumer.held_partitions.revoked([TopicPartition(bench.accepted, 0)])
                     running.consumer.held_partitions.given([TopicPartition(bench.accepted, 0)])
                     await asyncio.sleep(0.5)
-            finally:
-                remove()
 
         assert {message.fence for message in handler.messages} == {8}
 
@@ -168,12 +165,9 @@ async def test_read_again_after_the_fence(bootstrap: str) -> None:
                 if outsider.lease.beat == 1:
                     await outsider.write(token=9, finished=[(1, 4)])
 
-            remove = failpoints.install("before-fence", bench.lease_name(), late)
-            try:
+            with planted("before-fence", bench.lease_name(), late):
                 running = bench.launch(handler)
                 await bench.until_next(running, 5)
-            finally:
-                remove()
 
         assert sorted(handler.begun) == [(0, 0, 1), (0, 4, 1)]
         assert {message.fence for message in handler.messages} == {10}
@@ -192,12 +186,9 @@ async def test_renewed_before_the_fence(bootstrap: str) -> None:
                 if outsider.lease.beat == 1:
                     await outsider.write(running=1)
 
-            remove = failpoints.install("before-fence", bench.lease_name(), late)
-            try:
+            with planted("before-fence", bench.lease_name(), late):
                 running = bench.launch(handler, lease_timeout=300.0)
                 await _waits(running, "1 unacknowledged")
-            finally:
-                remove()
 
             assert handler.begun == []
 
@@ -226,12 +217,9 @@ async def test_late_write_is_refused(bootstrap: str) -> None:
                 except FencedError:
                     refused = True
 
-            remove = failpoints.install("after-fence", bench.lease_name(), late)
-            try:
+            with planted("after-fence", bench.lease_name(), late):
                 running = bench.launch(handler)
                 await bench.until_next(running, 5)
-            finally:
-                remove()
 
         assert refused
         assert sorted(handler.offsets) == [0, 1, 2, 3, 4]

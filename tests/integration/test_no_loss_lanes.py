@@ -18,7 +18,7 @@ from ringfence_kafka.process import failpoints
 from tables.store import Store
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
+from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, planted, until
 from tests.support.records.stored_batches import as_stored
 
 SEED = 3
@@ -77,16 +77,13 @@ async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) 
         group = Group()
         lane = await lanes.opened(group=group)
         fail = FailOnce(2)
-        remove = failpoints.install(point, f"{lanes.name}-0", fail)
-        try:
+        with planted(point, f"{lanes.name}-0", fail):
             for begin in (0, 10, 20):
                 await lane.offer(await lanes.fetch(begin, begin + 10))
             await until(
                 lambda: lane.next == 30 or len(group.rewinds[lanes.name]) > 3,
                 lambda: f"next {lane.next}, {lane.state}: {lane.reason}",
             )
-        finally:
-            remove()
 
         assert len(group.rewinds[lanes.name]) == 3  # by the openings alone
         assert fail.left == 0
@@ -342,12 +339,9 @@ async def test_failed_batch_is_read_again(bootstrap: str, tmp_path: Path) -> Non
         records: list[Any] = list(batch.records)
         records[3:7] = [as_stored(record)._replace(value=b"gone") for record in records[3:7]]
         mixed = dataclasses.replace(batch, records=records)
-        remove = failpoints.install("before-commit", f"{lanes.name}-0", FailOnce())
-        try:
+        with planted("before-commit", f"{lanes.name}-0", FailOnce()):
             await lane.offer(mixed)
             await until(lambda: lane.next == 10, lambda: f"next {lane.next}, {lane.state}: {lane.reason}")
-        finally:
-            remove()
 
         assert [item.value for item in lanes.output()] == [b"value"] * 10
 

@@ -16,7 +16,7 @@ from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, consuming, interleaved, numbered
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, until
+from tests.support.lanes import LIMIT_S, planted, until
 
 MOVED = "was moved from"
 
@@ -200,16 +200,13 @@ async def test_progress_that_cannot_be_written(bootstrap: str, point: str) -> No
     async with consuming(bootstrap) as bench:
         running = await bench.start(handler, lease_timeout=60.0, lease_idle=60.0)
         fails = Fails(4)
-        remove = failpoints.install(point, bench.lease_name(), fails)
-        try:
+        with planted(point, bench.lease_name(), fails):
             bench.send(*interleaved(10, 20))
             await until(lambda: len(handler.done) == 200, lambda: str(len(handler.done)))
 
             assert fails.left > 0
 
             await until(lambda: fails.left == 0, lambda: str(fails.left))
-        finally:
-            remove()
         assert await bench.committed() < 200
         await running.stop()
 

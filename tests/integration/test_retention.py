@@ -10,10 +10,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from agents.decision.partitioner import Partitioner
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka.process import failpoints
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.lanes import Bench, bench
+from tests.support.lanes import Bench, bench, planted
 from tests.support.worker import configure, wait_for, worker
 
 DAY_MS = 24 * 3600 * 1000
@@ -106,11 +105,8 @@ async def test_retention_within_a_transaction(hasty: EmbeddedBroker, tmp_path: P
     async with bench(bootstrap, tmp_path, {"max.message.bytes": "500000"}, duplicates="divert") as lanes:
         _keep_input(lanes)
         lanes.send(*sent)
-        remove = failpoints.install("before-commit", f"{lanes.name}-0", look)
-        try:
+        with planted("before-commit", f"{lanes.name}-0", look):
             await lanes.feed(await lanes.opened(), 0, len(sent))
-        finally:
-            remove()
         got = kafka.read_all(bootstrap, f"{lanes.name}.{output}", 1)
 
     assert _brief(got) == _brief([old])

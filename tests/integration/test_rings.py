@@ -13,12 +13,11 @@ from agents.worker.lanes import Lanes
 from app.commands.rings import clear
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load
-from ringfence_kafka.process import failpoints
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.lanes import Group
+from tests.support.lanes import Group, planted
 from tests.support.terminal import steps
 from tests.support.worker import Running, configure, run_verb, worker
 
@@ -129,8 +128,7 @@ def test_clear_of_a_busy_lane(
             await worker_lane.discard()
 
     monkeypatch.setattr(clear, "TRIES", 4)
-    remove = failpoints.install("before-commit", f"{name}-1", fence_back)
-    try:
+    with planted("before-commit", f"{name}-1", fence_back):
         limit = 4
         with pytest.raises(
             clear.ContestedError, match=f"{name}-1 is not cleared: .* 4 times.*stop the workers"
@@ -139,8 +137,6 @@ def test_clear_of_a_busy_lane(
         first = capsys.readouterr().out
         fences, limit = 0, 3
         clear.clear(settings, name)
-    finally:
-        remove()
     second = capsys.readouterr().out
     counts = [int(found) for found in re.findall(r"(\d+) IDs forgotten", first + second)]
 

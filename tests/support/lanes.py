@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,16 @@ class Gate:
     async def wait(self) -> None:
         async with asyncio.timeout(LIMIT_S):
             await self.reached.wait()
+
+
+@contextlib.contextmanager
+def planted(point: str, lane: str, action: failpoints.Action) -> Iterator[None]:
+    """Have an action run at a fail point of a lane, or of all (``*``)."""
+    remove = failpoints.install(point, lane, action)
+    try:
+        yield
+    finally:
+        remove()
 
 
 class Bench:
