@@ -1,7 +1,9 @@
 """Takeover of a lease: who waits for it, how long, and what its holder may still do."""
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka import TopicPartition
@@ -30,6 +32,16 @@ async def _made(bench: Bench) -> None:
     """The topics, as the first consumer makes them."""
     running = await bench.start(Recorder())
     await running.stop()
+
+
+@contextlib.asynccontextmanager
+async def _outsider(bootstrap: str) -> AsyncIterator[tuple[Bench, Outsider]]:
+    """A partition with five ungrouped messages, and somebody else who writes its lease."""
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            yield bench, outsider
 
 
 async def _waits(running: Running, text: str = "") -> None:
@@ -88,17 +100,14 @@ async def test_silent_holder(
 ) -> None:
     """A holder that says nothing is waited for, for the shorter time where it was at rest; the wall clock does not count."""
     handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        await _made(bench)
-        bench.send(*UNGROUPED)
-        async with Outsider(bench) as outsider:
-            begun = time.monotonic()
-            await outsider.write(token=7, delivered=2, reserved=5, running=count)
-            running = bench.launch(handler, lease_timeout=limit, lease_idle=idle)
-            await _waits(running, "held by outsider, held, token 7: unchanged for")
-            await _begins(handler)
-            waited = time.monotonic() - begun
-            await bench.until_next(running, 5)
+    async with _outsider(bootstrap) as (bench, outsider):
+        begun = time.monotonic()
+        await outsider.write(token=7, delivered=2, reserved=5, running=count)
+        running = bench.launch(handler, lease_timeout=limit, lease_idle=idle)
+        await _waits(running, "held by outsider, held, token 7: unchanged for")
+        await _begins(handler)
+        waited = time.monotonic() - begun
+        await bench.until_next(running, 5)
 
         assert waited >= (limit if count else idle)
         assert {message.fence for message in handler.messages} == {8}
@@ -116,20 +125,17 @@ async def test_rebalances_while_one_waits(bootstrap: str) -> None:
         if looks % 2 == 0:
             raise OSError("planted")
 
-    async with consuming(bootstrap) as bench:
-        await _made(bench)
-        bench.send(*UNGROUPED)
-        async with Outsider(bench) as outsider:
-            begun = time.monotonic()
-            await outsider.write(token=7)
-            running = bench.launch(handler, lease_idle=1.5)
-            await _waits(running, "held by outsider")
-            with planted("opening", bench.lease_name(), fail_at_times):
-                while not handler.begun and time.monotonic() < begun + LIMIT_S:
-                    # What aiokafka says when the group is rebalanced.
-                    await running.consumer.held_partitions.revoked([TopicPartition(bench.accepted, 0)])
-                    running.consumer.held_partitions.given([TopicPartition(bench.accepted, 0)])
-                    await asyncio.sleep(0.5)
+    async with _outsider(bootstrap) as (bench, outsider):
+        begun = time.monotonic()
+        await outsider.write(token=7)
+        running = bench.launch(handler, lease_idle=1.5)
+        await _waits(running, "held by outsider")
+        with planted("opening", bench.lease_name(), fail_at_times):
+            while not handler.begun and time.monotonic() < begun + LIMIT_S:
+                # What aiokafka says when the group is rebalanced.
+                await running.consumer.held_partitions.revoked([TopicPartition(bench.accepted, 0)])
+                running.consumer.held_partitions.given([TopicPartition(bench.accepted, 0)])
+                await asyncio.sleep(0.5)
 
         assert {message.fence for message in handler.messages} == {8}
 
@@ -137,16 +143,13 @@ async def test_rebalances_while_one_waits(bootstrap: str) -> None:
 async def test_released_while_one_waits(bootstrap: str) -> None:
     """What a draining holder acknowledges counts, and when it releases the partition nothing more is waited for."""
     handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        await _made(bench)
-        bench.send(*UNGROUPED)
-        async with Outsider(bench) as outsider:
-            await outsider.write(commit=True, state=DRAINING, token=4, delivered=3, reserved=5, running=2)
-            running = bench.launch(handler, lease_timeout=300.0, lease_idle=300.0)
-            await _waits(running, "outsider, draining, token 4")
-            await outsider.write(commit=True, next=2, finished=[(3, 4)], running=0)
-            await outsider.write(commit=True, state=RELEASED)
-            await bench.until_next(running, 5)
+    async with _outsider(bootstrap) as (bench, outsider):
+        await outsider.write(commit=True, state=DRAINING, token=4, delivered=3, reserved=5, running=2)
+        running = bench.launch(handler, lease_timeout=300.0, lease_idle=300.0)
+        await _waits(running, "outsider, draining, token 4")
+        await outsider.write(commit=True, next=2, finished=[(3, 4)], running=0)
+        await outsider.write(commit=True, state=RELEASED)
+        await bench.until_next(running, 5)
 
         assert sorted(handler.begun) == [(0, 2, 1), (0, 4, 1)]
         assert {message.fence for message in handler.messages} == {5}
@@ -155,19 +158,16 @@ async def test_released_while_one_waits(bootstrap: str) -> None:
 async def test_read_again_after_the_fence(bootstrap: str) -> None:
     """What the former holder writes between the last look and the fence counts: it is not done again."""
     handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        await _made(bench)
-        bench.send(*UNGROUPED)
-        async with Outsider(bench) as outsider:
-            await outsider.write(token=4, delivered=4, reserved=5)
+    async with _outsider(bootstrap) as (bench, outsider):
+        await outsider.write(token=4, delivered=4, reserved=5)
 
-            async def late(point: str, lane: str) -> None:
-                if outsider.lease.beat == 1:
-                    await outsider.write(token=9, finished=[(1, 4)])
+        async def late(point: str, lane: str) -> None:
+            if outsider.lease.beat == 1:
+                await outsider.write(token=9, finished=[(1, 4)])
 
-            with planted("before-fence", bench.lease_name(), late):
-                running = bench.launch(handler)
-                await bench.until_next(running, 5)
+        with planted("before-fence", bench.lease_name(), late):
+            running = bench.launch(handler)
+            await bench.until_next(running, 5)
 
         assert sorted(handler.begun) == [(0, 0, 1), (0, 4, 1)]
         assert {message.fence for message in handler.messages} == {10}
@@ -176,26 +176,23 @@ async def test_read_again_after_the_fence(bootstrap: str) -> None:
 async def test_renewed_before_the_fence(bootstrap: str) -> None:
     """A lease that its holder renews between the last look and the fence is waited for anew: its token stays the holder's."""
     handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        await _made(bench)
-        bench.send(*UNGROUPED)
-        async with Outsider(bench) as outsider:
-            await outsider.write(token=4, delivered=4, reserved=5)
+    async with _outsider(bootstrap) as (bench, outsider):
+        await outsider.write(token=4, delivered=4, reserved=5)
 
-            async def late(point: str, lane: str) -> None:
-                if outsider.lease.beat == 1:
-                    await outsider.write(running=1)
+        async def late(point: str, lane: str) -> None:
+            if outsider.lease.beat == 1:
+                await outsider.write(running=1)
 
-            with planted("before-fence", bench.lease_name(), late):
-                running = bench.launch(handler, lease_timeout=300.0)
-                await _waits(running, "1 unacknowledged")
+        with planted("before-fence", bench.lease_name(), late):
+            running = bench.launch(handler, lease_timeout=300.0)
+            await _waits(running, "1 unacknowledged")
 
-            assert handler.begun == []
+        assert handler.begun == []
 
-            # As a holder that is still a member does.
-            await outsider.fence()
-            await outsider.write(commit=True, state=RELEASED, next=3, running=0)
-            await bench.until_next(running, 5)
+        # As a holder that is still a member does.
+        await outsider.fence()
+        await outsider.write(commit=True, state=RELEASED, next=3, running=0)
+        await bench.until_next(running, 5)
 
         assert sorted(handler.offsets) == [3, 4]
 
@@ -204,22 +201,19 @@ async def test_late_write_is_refused(bootstrap: str) -> None:
     """From the fence on nothing that the former holder writes counts, and the first word of the next one is its name."""
     handler = Recorder()
     refused = False
-    async with consuming(bootstrap) as bench:
-        await _made(bench)
-        bench.send(*UNGROUPED)
-        async with Outsider(bench) as outsider:
-            await outsider.write(token=4)
+    async with _outsider(bootstrap) as (bench, outsider):
+        await outsider.write(token=4)
 
-            async def late(point: str, lane: str) -> None:
-                nonlocal refused
-                try:
-                    await outsider.write(commit=True, next=5)
-                except FencedError:
-                    refused = True
+        async def late(point: str, lane: str) -> None:
+            nonlocal refused
+            try:
+                await outsider.write(commit=True, next=5)
+            except FencedError:
+                refused = True
 
-            with planted("after-fence", bench.lease_name(), late):
-                running = bench.launch(handler)
-                await bench.until_next(running, 5)
+        with planted("after-fence", bench.lease_name(), late):
+            running = bench.launch(handler)
+            await bench.until_next(running, 5)
 
         assert refused
         assert sorted(handler.offsets) == [0, 1, 2, 3, 4]
@@ -229,30 +223,27 @@ async def test_late_write_is_refused(bootstrap: str) -> None:
 async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
     """A lease that was free is looked at again after a queue of those who fence: its holder may have woken meanwhile."""
     handler = Recorder()
-    async with consuming(bootstrap) as bench:
-        await _made(bench)
-        bench.send(*UNGROUPED)
-        async with Outsider(bench) as outsider:
-            await outsider.write(token=7, delivered=2, reserved=5)
-            running = bench.launch(handler, lease_timeout=300.0, lease_idle=3.0)
-            await _waits(running, "held by outsider")
-            clients = running.consumer.held_partitions.acquisition._clients
-            queue = clients.turns = asyncio.Semaphore(0)
-            await until(lambda: bool(queue._waiters), lambda: "nobody waits for a turn")
-            await outsider.write(running=1)
-            await asyncio.sleep(FRESH_S)  # what it has seen is old
-            queue.release()
-            await _waits(running, "1 unacknowledged")
-            try:
-                await outsider.write()
-            except FencedError:
-                raise AssertionError("a holder that had written was fenced") from None
+    async with _outsider(bootstrap) as (bench, outsider):
+        await outsider.write(token=7, delivered=2, reserved=5)
+        running = bench.launch(handler, lease_timeout=300.0, lease_idle=3.0)
+        await _waits(running, "held by outsider")
+        clients = running.consumer.held_partitions.acquisition._clients
+        queue = clients.turns = asyncio.Semaphore(0)
+        await until(lambda: bool(queue._waiters), lambda: "nobody waits for a turn")
+        await outsider.write(running=1)
+        await asyncio.sleep(FRESH_S)  # what it has seen is old
+        queue.release()
+        await _waits(running, "1 unacknowledged")
+        try:
+            await outsider.write()
+        except FencedError:
+            raise AssertionError("a holder that had written was fenced") from None
 
-            assert handler.begun == []
+        assert handler.begun == []
 
-            await outsider.write(running=0, state=RELEASED)
-            await _begins(handler)
-            await bench.until_next(running, 5)
+        await outsider.write(running=0, state=RELEASED)
+        await _begins(handler)
+        await bench.until_next(running, 5)
 
 
 @pytest.fixture
