@@ -176,8 +176,8 @@ def _occupy(window: Window) -> None:
     for offset in range(3 * max(RUNNING, FINISHED)):
         window.watermark.delivered(offset)
     for number in range(RUNNING):
-        window.running.add(number * 3)
-        window.attempts[number * 3] = 1
+        window.attempts.running.add(number * 3)
+        window.attempts.counts[number * 3] = 1
     for number in range(FINISHED):
         if not window.watermark.is_finished(number * 3 + 1):
             window.watermark.finish(number * 3 + 1)

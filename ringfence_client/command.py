@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 
 from ringfence_client import ConsumerOptions, GroupConsumer
-from ringfence_client.handlers.handler import check
+from ringfence_client.handlers.handler import check_handler
 from ringfence_client.web import web
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
@@ -28,7 +28,7 @@ from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 log: Final = logging.getLogger("ringfence.consumer")
 
 
-def run(
+def run_consumer(
     settings: Settings, address: str, handler: str, group: str, options: ConsumerOptions, web_port: int | None
 ) -> int:
     """Consume until SIGTERM, SIGINT or SIGHUP; then drain, write progress, leave.
@@ -118,7 +118,7 @@ def load_handler(text: str) -> Callable[..., Any]:
         if not hasattr(found, part):
             raise ConfigurationError(f"--handler {text!r}: {name} has no {path}")
         found = getattr(found, part)
-    check(found, f"--handler {text!r}: {path}")
+    check_handler(found, f"--handler {text!r}: {path}")
     return found  # type: ignore[no-any-return]
 
 

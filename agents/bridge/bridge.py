@@ -149,7 +149,7 @@ class Bridge:
                 self._stopping,
             )
             self._watch = TopicWatch(self._cluster)
-            self._watch.tell(self.plan.source_topic, self._compare)
+            self._watch.observe(self.plan.source_topic, self._compare)
             consumer = SourceConsumer(
                 self.plan,
                 self._instance,
@@ -167,7 +167,7 @@ class Bridge:
             await unless(self._stopping, _join(consumer, self.group_watch))
             self.state.joined()
             for work in (
-                self._watch.run(),
+                self._watch.look_until_cancelled(),
                 keep(consumer, self.state),
                 measure(
                     self.plan.source_topic,

@@ -1,8 +1,8 @@
 """The consumers of one group must have one ``app.id``.
 
-Lease, fencing token and transactional ID of a partition go by it (:mod:`ringfence_kafka.protocol.wire_names`), and Kafka's group does not: two who share
-partitions, and not leases, would run one message at once under one token. Members say their ``app.id`` as they join. Who comes looks at the
-members first, and whoever shares out gives nothing to those of another ``app.id``: that is for newcomers that looked at the same moment.
+Lease, fencing token and transactional ID of a partition go by it, and Kafka's group does not. Two that share partitions and not leases
+would run one message at once under one token. Members state it as they join. A newcomer looks at the members first. The assigning member
+refuses one of two that look at the same moment.
 """
 
 import json
@@ -24,20 +24,20 @@ def app_of(user_data: bytes | None) -> str | None:
 
 
 def refused_by(user_data: bytes | None) -> str | None:
-    """The ``app.id`` that the group goes by, where the member that is told this has another one."""
+    """Return the ``app.id`` that the group goes by, from the assignment of a member that has another one."""
     return _text(user_data, REFUSED_KEY)
 
 
 def refusal(app_id: str) -> bytes:
-    """What a member of another ``app.id`` is told."""
+    """Return the user data of a refused member's assignment."""
     return json.dumps({REFUSED_KEY: app_id}).encode()
 
 
 async def require(cluster: Cluster, topic: str, app_id: str) -> None:
-    """Before we join the cluster's group with our ``app_id``: who runs there sees no rebalance. Where it cannot be told, joining tells.
+    """Refuse to join the cluster's group if a member that reads the topic has another ``app.id``: who runs there sees no rebalance.
 
     Raises:
-        ConfigurationError: a member that reads the topic has another ``app.id``.
+        ConfigurationError: one has.
     """
     for user_data in await group_terms.readers(cluster, topic):
         other = app_of(user_data)
@@ -46,7 +46,7 @@ async def require(cluster: Cluster, topic: str, app_id: str) -> None:
 
 
 def fault(group: str, topic: str, app_id: str, other: str) -> str:
-    """Why a consumer does not run."""
+    """Return why a consumer does not run."""
     return (
         f"the consumer group {group} has consumers of {topic} with app.id = {other}, and this one has app.id = {app_id}: they would "
         "not see each other's leases, and messages would run twice at once; give all consumers of a group the same app.id, or this one "

@@ -1,13 +1,8 @@
-"""Which member of a consumer group gets which partitions: each about as many, and each keeps what it has as far as that goes.
+"""Which member of a consumer group gets which partitions: balanced and sticky.
 
-Kafka's members say what they have when they join, and one of them shares out (KIP-54). aiokafka's default deals all partitions out
-anew, by which a tenth consumer moves nearly everything that nine have; and its sticky one remembers a process, not a consumer.
-
-Two may say that they have the same: one of them was stopped or cut off, and woke. The fencing token, which grows with each
-holder, tells who had it last.
-
-Members of one topic whose ``app.id`` or terms differ do not share it: see :mod:`ringfence_client.consumer.app_id_check` and
-:mod:`ringfence_client.consumer.group_terms`.
+Members say what they have when they join, and one of them assigns (KIP-54). aiokafka's default deals all partitions out anew, and its sticky
+one remembers a process, not a consumer. Two may say that they have the same: one of them was stopped or cut off, and woke. The fencing
+token, which grows with each holder, tells who had it last.
 """
 
 import json
@@ -28,15 +23,14 @@ Owned = Mapping[int, int]
 
 
 def share(partitions: Iterable[int], owned: Mapping[str, Owned]) -> dict[str, list[int]]:
-    """Share out partitions; pure.
+    """Assign partitions; pure.
 
     Args:
         partitions: All there are.
-        owned: What each member says it has; at least one member.
+        owned: Tokens by partition that each member says it has; at least one member.
 
     Returns:
-        Of each member its partitions, ascending: as many as any other, or one less. No other sharing that is as even moves
-        fewer.
+        The partitions of each member, ascending: as many as any other, or one less. No other assignment that is as even moves fewer.
     """
     everything = sorted(partitions)
     kept: dict[str, list[int]] = {member: [] for member in sorted(owned)}
@@ -74,13 +68,13 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         stated: Terms | None = None,
         unlike: Callable[[Terms], None] = lambda _: None,
     ) -> None:
-        """Nothing is asked yet.
+        """Ask nothing yet.
 
         Args:
-            topic: What this consumer reads.
-            owned: What it has of the topic, asked when it joins.
-            app_id: What its leases go by; None = it has none.
-            refused: Told that the group goes by another ``app.id``, which is given.
+            topic: The topic that this consumer reads.
+            owned: Returns what it has of the topic, when it joins.
+            app_id: The ``app.id`` of its leases; None = it has none.
+            refused: Called with the ``app.id`` of the group if it is another one.
             stated: The terms of this member; None = it has none.
             unlike: Called with the terms of the group if they are not those of this member.
         """
@@ -92,7 +86,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self._unlike = unlike
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """What this member says as it joins."""
+        """Return what this member says as it joins."""
         said: dict[str, Any] = {self._topic: {str(number): token for number, token in self._owned().items()}}
         if self._app_id is not None:
             said[app_id_check.APP_KEY] = self._app_id
@@ -103,7 +97,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def assign(
         self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """For all members, where this one is the one that shares out. Each topic by itself: members may differ in theirs."""
+        """Assign for all members. Each topic by itself: members may differ in theirs."""
         found: dict[str, list[tuple[str, list[int]]]] = {member: [] for member in members}
         apps = {member: app_id_check.app_of(item.user_data) for member, item in members.items()}
         stated = {member: group_terms.stated(item.user_data) for member, item in members.items()}
@@ -130,7 +124,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         }
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Who owns what is known where it is held."""
+        """Notice a refusal."""
         if (app_id := app_id_check.refused_by(assignment.user_data)) is not None:
             self._refused(app_id)
         if (others := group_terms.refused_by(assignment.user_data)) is not None:
@@ -147,7 +141,7 @@ def is_ours(topic: str, user_data: bytes) -> bool:
 
 
 def _said(user_data: bytes | None, topic: str) -> dict[int, int]:
-    """Nothing where it cannot be read: then it is shared out as if the member had nothing."""
+    """Return what a member says it has; nothing where it cannot be read."""
     try:
         return {
             int(item): int(token) for item, token in json.loads(user_data or b"{}").get(topic, {}).items()

@@ -26,8 +26,7 @@ from ringfence_client.consumer.foreign_members import watch_of
 from ringfence_client.consumer.partitions import HeldPartitions
 from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_client.dispatch.dispatcher import Dispatcher
-from ringfence_client.handlers.handler import Handler
-from ringfence_client.handlers.handler import check as check_handler
+from ringfence_client.handlers.handler import Handler, check_handler
 from ringfence_client.handlers.message import MessageFactory
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition import topics
@@ -103,11 +102,7 @@ class GroupConsumer:
         self._topic = address.accepted_topic
         self.cluster = Cluster(settings.kafka, group)
         self.memory = MemoryBudget(self.options.memory_max)
-        self.dispatcher = Dispatcher(
-            handler,
-            MessageFactory(address),
-            self.options,
-        )
+        self.dispatcher = Dispatcher(handler, MessageFactory(address), self.options)
         self._parked = ParkedReader(settings.kafka, self.cluster, self.dispatcher.counts)
         self.held_partitions = HeldPartitions(self._topic, self.options, self.dispatcher, self._parked)
         self._web = web
@@ -145,7 +140,7 @@ class GroupConsumer:
             writer = held.writer
             if held.window.crowding >= 1:
                 found.append(
-                    f"{held}: {len(held.window.resident.parked)} messages wait, and nothing more of it is fetched, so healthy groups wait "
+                    f"{held}: {len(held.window.cache.parked)} messages wait, and nothing more of it is fetched, so healthy groups wait "
                     "too: 'ringfence groups show' names those that fail, 'skip' and 'purge' drop them"
                 )
             if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:
@@ -175,7 +170,7 @@ class GroupConsumer:
 
         Raises:
             BrokerUnavailableError: nobody answers at the start.
-            ConfigurationError: the group is another one's: of consumers that share out in another way, or have another app.id.
+            ConfigurationError: the group has other members, of another kind, ``app.id`` or terms.
             TopicError: a topic is missing and cannot be made.
         """
         async with contextlib.AsyncExitStack() as stack:
@@ -201,13 +196,13 @@ class GroupConsumer:
             stack.push_async_callback(self._parked.stop)
             self.dispatcher.start()
             stack.push_async_callback(self.dispatcher.stop)
-            self._watch.tell(self._topic, self._compare)
-            self._watch.tell(progress.name, self._compare_with(progress))
+            self._watch.observe(self._topic, self._compare)
+            self._watch.observe(progress.name, self._compare_with(progress))
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             internals.never_create(self._consumer)
             refresh_metadata_on_doubt(self._consumer, self._doubt)
-            self.held_partitions.begin(self._consumer, opening)
-            self._intake.begin(self._consumer)
+            self.held_partitions.attach(self._consumer, opening)
+            self._intake.attach(self._consumer)
             held = self.held_partitions
             internals.subscribe(self._consumer, self._topic, held.revoked, self._given)
             # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
@@ -215,8 +210,8 @@ class GroupConsumer:
             stack.push_async_callback(internals.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.held_partitions.close)
             stack.push_async_callback(self._stop_looking)
-            for watch, name in ((self._watch, "topic watch"), (self.group_watch, "group watch")):
-                stack.push_async_callback(cancelled, asyncio.create_task(watch.run(), name=name))
+            for watching in (self._watch.look_until_cancelled(), self.group_watch.run()):
+                stack.push_async_callback(cancelled, asyncio.create_task(watching))
             await self._until_stopped(self._join_and_fetch())
 
     def _given(self, partitions: Collection[TopicPartition]) -> None:
@@ -232,14 +227,14 @@ class GroupConsumer:
         self._watch.hurry()
 
     def _compare(self, identity: TopicIdentity | None) -> None:
-        """Which topic it is. Where this user is not told, go on; while nobody answers, nobody can tell whether a doubt is right."""
+        """Note which topic it is. While nobody answers, nobody can tell whether a doubt is right."""
         if identity != NO_TOPIC and not self._watch.hurried:
             self._intake.doubted = False
         if identity is not None:
             self.held_partitions.compare(identity)
 
     def _compare_with(self, progress: ProgressTopic) -> Callable[[TopicIdentity | None], None]:
-        """What becomes of the leases when the topic that they stand in is another one."""
+        """Return what notices that the topic of the leases is another one."""
 
         def compare(identity: TopicIdentity | None) -> None:
             if identity is not None and identity != NO_TOPIC and progress.renew(identity):
@@ -259,7 +254,7 @@ class GroupConsumer:
             await cancelled(self._looking)
 
     async def _look_again(self) -> None:
-        """Whoever creates a topic again may give it other settings: say so until it is as it must be."""
+        """Report wrong settings of a topic that was created again, until it is as it must be."""
         while True:
             found = self._topic_fault
             try:
@@ -275,9 +270,9 @@ class GroupConsumer:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _until_stopped(self, flow: Coroutine[Any, Any, None]) -> None:
-        """Until :meth:`stop`, or until the handler turns out to be none, or the group not ours: then it is cancelled, because aiokafka waits without limit for an assignment.
+        """Run until :meth:`stop`, or a refusal; then cancel, because aiokafka waits without limit for an assignment.
 
-        Nothing is lost with it: what was fetched and did not reach a window was never begun.
+        Nothing is lost: handlers never had what did not reach a window.
         """
         flowing = asyncio.create_task(flow)
         ends = (self.held_partitions.stopping, self.dispatcher.refusing, self._refusing)
@@ -326,7 +321,7 @@ class GroupConsumer:
         }
 
     def _refuse(self, app_id: str) -> None:
-        """The group goes by another ``app.id``."""
+        """Note that the group goes by another ``app.id``."""
         self._foreign = app_id_check.fault(self.group, self._topic, self._settings.app.id, app_id)
         self._refusing.set()
 
@@ -336,7 +331,7 @@ class GroupConsumer:
         return {"on_dead_letter": self.options.on_dead_letter}
 
     def _refuse_terms(self, group: group_terms.Terms) -> None:
-        """The group goes by other terms."""
+        """Note that the group goes by other terms."""
         self._foreign = self._terms_fault(group_terms.differences(group, self._terms))
         self._refusing.set()
 
@@ -376,4 +371,4 @@ class GroupConsumer:
             "a message that fails is tried up to %d times within %g s, then it is a dead letter in %s; only its own group waits",
             policy.max_attempts, policy.retry_time, wire_names.dead_letter_topic(self.address.name),
         )  # fmt: skip
-        await self._intake.run()
+        await self._intake.fetch()

@@ -71,21 +71,17 @@ class FetchLoop:
             if partitions.get(number) is held
         ]
 
-    def begin(self, consumer: Any) -> None:
+    def attach(self, consumer: Any) -> None:
         """With aiokafka's consumer, which is not connected yet."""
         self._consumer = consumer
         self._fetches = AdaptiveFetch(consumer)
 
     def doubt(self) -> None:
-        """Take nothing until :attr:`doubted` is set back.
-
-        Else the first messages of a topic that was created again would be handled by what is known of the old one, beyond those that
-        come before them.
-        """
+        """Take nothing until :attr:`doubted` is set back: the topic may have been created again, and its messages be handled by what is known of the old one."""
         self.doubted = True
         self._consumer.pause(*self._consumer.assignment())
 
-    async def run(self) -> None:
+    async def fetch(self) -> None:
         """Until cancelled; the consumer has joined its group."""
         while True:
             internals.keep_fetching(self._consumer)
@@ -106,10 +102,10 @@ class FetchLoop:
             self._take(brought)
             await asyncio.sleep(0)  # aiokafka returns what it has without one
 
-    def _go_back(self, those: Iterable[HeldPartition]) -> None:
-        """To where their windows end: what was fetched beyond and did not get there is read again."""
+    def _go_back(self, held_partitions: Iterable[HeldPartition]) -> None:
+        """Read again from where their windows end: what was fetched beyond did not get there."""
         assigned = self._consumer.assignment()
-        for held in those:
+        for held in held_partitions:
             tp = TopicPartition(self._topic, held.partition)
             if tp in assigned and not held.draining:
                 self._consumer.seek(tp, held.window.end)
@@ -146,13 +142,14 @@ class FetchLoop:
         return bool(self._consumer.paused()) and now - self._moved <= POLL_MS / 1000
 
     def _take(self, brought: dict[TopicPartition, list[Any]]) -> None:
-        """No await stands between the fetch and here: a position tells what the windows have."""
+        """Feed the windows. No await stands between the fetch and here: a position says what the windows have."""
         partitions = self._held_partitions.partitions
         for tp, records in brought.items():
             held = partitions.get(tp.partition)
             if held is not None:
                 self._unreadable.pop(tp.partition, None)
-                self._dispatcher.wake(held.window.feed(records))
+                held.window.feed(records)
+        self._dispatcher.wake()
         now = asyncio.get_running_loop().time()
         paused = self._consumer.paused()  # it looks at all partitions: once for all of them
         fetched = internals.fetched(self._consumer)
@@ -173,7 +170,7 @@ class FetchLoop:
             self._parked.read_redriven(held, self._dispatcher.wake)
 
     def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
-        """Retention deleted what was to be read next, or the topic is another one: its opening says which."""
+        """Reopen partitions whose next record is gone, by retention or with the topic."""
         for tp, offset in out_of_range.items():
             log.warning("%s/%d: there is no offset %d any more", tp.topic, tp.partition, offset)
             held = self._held_partitions.partitions.get(tp.partition)

@@ -1,7 +1,6 @@
 """The terms that all members of one group must state alike: else messages would be handled by two rules.
 
-A member states its terms when it joins, as in :mod:`ringfence_client.consumer.app_id_check`. A newcomer looks at the members first. Two newcomers may
-look at the same moment. Then the assigning member gives nothing to those with other terms than the holders, or with none.
+Members state and compare them as in :mod:`ringfence_client.consumer.app_id_check`. The terms of the holders count.
 """
 
 import asyncio
@@ -52,10 +51,9 @@ def differences(group: Terms, own: Terms) -> str:
 
 
 async def unlike(cluster: Cluster, topic: str, own: Terms) -> str:
-    """Ask which terms the members of the cluster's group state for a topic, before we join it.
+    """Return how the terms of the cluster's group for a topic differ, as :func:`differences`, before we join it.
 
-    Returns:
-        As :func:`differences`. Empty also if the group does not answer: the assigning member refuses then.
+    Empty also if the group does not answer: the assigning member refuses then.
     """
     for user_data in await readers(cluster, topic):
         text = stated(user_data)
@@ -67,12 +65,11 @@ async def unlike(cluster: Cluster, topic: str, own: Terms) -> str:
 def elected(stated: Mapping[str, str | None], owned: Mapping[str, Mapping[int, int]]) -> str | None:
     """Return what the group goes by: the ``app.id``, or the terms as text; None = no member states any.
 
+    That is what the members state that hold most partitions, then those that were given most: a newcomer does not push out a holder.
+
     Args:
         stated: What each member that reads a topic states.
         owned: The fencing tokens by partition that each member states.
-
-    Returns:
-        The statement of the members that hold most partitions, then of those that were given most. A newcomer does not push out a holder.
     """
     weights: dict[str, tuple[int, int]] = {}
     for member, said in stated.items():

@@ -1,7 +1,4 @@
-"""What a consumer does about one partition: its lease is acquired, goes on over rebalances, is drained and released, or is lost.
-
-What comes next is decided by :mod:`ringfence_kafka.ownership.partition_state`, as for a lane.
-"""
+"""Task of one partition: acquires its lease, keeps it over rebalances, drains and releases it, or loses it."""
 
 import asyncio
 import logging
@@ -48,23 +45,23 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         self._ours = ours
 
     def assigned(self, assignment: Assignment) -> None:
-        """It is ours: opened, or gone on with."""
+        """Open it, or go on with it."""
         self._tenure.assigned(assignment)
         self._disturb()
 
     def revoked(self, *, for_good: bool = False) -> None:
-        """Nothing new is handed out, what runs goes on. ``for_good``: when all that has ended, the lease is released."""
+        """Hand out nothing new; what runs goes on. ``for_good``: when all that has ended, the lease is released."""
         (self._tenure.ended if for_good else self._tenure.revoked)()
         self._suspend()
         self._disturb()
 
     async def standing(self) -> None:
-        """After that: until nothing of it is being opened any more."""
+        """Wait, after that, until nothing of it is being opened any more."""
         if self._doing is not None and self._doing[0] is not Action.DRAIN:
             await asyncio.wait([self._doing[2]])
 
     async def gone(self) -> None:
-        """After it was revoked for good: until all is drained, written and released."""
+        """Wait, after it was revoked for good, until all is drained, written and released."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -90,7 +87,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         self._flow(window.next)
         self._ours.partitions[self._number] = held
         self._ours.reasons.pop(self._number, None)
-        self._ours.dispatcher.add(held)
+        self._ours.dispatcher.add_partition(held)
         log.info("%s held with token %d from offset %d on, %d messages above it are finished", held,
             held.fence.token, window.next, sum(end - begin for begin, end in window.watermark.runs()))  # fmt: skip
         return held
@@ -109,13 +106,13 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
 
         waiting = partial(ours.reasons.__setitem__, number)
         lease, window, writer = await ours.acquisition.open(ours.topic, number, confirm, waiting)
-        held = HeldPartition(lease, window, writer, ours.parked.read, self._broke)
+        held = HeldPartition(lease, window, writer, ours.parked.read_parked, self._broke)
         try:
             writer.start(lambda: self._lost(held))
             # Before anything is handed out: whose it is, and what may be running, is known to others.
             await writer.persisted()
         except BaseException as error:
-            window.resident.close()
+            window.cache.close()
             if isinstance(error, LostError) or window.suspect_below:
                 await writer.abandon()
             else:
@@ -127,7 +124,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         return held
 
     async def _regain(self, right: Assignment, held: HeldPartition) -> None:
-        """One write that succeeds is proof enough: whoever had the partition in between has fenced it."""
+        """Go on after one write that succeeds: whoever had the partition in between has fenced it."""
         held.writer.hold(True)
         await held.writer.persisted()
         self._flow(held.window.end)
@@ -162,7 +159,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
 
     def _forget(self, held: HeldPartition, ended: bool) -> None:
         self._ours.partitions.pop(self._number, None)
-        held.window.resident.close()
+        held.window.cache.close()
         if ended:
             self._ours.acquisition.ended(held.lease)
 

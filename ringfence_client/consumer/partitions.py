@@ -1,9 +1,8 @@
-"""The partitions of one consumer: assigned, opened, held, suspended in a rebalance, let go, lost.
+"""The partitions of one consumer: assigned, opened, held, suspended in a rebalance, released, lost.
 
-Kafka's eager group protocol takes all partitions away at each change and gives most of them back a moment later. A lease
-outlives that: nothing new is handed out until the assignment is known, what runs goes on, and its acknowledgements count.
-What comes back goes on as if nothing had been; what does not is drained and released, and whoever got it waits for that.
-What is done about each is its :class:`ringfence_client.consumer.partition_task.ConsumerPartitionTask`'s.
+Kafka's eager group protocol takes all partitions away at each change and gives most of them back a moment later. A lease outlives that:
+nothing new is handed out until the assignment is known, what runs goes on, and its acknowledgements count. What comes back goes on; what does
+not is drained and released.
 """
 
 import asyncio
@@ -49,7 +48,7 @@ class HeldPartitions:
         self.acquisition: LeaseAcquisition
         self._claims: dict[int, ConsumerPartitionTask] = {}
 
-    def begin(self, consumer: Any, acquisition: LeaseAcquisition) -> None:
+    def attach(self, consumer: Any, acquisition: LeaseAcquisition) -> None:
         """With aiokafka's consumer, which calls :meth:`revoked` and :meth:`given` from now on."""
         self.consumer = consumer
         self.membership = membership.Membership(consumer)
@@ -62,7 +61,7 @@ class HeldPartitions:
         return self.assigned is not None and self.assigned <= held
 
     def owned(self) -> dict[int, int]:
-        """What the group gave us last, with the fencing token of what is held and 0 where it is not, for who shares out."""
+        """Return what the group gave us last, with the fencing token of what is held and 0 where it is not."""
         return {
             number: self.partitions[number].fence.token if number in self.partitions else 0
             for number in self._had
@@ -71,13 +70,13 @@ class HeldPartitions:
     # -- what aiokafka calls ---------------------------------------------------------------------------------
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Before the consumer joins again, and waited for: nothing new is handed out until the assignment is known."""
+        """Hand out nothing new until the assignment is known. aiokafka waits for this before it joins again."""
         if numbers := {tp.partition for tp in partitions}:
             log.info("%s of %s may go to others", _numbers(numbers), self.topic)
         await self._revoke()
 
     def given(self, partitions: Collection[TopicPartition]) -> None:
-        """Before anything is fetched of them."""
+        """Take what was assigned, before anything is fetched of it."""
         if self.stopping.is_set():
             return
         numbers = {tp.partition for tp in partitions}
@@ -95,7 +94,7 @@ class HeldPartitions:
             self._claims.setdefault(number, ConsumerPartitionTask(number, self)).assigned(assignment)
 
     def compare(self, identity: TopicIdentity) -> None:
-        """Which topic it is now: what is held of another one of that name is drained, and opened anew."""
+        """Compare the topic with what is held. Partitions of another topic of that name are drained and opened again."""
         for partition in self.partitions.values():
             partition.writer.exists(partition.partition < identity.partitions)
         if identity == NO_TOPIC:
@@ -115,7 +114,7 @@ class HeldPartitions:
             held_partition.fail()
 
     def write_again(self) -> None:
-        """All leases, at once: the topic that they stood in is gone."""
+        """Write all leases at once: the topic that they stood in is gone."""
         for held in self.partitions.values():
             held.writer.write_again()
 
@@ -125,7 +124,7 @@ class HeldPartitions:
         await self._revoke(for_good=True)
 
     async def end(self) -> None:
-        """After :meth:`close`: until all is drained, written and released."""
+        """Wait, after :meth:`close`, until all is drained, written and released."""
         await asyncio.gather(*(claim.gone() for claim in self._claims.values()))
 
     async def _revoke(self, *, for_good: bool = False) -> None:

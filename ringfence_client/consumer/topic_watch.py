@@ -1,7 +1,6 @@
 """Looks whether the topics that a consumer works with are still those that it began with.
 
-A topic that was deleted and created again has the same name, and offsets that go on as if nothing had been: fetches by name do not
-tell. Kafka's own ID of it does.
+A topic that was deleted and created again has the same name, and offsets that go on as if nothing had been. Kafka's own ID of it differs.
 """
 
 import asyncio
@@ -33,16 +32,16 @@ class TopicWatch:
     def __init__(self, cluster: Cluster) -> None:
         """Of no topic yet."""
         self._cluster = cluster
-        self._told: dict[str, Callable[[TopicIdentity | None], None]] = {}
+        self._observers: dict[str, Callable[[TopicIdentity | None], None]] = {}
         self._missing: set[str] = set()
         self._answered_at: dict[str, float] = {}
         self._refusals: dict[str, str] = {}
         """By topic, why it could not be told last."""
         self._wake = asyncio.Event()
 
-    def tell(self, topic: str, told: Callable[[TopicIdentity | None], None]) -> None:
-        """Before :meth:`run`: who is told each time which topic of that name it is; None = brokers do not tell us. Nothing while nobody answers."""
-        self._told[topic] = told
+    def observe(self, topic: str, observer: Callable[[TopicIdentity | None], None]) -> None:
+        """Call ``observer`` with each answer: which topic it is; None = brokers do not say. Call this before :meth:`look_until_cancelled`."""
+        self._observers[topic] = observer
         self._answered_at[topic] = time.monotonic()
 
     @property
@@ -52,7 +51,7 @@ class TopicWatch:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with the topics now, so that nothing of them can be handled, also where nothing is to be written."""
+        """Faults of the topics that keep their messages from being handled."""
         now = time.monotonic()
         return [
             f"{topic} does not exist any more" if topic in self._missing
@@ -65,16 +64,16 @@ class TopicWatch:
         """Look at once."""
         self._wake.set()
 
-    async def run(self) -> None:
+    async def look_until_cancelled(self) -> None:
         """Look again and again, until cancelled."""
         while True:
             self._wake.clear()
-            if not all(await asyncio.gather(*map(self._look, self._told))):
+            if not all(await asyncio.gather(*map(self._look, self._observers))):
                 await asyncio.sleep(UNTOLD_S)
             await set_within(self._wake, LOOK_S)
 
     async def _look(self, topic: str) -> bool:
-        """Whether it was told."""
+        """Look at one topic; whether the cluster said which one it is."""
         try:
             identity = await self._cluster.topics.identity(topic)
         except UnknownTopicOrPartitionError:
@@ -85,15 +84,15 @@ class TopicWatch:
                     "%s does not exist any more: nothing of it can be read or written; if nobody meant to delete it, create it again",
                     topic,
                 )
-            self._told[topic](NO_TOPIC)
+            self._observers[topic](NO_TOPIC)
         except Exception as error:
             log.debug("which topic %s is cannot be told now: %r", topic, error)
             self._refusals[topic] = named(error)
             if not isinstance(error, KafkaConnectionError):
-                self._told[topic](None)
+                self._observers[topic](None)
             return False
         else:
             self._answered_at[topic] = time.monotonic()
             self._missing.discard(topic)
-            self._told[topic](identity)
+            self._observers[topic](identity)
         return True

@@ -1,8 +1,7 @@
 """Distinction between an outage and messages that are at fault themselves. Pure.
 
-A failing message costs only its own group. An outage, such as a database that is down, fails every message: to give those up would empty
-the topic into the dead letters. Only first attempts tell the two apart. A retry is expected to fail, and many of them say nothing about
-other messages.
+An outage, such as a database that is down, fails every message: to give those up would empty the topic into the dead letters. Only first
+attempts tell the two apart: a retry is expected to fail, and says nothing about other messages.
 """
 
 import math
@@ -25,8 +24,9 @@ PROBE_MAX_S: Final = 5.0
 class CircuitBreaker:
     """Slows all handlers down while everything fails.
 
-    It opens when their usual failing share does not explain how many first attempts failed in a row: 25 if nearly everything succeeds,
-    132 if nine of ten fail. While it is open, attempts are made one at a time with growing pauses, and nothing may be given up. The first success closes it. Concurrency then doubles with each further success.
+    It opens when their usual failing share does not explain how many first attempts failed in a row: 25 if nearly everything succeeds, 132 if
+    nine of ten fail. While it is open, attempts are made one at a time with growing pauses, and nothing may be given up. The first success
+    closes it. Concurrency then doubles with each further success.
     """
 
     def __init__(self, concurrency: int, *, enabled: bool = True) -> None:
@@ -59,15 +59,12 @@ class CircuitBreaker:
         return max(RUN_MIN, min(RUN_MAX, math.ceil(math.log(CHANCE) / math.log(self._share))))
 
     def failed(self, *, first: bool, reason: str, now: float) -> bool:
-        """Count a failed attempt.
+        """Count a failed attempt; whether this opened the breaker.
 
         Args:
             first: whether it was the first attempt at its message.
             reason: shown to the operator.
             now: s, by a clock that does not step.
-
-        Returns:
-            Whether this opened the breaker.
         """
         self.reason = reason
         self._run += first

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from ringfence_client.dispatch.attempt import Attempts
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
-from ringfence_client.dispatch.turn import RestingTurns, Turn
+from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
 from ringfence_client.handlers.handler import Handler, HandlerError, HandlerRuns
 from ringfence_client.handlers.message import MessageFactory
 from ringfence_client.handlers.options import ConsumerOptions
@@ -31,7 +31,11 @@ CANCEL_LIMIT_S: Final = 2.0
 
 
 class Dispatcher:
-    """Runs the handlers of one consumer, over all partitions that it holds."""
+    """Runs the handlers of one consumer, over all partitions that it holds.
+
+    A slot is a task that runs one prepared turn after the other, and ends when there is none. A turn that has to wait does so without a
+    slot, in :class:`RestingTurns`.
+    """
 
     def __init__(self, handler: Handler, factory: MessageFactory, options: ConsumerOptions) -> None:
         """``handler``: a coroutine function, or a plain one, which runs in threads."""
@@ -41,72 +45,73 @@ class Dispatcher:
         self.breaker = CircuitBreaker(options.concurrency, enabled=options.breaker)
         self.refused: HandlerError | None = None
         """Why the handler is none; what runs goes on, and nothing new is begun."""
+        self.refusing = asyncio.Event()
+        """Set when :attr:`refused` is."""
         self.runs = HandlerRuns(handler, options.concurrency)
         self._resting = RestingTurns(self.wake)
         self._attempts = Attempts(
-            self.runs, factory, options.policy, self.breaker, self._resting, self.counts, self._cut_short, self._refuse,
-            options.handler_timeout, options.concurrency, park=options.on_dead_letter == "park",
-        )  # fmt: skip
+            self.runs,
+            factory,
+            options,
+            self.breaker,
+            self._resting,
+            self.counts,
+            self._cut_short,
+            self._refuse,
+        )
         self._partitions: deque[HeldPartition] = deque()
-        self._skipped = False
-        """A partition was passed over because it must be able to write before more of it is begun."""
-        self._policy = options.policy
         self._retries_max = max(1, options.concurrency // 2)
         """Slots that retries may have at once. The others are for messages that never failed, so that none waits for sick ones."""
-        self._retrying = 0
-        """Slots that they have now."""
         self._retry_next = True
         """With a single handler: whether a retry comes next."""
-        self._idle: deque[asyncio.Future[None]] = deque()
+        self._slots = 0
+        """How many there are; 0 before the start."""
+        self._free_names: list[str] = []
+        self._names: dict[asyncio.Task[None], str] = {}
+        """Names of slots that have tasks."""
+        self._choosing = False
+        """The next turn of a slot is being chosen."""
         self._running: dict[asyncio.Task[None], Turn] = {}
+        self._retrying: set[Turn] = set()
+        """Those of them whose first message had failed before they got a slot."""
         self._left_behind: dict[asyncio.Task[None], asyncio.Future[None]] = {}
         """Handlers that went on when they were cancelled; each future is cancelled when its handler ends at last."""
         self._ending: set[asyncio.Task[None]] = set()
-        self._slots: set[asyncio.Task[None]] = set()
         self._stopping = False
-        self.refusing = asyncio.Event()
-        """Set when :attr:`refused` is."""
 
     # -- what its owner calls ------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Run handlers from now on."""
-        for number in range(self.concurrency):
-            self._start_slot(f"{self._options.name}/{number}")
-
-    def _start_slot(self, name: str) -> None:
-        slot = asyncio.create_task(self._slot(name), name=f"handler {name}")
-        self._slots.add(slot)
-        slot.add_done_callback(self._slots.discard)
+        self._slots = self.concurrency
+        self._free_names = [f"{self._options.name}/{number}" for number in reversed(range(self._slots))]
+        self.wake()
 
     async def stop(self) -> None:
         """End all; what still runs is cancelled."""
         self._stopping = True
-        everything = [*self._slots, *self._ending]
+        everything = [*self._running, *self._left_behind, *self._ending]
         for task in everything:
             task.cancel()
         if everything:
             await asyncio.wait(everything, timeout=CANCEL_LIMIT_S)
         self.runs.stop()
 
-    def add(self, held: HeldPartition) -> None:
+    def add_partition(self, held: HeldPartition) -> None:
         """Hand out messages of this partition too."""
         self._partitions.append(held)
-        self.wake(self.concurrency)
+        self.wake()
 
-    def wake(self, count: int) -> None:
-        """So many messages became available."""
-        if self._skipped and count:
-            self._skipped, count = False, self.concurrency
-        while count > 0 and self._idle:
-            future = self._idle.popleft()
-            if not future.done():
-                future.set_result(None)
-                count -= 1
+    def wake(self) -> None:
+        """Give work to free slots: messages may have become available."""
+        if self._choosing:
+            self._wake_later()
+        else:
+            self._fill()
 
     def suspend(self, held: HeldPartition) -> None:
         """Hand out nothing more of it; what runs goes on, and so does the time of what waits to be tried again."""
-        held.draining = True
+        held.suspend()
         with contextlib.suppress(ValueError):
             self._partitions.remove(held)
         self._resting.suspend(held)
@@ -114,13 +119,13 @@ class Dispatcher:
 
     def resume(self, held: HeldPartition) -> None:
         """Hand out again what is suspended."""
-        held.draining = held.ending = False
-        self.add(held)
+        held.resume()
         self._resting.resume()
+        self.add_partition(held)
 
     def _end(self, held: HeldPartition) -> None:
         """Suspend it; what only waits to be tried again is put back: another holder knows nothing of a delay."""
-        held.ending = True
+        held.end()
         self.suspend(held)
         self._resting.end(held)
 
@@ -134,13 +139,11 @@ class Dispatcher:
         """What runs of it is cancelled, and counts no more. Returns whether nothing of it runs any more."""
         self._end(held)
         held.lose()
-        for task, turn in list(self._running.items()):
-            if turn.held is held:
-                task.cancel()
+        for task, _ in self._running_of(held):
+            task.cancel()
         if not await self._ended(held, CANCEL_LIMIT_S):
-            for task, turn in list(self._running.items()):
-                if turn.held is held:
-                    self._leave_behind(task, turn)
+            for task, turn in self._running_of(held):
+                self._leave_behind(task, turn)
         return not self.runs.any_left(held.fence.log)
 
     def drop_blocked(self, held: HeldPartition, offset: int) -> bool:
@@ -161,24 +164,24 @@ class Dispatcher:
 
         Returns their offsets; none where a handler runs the first one. They are finished when their letters are written.
         """
-        meant = {number for number in held.window.of(group) if below is None or number < below}
+        meant = {number for number in held.window.offsets_of(group) if below is None or number < below}
         if not meant:
             return []
-        turn = self._resting.take(held, group) or Turn(held, "operator")
+        turn = self._resting.withdraw(held, group) or Turn(held, "operator")
         known = set(turn.offsets)
         offsets = held.window.ledger.claim(turn, group, max(1 if skip else len(meant), len(known)))
         turn.offsets.extend(offset for offset in offsets if offset not in known)
         if not turn.offsets:
             return []
         chosen = list(turn.offsets)[:1] if skip else [offset for offset in turn.offsets if offset in meant]
-        turn.given_up |= set(chosen)
+        turn.give_up(chosen)
         self._resting.due(turn)
         return chosen
 
     def release(self, held: HeldPartition, group: bytes) -> int:
         """End the handler that runs the first message of a group, as a failed attempt; returns how many it were, 1 or 0."""
-        for task, turn in self._running.items():
-            if turn.held is held and turn.offsets and held.window.group(turn.offsets[0]) == group:
+        for task, turn in self._running_of(held):
+            if turn.offsets and held.window.group_of(turn.offsets[0]) == group:
                 self._cut_short(task, turn, "an operator released it")
                 return 1
         return 0
@@ -191,16 +194,19 @@ class Dispatcher:
     @property
     def idle(self) -> int:
         """Handlers that wait for work."""
-        return sum(not future.done() for future in self._idle)
+        return self._slots - len(self._running)
 
     @property
     def running(self) -> int:
         """Handlers that have work."""
         return len(self._running)
 
+    def _running_of(self, held: HeldPartition) -> list[tuple["asyncio.Task[None]", Turn]]:
+        return [(task, turn) for task, turn in self._running.items() if turn.held is held]
+
     async def _ended(self, held: HeldPartition, limit: float) -> bool:
         deadline = asyncio.get_running_loop().time() + limit
-        while any(turn.held is held for turn in self._running.values()):
+        while self._running_of(held):
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return False
@@ -208,37 +214,65 @@ class Dispatcher:
             await set_within(held.ended, left)
         return True
 
-    # -- handlers --------------------------------------------------------------------------------------------
+    # -- slots -----------------------------------------------------------------------------------------------
 
-    async def _slot(self, name: str) -> None:
+    def _wake_later(self) -> None:
+        asyncio.get_running_loop().call_soon(self.wake)
+
+    def _fill(self) -> None:
+        while self._free_names and (turn := self._next_turn(self._free_names[-1])) is not None:
+            name = self._free_names.pop()
+            task = asyncio.create_task(self._slot(name, turn), name=f"handler {name}")
+            self._names[task] = name
+            self._occupy(task, turn)
+            task.add_done_callback(self._slot_over)
+
+    async def _slot(self, name: str, turn: Turn) -> None:
+        """Run turns while there are any."""
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        while not self._stopping:
-            turn = self._next_turn(name)
-            if turn is None:
-                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._idle.append(future)
-                await future
-                continue
-            self._running[task] = turn
-            self._retrying += turn.is_retry
+        while True:
             try:
                 await self._run(turn)
             finally:
                 left_behind = self._left_behind.pop(task, None)
                 if left_behind is None:
-                    self._leave_slot(task)
+                    self._leave(task)
                     if turn.offsets and turn.held.draining and turn not in self._resting:
                         turn.put_back()
                     turn.held.ended.set()
                 else:
                     left_behind.cancel()
-            if left_behind is not None:
-                return  # another one has taken its place
-            while task.cancelling() and not self._stopping:
+            if left_behind is not None or self._stopping:
+                return
+            while task.cancelling():
                 task.uncancel()  # also where the handler kept its cancellation to itself
+            following = self._next_turn(name)
+            if following is None:
+                self._free_names.append(self._names.pop(task))
+                return
+            turn = following
+            self._occupy(task, turn)
 
-    def _leave_slot(self, task: "asyncio.Task[None]") -> None:
-        self._retrying -= self._running.pop(task).is_retry
+    def _occupy(self, task: "asyncio.Task[None]", turn: Turn) -> None:
+        self._running[task] = turn
+        if turn.has_failed:
+            self._retrying.add(turn)
+
+    def _leave(self, task: "asyncio.Task[None]") -> None:
+        turn = self._running.pop(task)
+        if self._retrying:
+            self._retrying.discard(turn)
+
+    def _slot_over(self, task: "asyncio.Task[None]") -> None:
+        if (turn := self._running.get(task)) is not None:
+            # It was cancelled before it began.
+            self._leave(task)
+            turn.take_back()
+            turn.put_back()
+            turn.held.ended.set()
+        if task in self._names:
+            self._free_names.append(self._names.pop(task))
+            self.wake()
 
     async def _run(self, turn: Turn) -> None:
         """Run a turn, whatever happens in it."""
@@ -249,32 +283,45 @@ class Dispatcher:
                 raise
         except LostError:
             pass
-        except Exception:
-            log.exception("%s: internal error, please report", turn.held)
-            turn.held.fail()
+        except Exception as error:
+            self._break(turn, error)
+
+    def _break(self, turn: Turn, error: Exception) -> None:
+        """Reopen the partition after an error of ours."""
+        log.error("%s: internal error, please report", turn.held, exc_info=error)
+        turn.held.fail()
 
     def _next_turn(self, name: str) -> Turn | None:
-        """Return the turn that a free slot takes, marked as a retry or not; None = nothing may run now."""
-        if self.refused is not None:
+        """Return a prepared turn for a free slot; None = nothing may run now."""
+        if self.refused is not None or self._stopping:
             return None
         if self.breaker.limited:
             now = asyncio.get_running_loop().time()
             if not self.breaker.room(len(self._running), now):
-                asyncio.get_running_loop().call_later(
-                    max(PROBE_CHECK_S, self.breaker.wait(now)), self.wake, 1
-                )
+                asyncio.get_running_loop().call_later(max(PROBE_CHECK_S, self.breaker.wait(now)), self.wake)
                 return None
-        turn = self._choose(name)
-        if turn is not None:
-            turn.is_retry = turn.has_failed
-        return turn
+        turn = None
+        self._choosing = True
+        try:
+            while (turn := self._choose(name)) is not None:
+                if self._attempts.prepare(turn):
+                    return turn
+        except Exception as error:
+            if turn is None:
+                raise
+            self._break(turn, error)
+            turn.put_back()
+            self._wake_later()
+        finally:
+            self._choosing = False
+        return None
 
     def _choose(self, name: str) -> Turn | None:
         """Retries come first up to half of the slots; a message that never failed gets any slot.
 
         While the breaker is open, messages that never failed come first: retries may be just those that fail for ever.
         """
-        room = self._retrying < self._retries_max
+        room = len(self._retrying) < self._retries_max
         first = room and not self.breaker.open and (self.concurrency > 1 or self._retry_next)
         self._retry_next = not self._retry_next
         if first and (turn := self._resting.next_retry()) is not None:
@@ -289,8 +336,7 @@ class Dispatcher:
         for _ in range(len(self._partitions)):
             held = self._partitions[0]
             self._partitions.rotate(-1)
-            if self._attempts.preparing[held] >= (self.concurrency if held.writer.covers() else 1):
-                self._skipped = True
+            if self._resting.preparing[held] >= (self.concurrency if held.writer.covers() else 1):
                 continue
             for _ in range(SIFTED_MAX):
                 turn = self._acquire(held, name)
@@ -300,8 +346,7 @@ class Dispatcher:
                     return turn
                 self._keep_for_retry(turn)
             else:
-                # There are more. Other tasks of the loop come first.
-                asyncio.get_running_loop().call_soon(self.wake, 1)
+                self._wake_later()  # there are more, but other tasks of the loop come first
         return None
 
     def _acquire(self, held: HeldPartition, name: str) -> Turn | None:
@@ -318,11 +363,11 @@ class Dispatcher:
 
     def _keep_for_retry(self, turn: Turn) -> None:
         """Have a message wait for its next attempt that failed before it was acquired: with another holder, or before a release."""
-        window, offset = turn.held.window, turn.offsets[0]
-        failures = window.failures[offset]
-        delay = self._policy.before_last(window.attempts.get(offset, 0), failures, round(time.time() * 1000))
+        attempts, offset, now_ms = turn.held.window.attempts, turn.offsets[0], round(time.time() * 1000)
+        count, failures = attempts.counts.get(offset, 0), attempts.failures[offset]
+        delay = self._options.policy.before_last(count, failures, now_ms)
         if delay and offset not in turn.given_up:
-            self._resting.rest(turn, delay, release=False)
+            self._resting.rest(turn, Rest(delay))
         else:
             self._resting.due(turn)
 
@@ -332,7 +377,7 @@ class Dispatcher:
         """End a run, as a failed attempt."""
         if turn.cut_short or self._running.get(task) is not turn:
             return
-        turn.cut_short = reason
+        turn.cut(reason)
         task.cancel()
         ending = asyncio.create_task(self._leave_behind_later(task, turn))
         self._ending.add(ending)
@@ -346,10 +391,11 @@ class Dispatcher:
     def _leave_behind(self, task: "asyncio.Task[None]", turn: Turn) -> None:
         """A handler that goes on when it is cancelled keeps neither its slot nor its turn; its message waits for it."""
         held = turn.held
-        self._leave_slot(task)
+        self._leave(task)
+        self._free_names.append(self._names.pop(task))
         held.ended.set()
         future = self._left_behind[task] = asyncio.get_running_loop().create_future()
-        self._start_slot(task.get_name().removeprefix("handler "))
+        self.wake()
         if not turn.offsets:
             return
         offset = turn.offsets[0]
@@ -358,7 +404,7 @@ class Dispatcher:
             held, offset,
         )  # fmt: skip
         self.runs.outlives(held.fence.log, offset, future)
-        self._attempts.leave(turn)
+        self._attempts.abandon(turn)
 
     def _refuse(self, error: HandlerError) -> None:
         if self.refused is None:

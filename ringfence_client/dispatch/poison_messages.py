@@ -27,11 +27,11 @@ class PoisonMessages:
     """The suspects of one consumer. A last attempt begins beside no other suspect, so that nothing becomes a dead letter for another's sake.
 
     Also beside none of which fewer deaths are known: the first may have come before the attempt was written. Isolation ends after
-    :data:`ISOLATION_S`, because a hang is not a crash. A last attempt that begins beside one that has outlived its isolation is not counted
-    before it ends: if the process dies, the other one is to blame.
+    :data:`ISOLATION_S`, because a hang is not a crash. A last attempt that begins beside one that outlived its isolation counts when it ends: if
+    the process dies, the other one is to blame.
 
-    An attempt is counted before it begins, so no more suspects are begun than there are handlers: a death would count for messages that never
-    ran. The rest waits in line. After each last attempt as many other suspects begin as there are handlers, before the next last one.
+    An attempt counts when it begins, so no more suspects are begun than there are handlers: a death would count for messages that never ran.
+    After each last attempt as many others begin as there are handlers, before the next last one.
     """
 
     def __init__(self, concurrency: int) -> None:
@@ -51,7 +51,7 @@ class PoisonMessages:
         self._before_last = 0
         """So many other suspects begin before a last attempt that waits."""
 
-    def begin(self, turn: Turn, *, last: bool) -> "asyncio.Future[None] | None":
+    def begin_trial(self, turn: Turn, *, last: bool) -> "asyncio.Future[None] | None":
         """Begin an attempt, or return the future to wait for before asking again."""
         admitted = self._admitted.pop(turn, None)
         if not self._may_begin(last=last, admitted=admitted == last):
@@ -64,8 +64,8 @@ class PoisonMessages:
             self._before_last = self._concurrency
         elif self._lasts:
             self._before_last = max(0, self._before_last - 1)
-        trial = turn.trial = asyncio.get_running_loop().create_future()
-        turn.counted = not (last and self._unended)
+        trial = asyncio.get_running_loop().create_future()
+        turn.put_on_trial(trial, counted=not (last and self._unended))
         self._begun.add(trial)
         if turn.counted:
             self._isolate(turn, trial, last=last)

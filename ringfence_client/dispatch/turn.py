@@ -1,11 +1,16 @@
-"""Turns: what a handler holds, and those that keep their groups without one."""
+"""Turns: what a handler holds of a group, and those that keep their groups without a handler."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final, NamedTuple
 
 from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.progress.lease import LostError
+from ringfence_client.window.window import End
+
+log: Final = logging.getLogger("ringfence.consumer")
 
 ASIDE_S: Final = 1.0
 """A message that rests for so long may be read again from the log afterwards, if others need its room."""
@@ -14,18 +19,7 @@ ASIDE_S: Final = 1.0
 class Turn:
     """What one handler holds of one group. The ledger's consumer is the turn and not the handler, which may leave it."""
 
-    __slots__ = (
-        "attempt",
-        "counted",
-        "cut_short",
-        "given_up",
-        "held",
-        "is_retry",
-        "name",
-        "offsets",
-        "run",
-        "trial",
-    )
+    __slots__ = ("attempt", "counted", "cut_short", "given_up", "held", "name", "offsets", "trial")
 
     def __init__(self, held: HeldPartition, name: str) -> None:
         self.held = held
@@ -36,71 +30,91 @@ class Turn:
         """Those of them that an operator sends to the dead letters."""
         self.attempt = 0
         """Of its first message, where that is begun; else 0."""
-        self.is_retry = False
-        """Whether its first message had failed before a handler's slot was given to it."""
         self.counted = True
         """Whether its attempt counts while it goes on; otherwise it counts when it fails."""
         self.cut_short = ""
         """Why its run is being ended; empty = it is not, or by nobody who counts that as an attempt."""
-        self.run: object | None = None
-        """The run that its first message has now."""
         self.trial: asyncio.Future[None] | None = None
         """Done when its attempt is over; only where other messages may wait for that."""
 
     @property
     def has_failed(self) -> bool:
         """Whether its first message has failed before, here or with another holder of the partition."""
-        return self.offsets[0] in self.held.window.failures
+        return self.offsets[0] in self.held.window.attempts.failures
 
-    def begin(self) -> None:
-        """Its first message is, or is about to be, with a handler."""
+    def begin_attempt(self) -> None:
+        """Note that its first message is, or is about to be, with a handler."""
         if not self.attempt:
-            self.attempt = self.held.window.begin(self.offsets[0], counted=self.counted)
+            attempts = self.held.window.attempts
+            self.attempt = attempts.begin_attempt(self.offsets[0], counted=self.counted)
             self.held.writer.note()
 
-    def count(self) -> None:
-        """Count its attempt, which failed, if that was put off."""
+    def put_on_trial(self, trial: "asyncio.Future[None]", *, counted: bool) -> None:
+        """Have ``trial`` done when the attempt that begins now is over."""
+        self.trial, self.counted = trial, counted
+
+    def cut(self, reason: str) -> None:
+        """Note why its run is being ended."""
+        self.cut_short = reason
+
+    def give_up(self, offsets: Collection[int]) -> None:
+        """Note which messages an operator sends to the dead letters."""
+        self.given_up |= set(offsets)
+
+    def count_failure(self, now_ms: int) -> None:
+        """End its attempt, which failed."""
+        attempts, offset = self.held.window.attempts, self.offsets[0]
         if not self.counted:
-            self.counted = True
-            self.held.window.count(self.offsets[0])
+            attempts.count_attempt(offset)
+        attempts.fail(offset, now_ms)
+        self.over()
 
     def over(self) -> None:
-        """Its attempt is, whatever came of it."""
+        """End its attempt, whatever came of it."""
         self.attempt, self.cut_short, self.counted = 0, "", True
         trial, self.trial = self.trial, None
         if trial is not None and not trial.done():
             trial.set_result(None)
 
     def take_back(self) -> None:
-        """Its first message was not begun after all, or its attempt does not count."""
+        """End an attempt that does not count, or was not begun after all."""
         if self.attempt:
             counted = self.counted
             self.over()
-            self.held.window.take_back(self.offsets[0], counted=counted)
+            self.held.window.attempts.take_back(self.offsets[0], counted=counted)
             self.held.writer.note()
 
-    def finish(self, *, reject: bool = False) -> None:
-        """Its first message is done."""
+    def finish(self, how: End) -> None:
+        """End its first message."""
         self.over()
-        self.held.window.finish(self, self.offsets.pop(0), reject=reject)
+        self.held.window.finish(self.offsets.pop(0), how, self)
         self.held.writer.note()
 
     def put_back(self) -> None:
-        """What was not begun, or will not be tried again here."""
+        """Give all its messages back: they were not begun, or are not tried again here."""
         self.over()
         self.offsets.clear()
-        if not self.held.window.closed:
-            self.held.window.put_back(self)
+        window = self.held.window
+        if not window.closed:
+            window.attempts.rest(window.ledger.close(self))
 
     def __repr__(self) -> str:
         return self.name
 
 
-class RestingTurns:
-    """Turns that keep their groups while no handler has them: for a while, or until something has happened; then due."""
+class Rest(NamedTuple):
+    """How long a turn keeps its group without a handler."""
 
-    def __init__(self, wake: Callable[[int], None]) -> None:
-        """``wake`` is told how many messages became available."""
+    seconds: float
+    release: bool = False
+    """Whether all that it holds is put back afterwards."""
+
+
+class RestingTurns:
+    """Turns that keep their groups without a slot: for a while, until something has happened, or until a slot is free."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """``wake`` is called when messages became available."""
         self._wake = wake
         self._due: deque[Turn] = deque()
         """Those whose first message has not failed yet."""
@@ -111,7 +125,11 @@ class RestingTurns:
         self._timers: dict[Turn, asyncio.TimerHandle] = {}
         self._waits: dict[Turn, asyncio.Future[Any]] = {}
         self._kept: set[Turn] = set()
-        """Of these: not put back."""
+        """Those that wait and are not put back."""
+        self._preparing: set[Turn] = set()
+        """Those that wait for what their partition must do."""
+        self.preparing: Counter[HeldPartition] = Counter()
+        """How many of those a partition has."""
 
     def next_fresh(self) -> Turn | None:
         """Take a turn that is due and whose first message has not failed yet."""
@@ -122,122 +140,119 @@ class RestingTurns:
         return self._retries.popleft() if self._retries else None
 
     def due(self, turn: Turn) -> None:
-        """It goes on as soon as a handler is free, and its partition is not suspended."""
+        """Have it go on as soon as a slot is free, and its partition is not suspended."""
         if turn.held.draining:
-            turn.held.window.rest(turn.offsets)
+            turn.held.window.attempts.rest(turn.offsets)
             self._suspended.append(turn)
         else:
             (self._retries if turn.has_failed else self._due).append(turn)
-            self._wake(1)
+            self._wake()
 
-    def go_on(self, turn: Turn) -> None:
-        """What it waited for has happened: it is due, or, where that finished its last message, others of its group are available."""
-        if turn.offsets:
-            self.due(turn)
-        else:
-            self._wake(1)
-
-    def passed(self) -> None:
-        """What kept others from being begun is over."""
-        self._wake(1)
-
-    def rest(self, turn: Turn, delay: float, *, release: bool) -> None:
-        """For so many seconds; then it goes on, or all that it holds is put back."""
+    def rest(self, turn: Turn, rest: Rest) -> None:
+        """Rest for so many seconds; then go on, or put all back."""
+        if turn.held.ending:
+            return
 
         def over() -> None:
             del self._timers[turn]
-            if release:
-                count = len(turn.offsets)
+            if rest.release:
                 turn.put_back()
-                self._wake(count)
-            else:
-                self.due(turn)
+            self._go_on(turn)
 
-        self._timers[turn] = asyncio.get_running_loop().call_later(delay, over)
-        if delay >= ASIDE_S:
+        self._timers[turn] = asyncio.get_running_loop().call_later(rest.seconds, over)
+        if rest.seconds >= ASIDE_S:
             turn.held.window.set_aside(turn.offsets[0])
         if turn.held.draining:
-            turn.held.window.rest(turn.offsets)
+            turn.held.window.attempts.rest(turn.offsets)
 
-    def until(
-        self,
-        turn: Turn,
-        happened: "asyncio.Future[Any]",
-        then: Callable[["asyncio.Future[Any]"], None],
-        *,
-        keeps: bool = False,
+    def wait(
+        self, turn: Turn, happened: "asyncio.Future[Any]", *, keeps: bool = False, prepares: bool = False
     ) -> None:
-        """Until this is done, however it ends; then ``then`` says what becomes of the turn, unless it was put back or skipped.
+        """Keep the group until this is done, and then for as long as its result says, a :class:`Rest` or None.
 
-        ``keeps``: its message is not tried again, and is not put back: its dead letter is on its way.
+        Args:
+            turn: It is dropped if this ends with :class:`LostError`.
+            happened: May finish the first message. A task is cancelled if the turn is taken out before.
+            keeps: The message is not tried again and not put back: its dead letter is on its way.
+            prepares: The partition itself must do this before the message can be begun.
         """
-
-        def over(future: "asyncio.Future[Any]") -> None:
-            if self._waits.get(turn) is future:
-                del self._waits[turn]
-                self._kept.discard(turn)
-                then(future)
-            elif not future.cancelled():
-                future.exception()  # nobody else asks
-
         self._waits[turn] = happened
         if keeps:
             self._kept.add(turn)
-        happened.add_done_callback(over)
+        if prepares:
+            self._preparing.add(turn)
+            self.preparing[turn.held] += 1
+        happened.add_done_callback(lambda future: self._happened(turn, future))
         if turn.held.draining:
-            turn.held.window.rest(turn.offsets)
+            turn.held.window.attempts.rest(turn.offsets)
+
+    def _happened(self, turn: Turn, future: "asyncio.Future[Any]") -> None:
+        error = None if future.cancelled() else future.exception()
+        if self._waits.get(turn) is not future:
+            return
+        self._forget_wait(turn)
+        if future.cancelled() or isinstance(error, LostError) or turn.held.window.closed:
+            turn.over()  # its partition is lost, but messages of others may wait for this attempt
+            return
+        if error is not None:
+            log.error("%s: internal error, please report", turn.held, exc_info=error)
+            turn.held.fail()
+        rest = None if error is not None else future.result()
+        if rest is None:
+            self._go_on(turn)
+        else:
+            self.rest(turn, rest)
+
+    def _go_on(self, turn: Turn) -> None:
+        if turn.offsets:
+            self.due(turn)
+        else:
+            self._wake()  # others of its group are available
 
     def __contains__(self, turn: Turn) -> bool:
-        """Whether it rests."""
+        """Whether it rests, or waits."""
         return turn in self._timers or turn in self._waits
 
-    def waiting(self) -> Iterator[Turn]:
-        """Those that wait for something to happen."""
-        return iter(self._waits)
-
     def suspend(self, held: HeldPartition) -> None:
-        """Those of this partition go on resting, and none goes on until :meth:`resume`. What was only about to begin did not."""
+        """Let none of this partition go on until :meth:`resume`. What was only about to begin did not."""
         self._suspended += (turn for turn in (*self._due, *self._retries) if turn.held is held)
         self._due = deque(turn for turn in self._due if turn.held is not held)
         self._retries = deque(retry for retry in self._retries if retry.held is not held)
         for turn in self._of(held):
             turn.take_back()
-            held.window.rest(turn.offsets)
+            held.window.attempts.rest(turn.offsets)
 
     def resume(self) -> None:
-        """Those of partitions that are not suspended any more go on when they have rested."""
+        """Let those of partitions that are not suspended any more go on when they have rested."""
         suspended, self._suspended = self._suspended, []
         for turn in suspended:
             self.due(turn)
 
     def end(self, held: HeldPartition) -> None:
-        """Those of this partition put back what they hold; it is suspended.
+        """Put back what those of a suspended partition hold, except those whose dead letter is on its way.
 
-        But for those whose dead letter is on its way: if the partition comes back, the next handler would else have their message, beside or
-        behind its letter.
+        If the partition comes back, the next handler would else have their message, beside or behind its letter.
         """
         for turn in list(self._of(held)):
-            if turn in self._kept:
-                continue
-            self._forget(turn)
-            turn.put_back()
+            if turn not in self._kept:
+                self._forget(turn)
+                turn.put_back()
 
     def skip(self, held: HeldPartition, group: bytes | None, offset: int | None = None) -> bool:
         """Drop the first message of the turn of this group that rests, or this one alone; whether there is one."""
-        for turn in list(self._of(held)):
-            if offset is not None and turn.offsets[0] != offset:
-                continue
-            if held.window.group(turn.offsets[0]) == group and held.writer.withdraw(turn.offsets[0]):
-                self._forget(turn)
-                turn.finish(reject=True)
-                self.go_on(turn)
-                return True
-        return False
+        turn = self.withdraw(held, group, offset)
+        if turn is None:
+            return False
+        turn.finish(End.REJECT)
+        self._go_on(turn)
+        return True
 
-    def take(self, held: HeldPartition, group: bytes) -> Turn | None:
-        """The turn of this group, if it rests; it is not put back."""
+    def withdraw(self, held: HeldPartition, group: bytes | None, offset: int | None = None) -> Turn | None:
+        """Take the turn of this group out, or the one whose first message is this, unless its dead letter may be written."""
         for turn in list(self._of(held)):
-            if held.window.group(turn.offsets[0]) == group and held.writer.withdraw(turn.offsets[0]):
+            first = turn.offsets[0]
+            is_meant = held.window.group_of(first) == group and offset in {None, first}
+            if is_meant and held.writer.withdraw(first):
                 self._forget(turn)
                 return turn
         return None
@@ -246,11 +261,20 @@ class RestingTurns:
         everything = (*self._timers, *self._waits, *self._due, *self._retries, *self._suspended)
         return (turn for turn in everything if turn.held is held and turn.offsets)
 
+    def _forget_wait(self, turn: Turn) -> None:
+        if isinstance(happened := self._waits.pop(turn, None), asyncio.Task):
+            happened.cancel()
+        self._kept.discard(turn)
+        if turn in self._preparing:
+            self._preparing.discard(turn)
+            self.preparing[turn.held] -= 1
+            if not self.preparing[turn.held]:
+                del self.preparing[turn.held]
+
     def _forget(self, turn: Turn) -> None:
         if (timer := self._timers.pop(turn, None)) is not None:
             timer.cancel()
-        self._waits.pop(turn, None)
-        self._kept.discard(turn)
+        self._forget_wait(turn)
         for items in (self._due, self._retries, self._suspended):
             if turn in items:
                 items.remove(turn)

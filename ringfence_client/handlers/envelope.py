@@ -1,6 +1,6 @@
 """Makes envelopes: a transaction is one record whose value lists its parts, and all of them are accepted, or none. Pure.
 
-It needs no Kafka client: what it gives, any producer sends, under a key that the caller chooses.
+It needs no Kafka client: any producer sends what it gives, under a key that the caller chooses.
 """
 
 import json
@@ -38,14 +38,14 @@ class Envelope(NamedTuple):
 def envelope(
     parts: Iterable[Part], duplicate_id: bytes | str | None = None, *, id_header: str = DUPLICATE_ID_HEADER
 ) -> Envelope:
-    """The value and the headers of a transaction's record.
+    """Return the value and the headers of a transaction's record.
 
     Send both under a key, and resend the same ones under the same key: the key says where the transaction is judged.
 
     Args:
         parts: At least one, at most :data:`ringfence_kafka.protocol.wire_names.TRANSACTION_PARTS_MAX`.
-        duplicate_id: ID of the whole transaction; one is enough. None or empty = only parts have IDs, in their headers. A
-            transaction without any ID is accepted each time that it is sent.
+        duplicate_id: ID of the whole transaction. None or empty = only parts have IDs, in their headers; a transaction without any ID is
+            accepted each time that it is sent.
         id_header: The header that the address looks for (``duplicate_id_headers``).
 
     Raises:
@@ -75,7 +75,7 @@ def envelope(
 
 
 def _part(part: object) -> dict[str, Any]:
-    """Names in the order of the alphabet, as any language can write them, so that all write the same bytes."""
+    """Names are in the order of the alphabet, as any language can write them, so that all write the same bytes."""
     if not isinstance(part, Part):
         raise TypeError(
             f"it is of type {type(part).__name__}, not a Part: write Part(value, key=…, address=…, headers=[…])"
@@ -122,7 +122,7 @@ def _check_name(name: object, what: str) -> None:
 
 
 def _write(written: dict[str, Any], name: str, content: object, what: str = "") -> None:
-    """As a string where it is UTF-8, which people can read, else as base64; nothing at all for null."""
+    """Write a string where it is UTF-8, which people can read, else base64; nothing at all for null."""
     if content is None:
         return
     raw = _bytes(content, what or name)

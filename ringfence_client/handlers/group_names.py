@@ -13,7 +13,7 @@ class GroupNameError(RingfenceError):
 
 
 def parse(text: str) -> bytes:
-    """A group's name as a person writes it: text, ``hex:…`` for other bytes, ``text:…`` for a text that begins so.
+    """Read a group's name as a person writes it: text, ``hex:…`` for other bytes, ``text:…`` for a text that begins so.
 
     Bytes of a command line that the locale cannot read come as surrogates: they are the name's own bytes.
 
@@ -31,7 +31,7 @@ def parse(text: str) -> bytes:
 
 
 def shown(name: bytes) -> str:
-    """A group as :func:`parse` takes it: text where it can be printed and is read as itself, else ``hex:…``.
+    """Return a group as :func:`parse` takes it: text where it can be printed and is read as itself, else ``hex:…``.
 
     A name that no shell hands on as it is, such as none at all or one that begins like an option, is shown as ``text:…``.
     """

@@ -1,7 +1,6 @@
 """Handlers: what may be one; their runs, in the event loop or in threads; and runs that nobody could end.
 
-What is called and returns acknowledges a message. So whatever only *looks* as if it ran must not pass for a handler: a generator
-function returns at once, and nothing in it has run.
+What is called and returns acknowledges a message. So what only *looks* as if it ran, such as a generator function, must not pass for one.
 """
 
 import asyncio
@@ -25,12 +24,8 @@ class HandlerError(ConfigurationError):
     """It can never handle anything, or what it returns shows that it did not."""
 
 
-def check(handler: Any, name: str) -> None:
-    """Make sure that it can be called with a message, and that a call runs it.
-
-    Args:
-        handler: What was given as the handler.
-        name: What to call it in the error.
+def check_handler(handler: Any, name: str) -> None:
+    """Make sure that a handler can be called with a message, and that a call runs it; ``name``: what to call it in the error.
 
     Raises:
         HandlerError: it cannot, or it would not; the text says how it should look.
@@ -77,7 +72,7 @@ class HandlerRuns:
         self.observe: Callable[[float], object] = lambda _: None
         """Told how long each run took, in seconds, however it ended."""
 
-    async def run(self, message: Message) -> None:
+    async def call(self, message: Message) -> None:
         """Call the handler.
 
         Raises:
@@ -103,14 +98,14 @@ class HandlerRuns:
             self.observe(time.monotonic() - began)
 
     def longest(self) -> dict[int, tuple[Message, float]]:
-        """By partition, the message of which the run goes on for the longest, and for how many seconds."""
+        """Return, by partition, the message of which the run goes on for the longest, and for how many seconds."""
         now, found = time.monotonic(), dict[int, tuple[Message, float]]()
         for message, began in self._begun.values():  # in the order of their beginnings
             found.setdefault(message.partition, (message, now - began))
         return found
 
     def left(self, log: Log, offset: int) -> "asyncio.Future[Any] | None":
-        """A run of this message that outlives its turn: whoever gets the message here again waits."""
+        """Return the run of this message that outlives its turn; a new turn of the message waits for it."""
         return self._left.get((log, offset)) if self._left else None
 
     def any_left(self, log: Log) -> bool:
@@ -124,11 +119,11 @@ class HandlerRuns:
 
     @property
     def left_behind(self) -> int:
-        """How many such runs go on."""
+        """How many runs outlive their turns."""
         return len(self._left)
 
     def outlives(self, log: Log, offset: int, run: "asyncio.Future[Any]") -> None:
-        """This run does; it is forgotten when it ends."""
+        """Note that this run does; it is forgotten when it ends."""
         key = (log, offset)
         self._left[key] = run
 
@@ -167,10 +162,9 @@ class HandlerRuns:
 
 
 def _called(handler: Handler, message: Message) -> Any:
-    """In a thread. Two classes mean something to the coroutine that waits, and must not get there.
+    """Call it in a thread. Two classes mean something to the coroutine that waits, and must not get there.
 
-    asyncio takes no StopIteration, such as `next` of what is empty raises: who waits would wait for ever. A GeneratorExit closes all
-    coroutines up to the task's, and with it ends who runs handlers.
+    asyncio takes no StopIteration: who waits would wait for ever. A GeneratorExit closes all coroutines up to the task's.
     """
     try:
         return handler(message)
@@ -179,12 +173,12 @@ def _called(handler: Handler, message: Message) -> Any:
 
 
 async def _to_its_end(thread: "asyncio.Future[Any]") -> None:
-    """A thread's run that nobody waits for any more, and what it returns."""
+    """Wait for a thread's run that nobody waits for any more, and for what it returns."""
     await _completed(await thread)
 
 
 async def _completed(result: Any) -> None:
-    """Until nothing of what a handler returned is left to run."""
+    """Wait until nothing of what a handler returned is left to run."""
     while result is not None and (more := _awaitable(result)) is not None:
         result = await more
     if result is not None and (inspect.isgenerator(result) or inspect.isasyncgen(result)):
@@ -194,14 +188,14 @@ async def _completed(result: Any) -> None:
 
 
 def _awaitable(result: Any) -> Any | None:
-    """What has not run to its end yet, such as the coroutine that a plain function around a coroutine function returns."""
+    """Return what has not run to its end yet, such as the coroutine that a plain function around a coroutine function returns."""
     if isinstance(result, concurrent.futures.Future):
         return _of_executor(result)
     return result if inspect.isawaitable(result) else None
 
 
 async def _of_executor(run: "concurrent.futures.Future[Any]") -> Any:
-    """Its result. Not by asyncio's own way, which takes no StopIteration: out of a coroutine it comes as a RuntimeError."""
+    """Wait for its result. asyncio's own way takes no StopIteration: out of a coroutine it comes as a RuntimeError."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     def ended(_: "concurrent.futures.Future[Any]") -> None:

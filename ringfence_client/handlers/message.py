@@ -45,7 +45,7 @@ class Retry(Disposition):
     """Try it again later. Only its own group waits."""
 
     def __init__(self, reason: str | BaseException | None = "", delay: float | None = None) -> None:
-        """``delay``: seconds; None = a back-off that grows with the attempts; below 0, as a time that is over comes out: at once.
+        """``delay``: seconds; None = a back-off that grows with the attempts; below 0 = at once.
 
         Raises:
             ValueError: nobody can wait for so long. Raised by a handler, that is a failed attempt like any other.
@@ -67,6 +67,10 @@ class Fence:
         """Topic, partition, and Kafka's own ID of the topic: what an offset is an offset of."""
         self.lost = False
         """Somebody else may have it; what is acknowledged under it counts no more."""
+
+    def lose(self) -> None:
+        """Let handlers know that somebody else may have it."""
+        self.lost = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +199,7 @@ class MessageFactory:
 
 
 def _part_number(header: bytes | None) -> PartNumber | None:
-    """What the header says; None also where somebody else wrote there what is no such number."""
+    """Return the number in the header; None if there is none, or it is not a part number."""
     found = None if header is None else _PART_NUMBER.fullmatch(header)
     if found is None:
         return None

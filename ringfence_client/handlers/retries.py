@@ -22,8 +22,8 @@ class Failures(NamedTuple):
 class RetryPolicy:
     """How long a message is tried.
 
-    A message has at most ``max_attempts`` attempts. Delays between them grow, so that a passing fault costs little and the last attempt
-    comes no earlier than ``retry_time`` after the first failure.
+    A message has at most ``max_attempts`` attempts. Delays between them grow, so that a passing fault costs little and the last attempt comes no
+    earlier than ``retry_time`` after the first failure.
     """
 
     def __init__(self, max_attempts: int, retry_time: float) -> None:
@@ -56,7 +56,7 @@ class RetryPolicy:
     def before_last(self, attempts: int, failures: Failures, now_ms: int) -> float:
         """Return the seconds before the last attempt may begin; 0 = at once, or another attempt comes next.
 
-        A new holder of the partition does not know the delay of its predecessor. Without this wait a few restarts would use up all attempts.
+        A new holder does not know the delay of its predecessor. Without this wait a few restarts would use up all attempts.
         """
         if attempts != self.max_attempts - 1:
             return 0.0

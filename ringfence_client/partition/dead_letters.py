@@ -68,10 +68,7 @@ class DeadLetters:
     """Those of one consumer group at one address."""
 
     def __init__(
-        self,
-        topic: DeadLetterTopic,
-        group: str,
-        find: Callable[[], Awaitable[DeadLetterTopic]] | None = None,
+        self, topic: DeadLetterTopic, group: str, find: Callable[[], Awaitable[DeadLetterTopic]] | None = None
     ) -> None:
         """``find`` looks the topic up again, and makes it where it is gone."""
         self.topic = topic
@@ -80,7 +77,7 @@ class DeadLetters:
         self._finding: asyncio.Task[None] | None = None
 
     async def renew(self) -> None:
-        """Look the topic up again: what was written there was refused, so it may have been deleted, or created again.
+        """Look the topic up again: it refused a letter, so it may have been deleted, or created again.
 
         Raises:
             TopicError: it is not there and cannot be made; or it is not as it must be.
@@ -119,11 +116,9 @@ class DeadLetters:
         return full + [Outgoing(self.topic.name, partition, item) for partition, item in filled.items()]
 
     def _alone(self, letter: DeadLetter, producer: TransactionalProducer) -> tuple[int, Headers, _Alone]:
-        """Where it goes, which is where any client's default partitioner would put it, and a batch of it alone.
+        """Return the partition of a letter, where any client's default partitioner would put it, and a batch of it alone.
 
-        Key, value and headers are the message's, and it says why, whose handler, and how often. A value that does not fit
-        is replaced by its size and digest, as in quarantine; where the headers alone do not fit, they are left out, and
-        so is the key.
+        A value that does not fit is replaced by its size and digest, as in quarantine. Headers that do not fit are left out with the key.
         """
         record = letter.record
         reason = letter.reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
@@ -174,7 +169,7 @@ class Pending:
 
 
 class PendingLetters:
-    """Of one partition: what waits to be written. Where its topic refuses it, the partition's progress goes on without it.
+    """Letters of one partition that wait to be written. Where their topic refuses them, the partition's progress goes on without them.
 
     Only the groups of these messages wait: none of them counts as finished before its letter is there.
     """
@@ -197,8 +192,8 @@ class PendingLetters:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def add(self, letter: DeadLetter) -> "asyncio.Future[None]":
-        """To be written; the future is done when it is committed."""
+    def add_letter(self, letter: DeadLetter) -> "asyncio.Future[None]":
+        """Have a letter written; the future is done when it is committed."""
         self._pending.append(Pending(letter))
         self._hurry()
         return self._pending[-1].written
@@ -210,8 +205,8 @@ class PendingLetters:
         self._pending = [pending for pending in self._pending if pending.offset != offset]
         return True
 
-    def take(self) -> Collection[Pending]:
-        """What is to be written now, the first of them; :meth:`written` or :meth:`settle` follows."""
+    def take_letters(self) -> Collection[Pending]:
+        """Return what is to be written now; :meth:`written` or :meth:`settle` follows."""
         resting = self._reviving is not None and not self._reviving.done()
         first = () if resting else tuple(self._first())
         if any(
@@ -234,7 +229,7 @@ class PendingLetters:
             yield pending
 
     def written(self) -> list[DeadLetter]:
-        """What was taken is committed, and returned; those who wait are told afterwards, by the event loop."""
+        """Return what was taken and is committed. Those who wait are told afterwards, by the event loop."""
         letters, self._under_way = self._under_way, ()
         if letters:
             self.fault, self._pause = "", AGAIN_FIRST_S
@@ -249,11 +244,11 @@ class PendingLetters:
         return [letter.letter for letter in letters]
 
     def settle(self) -> None:
-        """What was taken is not committed, and is known not to be."""
+        """Note that what was taken is known not to be committed."""
         self._under_way = ()
 
     def rest(self, error: Exception) -> None:
-        """What was taken failed: others are written without it, until the topic has been looked at. Then fewer are taken."""
+        """Write without what was taken, which failed, until the topic has been looked at. Then fewer are taken."""
         self._most = max(1, self._most // 2)
         if self.fault:
             log.error(
@@ -283,7 +278,7 @@ class PendingLetters:
         asyncio.get_running_loop().call_soon(self._hurry)  # when this has ended
 
     def give_up(self, error: Exception) -> None:
-        """None will be written any more."""
+        """Write none any more."""
         if self._reviving is not None:
             self._reviving.cancel()
         pending, self._pending = self._pending, []

@@ -88,7 +88,7 @@ class LeaseAcquisition:
         await self._clients.stop()
 
     def ended(self, lease: Lease) -> None:
-        """Nothing of this former lease of ours runs any more: it need not be waited for."""
+        """Note that nothing of this former lease of ours runs any more: it need not be waited for."""
         self._ended.setdefault(lease.key, set()).add(lease.holder)
 
     async def open(
@@ -103,8 +103,8 @@ class LeaseAcquisition:
         Args:
             topic: The accepted topic.
             partition: Its number.
-            confirm: Asks the broker whether the partition is still ours. Before the fence, so that who slept past its
-                session does not fence the successor; and after it, so that nobody works on what it lost meanwhile.
+            confirm: Asks the broker whether the partition is still ours. Before the fence, so that who slept past its session does not fence the
+                successor; and after it, so that nobody works on what it lost meanwhile.
             waiting: Told for whom one waits.
 
         Raises:
@@ -130,8 +130,8 @@ class LeaseAcquisition:
             memory=self._memory,
             prefetch=self._options.prefetch,
             records_max=self._options.records_max,
+            gap=found.gap,
         )
-        window.gap_records = found.gap
 
         def destination() -> tuple[str, int]:
             return self._progress.name, self._progress.home(lease.key)
@@ -183,7 +183,7 @@ class LeaseAcquisition:
             await asyncio.sleep(min(left, LOOK_S))
 
     async def _look(self, lease: Lease, watch: LeaseWatch) -> tuple[float, Progress | None]:
-        """How long the lease must stay as it is before it may be taken, in seconds, and what it says."""
+        """Return the seconds for which the lease must stay as it is before it may be taken, and what it says."""
         begun = clock.now()
         recorded, asked_at = await self._progress.look(lease.key)
         left = watch.look(recorded, begun, asked_at)
@@ -191,13 +191,13 @@ class LeaseAcquisition:
         return (0.0 if recorded is not None and recorded.holder in ended else left), recorded
 
     def _forget(self, lease: Lease, recorded: Progress | None) -> None:
-        """Behind the fence the record stays as it is until we write: of our former leases it can name this one alone."""
+        """Forget former leases: behind the fence the record stays as it is until we write, and can name this one alone."""
         ended = self._ended.pop(lease.key, set())
         if recorded is not None and recorded.holder in ended:
             self._ended[lease.key] = {recorded.holder}
 
     async def _require_free(self, lease: Lease, watch: LeaseWatch) -> Progress | None:
-        """What it says. Its holder may have written meanwhile: fenced, it finds that out, and fences back if it is a member."""
+        """Return what it says. A holder that wrote meanwhile would find out that it is fenced, and fence back."""
         left, recorded = await self._look(lease, watch)
         if left:
             log.info("%s: its holder wrote again before it was fenced: waiting", lease)
@@ -213,9 +213,8 @@ class LeaseAcquisition:
     ) -> tuple[TransactionalProducer, Progress | None]:
         """In turn: membership, the fence, membership again, and what the lease says behind it.
 
-        ``look`` reads the lease, and raises where it may not be taken: before the fence, where the look of ``looked_at`` is old (a queue
-        for the turn, or a reading that somebody's open transaction held up), and behind it, because what the former holder acknowledged
-        until then counts, and nothing after it can.
+        ``look`` reads the lease, and raises where it may not be taken. It is called before the fence where the look of ``looked_at`` is old, and
+        behind it, because what the former holder acknowledged until then counts, and nothing after it can.
         """
         async with self._clients.turns:
             if clock.now() > looked_at + FRESH_S:
@@ -267,7 +266,7 @@ class LeaseAcquisition:
         return None if before is None else before.offset
 
     def _say(self, lease: Lease, recorded: Progress | None, log_now: Log, found: Resumption) -> None:
-        """What an operator should know of where it begins."""
+        """Log what an operator should know of where it begins."""
         before = log_now.committed if recorded is None else recorded.next
         wanted = log_now.committed if found.moved else before
         if found.recreated:
@@ -312,14 +311,13 @@ class LeaseAcquisition:
         confirm: Callable[[], Awaitable[bool]],
         draining: Callable[[], bool],
     ) -> tuple[TransactionalProducer, Progress | None]:
-        """After a failed write: fence again, unless somebody else has written meanwhile; and what was written last.
+        """Fence again after a failed write, unless somebody else has written meanwhile; and return what was written last.
 
-        The failure may be a fence. Whose it was, the record says: whoever takes a lease writes it before all else. A holder that
-        is draining is no member for this partition any more; it goes on only while nobody has. So does one that a rebalance
-        made drain while it asked: what its handlers have finished is to be written, and whoever got the partition waits for that.
-        Who has been put out of the group and was not told yet fences nobody: its client hears it by the next heartbeat, and then it
-        drains, or is a member again. A transaction of its own, of which nobody knows whether it has ended, holds up its reading until it
-        is fenced: so it does not wait for that for long. Who had taken the lease would have ended it.
+        The failure may be a fence. Whose it was, the record says: whoever takes a lease writes it before all else. A holder that is draining is no
+        member for this partition any more. It goes on while nobody has taken the lease: what its handlers have finished is to be written, and
+        whoever got the partition waits for that. So does one that a rebalance made drain while it asked. Who has been put out of the group and does
+        not know it yet fences nobody: its client learns it by the next heartbeat. A transaction of its own, of which nobody knows whether it has
+        ended, holds up its reading until it is fenced, so it does not wait for that for long.
 
         Raises:
             LostError: somebody has taken it.
@@ -350,7 +348,7 @@ class LeaseAcquisition:
         return await self._fenced(lease, look, unasked)
 
     async def _explain(self, error: Exception) -> str:
-        """What may be behind progress that cannot be written."""
+        """Return what may be behind progress that cannot be written."""
         try:
             async with asyncio.timeout(EXPLAIN_LIMIT_S):
                 if not await self._cluster.topics.partition_counts([self._progress.name]):

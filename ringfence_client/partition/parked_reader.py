@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.window.memory_budget import size
+from ringfence_client.window.window import End
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.aiokafka_patches import internals
 from ringfence_kafka.config.settings import KafkaSettings
@@ -51,8 +52,8 @@ class ParkedReader:
         """Partitions of which nothing came, until when they are left alone (event loop's time, s)."""
 
     def read_ahead(self, held: HeldPartition) -> None:
-        """If groups come near the end of what is kept of them, read on, beside all else."""
-        if held in self._ahead or held.draining or held.window.resident.wanted() is None:
+        """Read on beside all else, if groups come near the end of what is kept of them."""
+        if held in self._ahead or held.draining or held.window.cache.wanted() is None:
             return
         if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
             return
@@ -61,9 +62,9 @@ class ParkedReader:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def read_redriven(self, held: HeldPartition, wake: Callable[[int], None]) -> None:
-        """If messages are to be done once more, bring their records, beside all else."""
-        if held in self._redriving or held.draining or not held.window.missing():
+    def read_redriven(self, held: HeldPartition, wake: Callable[[], None]) -> None:
+        """Bring the records of messages that are to be done once more, beside all else."""
+        if held in self._redriving or held.draining or not held.window.redrives.missing():
             return
         if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
             return
@@ -72,10 +73,10 @@ class ParkedReader:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _read_redriven(self, held: HeldPartition, wake: Callable[[int], None]) -> None:
+    async def _read_redriven(self, held: HeldPartition, wake: Callable[[], None]) -> None:
         window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
         try:
-            for offset in window.missing():
+            for offset in window.redrives.missing():
                 async with self._lock:
                     if held.draining or window.closed or self._is_silent(tp):
                         return
@@ -85,10 +86,11 @@ class ParkedReader:
                             "GAP: %s/%d is gone: it was redriven, and retention or compaction has deleted it; its dead letter has what "
                             "there was of it", held, offset,
                         )  # fmt: skip
-                        window.gone(offset)
+                        window.finish(offset, End.GONE)
                         self._counts["gap_records"] += 1
                         held.writer.note()
-                    wake(sum(map(window.bring, found or ())))
+                    if sum(map(window.bring, found or ())):
+                        wake()
         except (KafkaError, OSError) as error:
             log.warning("%s: redriven messages cannot be read now: %s", held, named(error))
             await self._disconnect()
@@ -96,22 +98,22 @@ class ParkedReader:
         finally:
             self._redriving.discard(held)
 
-    async def read(self, held: HeldPartition, offset: int) -> Any | None:
-        """The record at this offset, and with it what follows; :data:`GONE`; None = nothing more of it is handed out now.
+    async def read_parked(self, held: HeldPartition, offset: int) -> Any | None:
+        """Return the record at this offset, and keep what follows; :data:`GONE`; None = nothing more of it is handed out now.
 
         Raises:
             KafkaError: it cannot be read now.
         """
         window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
-        while (record := window.record(offset)) is None and not held.draining:
+        while (record := window.cache.record(offset)) is None and not held.draining:
             async with self._lock:
-                if window.record(offset) is not None:
+                if window.cache.record(offset) is not None:
                     continue  # another handler's reading has brought it
                 if self._is_silent(tp):
                     return None
                 try:
                     # What follows a message that waited was handled long ago.
-                    room = 0 if window.resident.is_evicted(offset) else window.resident.room
+                    room = 0 if window.cache.is_evicted(offset) else window.cache.room
                     found = await self._stretch(tp, offset, room)
                 except Exception:
                     await self._disconnect()  # what its fetching ended with, it would say for ever
@@ -139,7 +141,7 @@ class ParkedReader:
         return same
 
     def _bring(self, held: HeldPartition, found: list[Any], *, always: bool) -> None:
-        """Into the window; into none of a log that is another one by now."""
+        """Give records to the window; to none of a log that is another one by now."""
         if not held.window.unpark(found, always=always) and not held.failed:
             log.warning(
                 "%s: the log has other messages than it had at the offsets from %d on: it was created again, or lost its tail; opened "
@@ -152,13 +154,13 @@ class ParkedReader:
         try:
             while True:
                 async with self._lock:
-                    offset = window.resident.wanted()
+                    offset = window.cache.wanted()
                     if offset is None or held.draining:
                         return
                     if self._is_silent(tp):
                         return
-                    if (found := await self._stretch(tp, offset, window.resident.room)) is None:
-                        window.resident.gone(offset)
+                    if (found := await self._stretch(tp, offset, window.cache.room)) is None:
+                        window.cache.gone(offset)
                     else:
                         self._bring(held, found, always=False)
         except (KafkaError, OSError) as error:
@@ -190,7 +192,7 @@ class ParkedReader:
         return first <= offset < end
 
     async def _stretch(self, tp: TopicPartition, offset: int, room: int) -> list[Any] | None:
-        """Committed records from this offset on, one or as many as there is room for, in bytes.
+        """Return committed records from this offset on, one or as many as there is room for, in bytes.
 
         Returns:
             Empty = nothing came in time; None = this one is gone.

@@ -7,7 +7,7 @@ from typing import Any
 from ringfence_client.handlers.message import Fence
 from ringfence_client.partition.progress_writer import ProgressWriter
 from ringfence_client.progress.lease import Lease
-from ringfence_client.window.window import Window
+from ringfence_client.window.window import End, Window
 
 
 class HeldPartition:
@@ -34,8 +34,8 @@ class HeldPartition:
         """It is to be opened anew, and never goes on as it is."""
         self.ended = asyncio.Event()
         """Set whenever a handler ended that ran of it."""
-        self._blocking: dict[int, asyncio.Future[None]] = {}
-        """Done when the message is not blocked any more."""
+        self._unblocked: dict[int, asyncio.Future[None]] = {}
+        """Done when a blocked message is redriven."""
         self._read = read
         self._renew = renew
 
@@ -44,22 +44,34 @@ class HeldPartition:
         """Its number."""
         return self.lease.partition
 
+    def suspend(self) -> None:
+        """Hand out nothing more of it."""
+        self.draining = True
+
+    def end(self) -> None:
+        """Hand out nothing more of it; what would rest until it is tried again is put back."""
+        self.draining = self.ending = True
+
+    def resume(self) -> None:
+        """Hand out again what was suspended."""
+        self.draining = self.ending = False
+
     async def load(self, offset: int) -> Any | None:
-        """A record that is parked, as :meth:`ringfence_client.partition.parked_reader.ParkedReader.read` has it."""
+        """A record that is parked, as :meth:`ringfence_client.partition.parked_reader.ParkedReader.read_parked` has it."""
         return await self._read(self, offset)
 
-    def blocking(self, offset: int) -> "asyncio.Future[None] | None":
-        """Where this message is blocked: done when it is redriven."""
-        if offset not in self.window.blocked:
+    def unblocked(self, offset: int) -> "asyncio.Future[None] | None":
+        """Return what is done when this message is redriven; None = it is not blocked."""
+        if offset not in self.window.redrives.blocked:
             return None
-        if offset not in self._blocking:
-            self._blocking[offset] = asyncio.get_running_loop().create_future()
-        return self._blocking[offset]
+        if offset not in self._unblocked:
+            self._unblocked[offset] = asyncio.get_running_loop().create_future()
+        return self._unblocked[offset]
 
     def purge(self, group: bytes, below: int) -> int:
         """As :meth:`ringfence_client.window.window.Window.purge` has it; what was fetched from ``below`` on stays."""
         window, ledger = self.window, self.window.ledger
-        fetched = window.of(group)
+        fetched = window.offsets_of(group)
         if not fetched or fetched[-1] < below:
             return window.purge(group, below)
         # All below is fetched. Whoever has the group has these for a moment, so that it need not let go of it.
@@ -69,21 +81,21 @@ class HeldPartition:
         if dropped:
             ledger.claim(owner, group, len(held) + len(dropped))
         for number in dropped:
-            window.finish(owner, number, reject=True)
+            window.finish(number, End.REJECT, owner)
         return len(dropped)
 
     def redrive(self, offset: int, number: int) -> bool:
         """As :meth:`ringfence_client.window.window.Window.redrive` has it; the writer is to be told."""
         redriven = self.window.redrive(offset, number)
-        waiting = self._blocking.pop(offset, None) if redriven else None
+        waiting = self._unblocked.pop(offset, None) if redriven else None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
         return redriven
 
     def lose(self) -> None:
         """Nothing of it counts any more."""
-        self.window.closed = True
-        self.fence.lost = True
+        self.window.close()
+        self.fence.lose()
 
     def fail(self) -> None:
         """Something happened that nobody foresaw: close it and open it anew."""

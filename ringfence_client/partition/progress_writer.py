@@ -18,7 +18,7 @@ from ringfence_client.progress.lease import Lease, LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import record_batches
 from ringfence_client.progress.record_parts import PartLayout
-from ringfence_client.window.window import Window
+from ringfence_client.window.window import End, Window
 from ringfence_kafka import clock
 from ringfence_kafka.concurrency.timeouts import back_off, set_within
 from ringfence_kafka.errors import named, require
@@ -123,6 +123,8 @@ class ProgressWriter:
         """The last word is written."""
         self._broken = False
         """The producer is to be replaced."""
+        self._outlived = False
+        """A run that nobody could end goes on."""
         self._in_doubt: _InDoubt | None = None
         self._parts = PartLayout(parts)
         self._task: asyncio.Task[None] | None = None
@@ -151,8 +153,8 @@ class ProgressWriter:
     def covers(self) -> bool:
         """Whether a message may be begun without a new record before it: nobody may take the lease for so long yet.
 
-        A newcomer takes a lease that has not changed for the time-out, by its own clock, which began after ours did. Both
-        clocks go on while their machines sleep.
+        A newcomer takes a lease that has not changed for the time-out, by its own clock, which began after ours did. Both clocks go on while their
+        machines sleep.
         """
         return clock.now() < self._covered_until
 
@@ -162,7 +164,7 @@ class ProgressWriter:
         return self._state != progress_record.HELD
 
     def hold(self, held: bool) -> None:
-        """Say so: held, or draining. Who is closing has said its last word already."""
+        """Write that it is held, or draining. Who is closing has said its last word already."""
         if self._closing.is_set():
             return
         self._state = progress_record.HELD if held else progress_record.DRAINING
@@ -170,24 +172,20 @@ class ProgressWriter:
         self._hurry()
 
     def exists(self, exists: bool) -> None:
-        """Whether the partition does. Of one that does not the group's offset is left out.
-
-        The cluster would not take it, and who waits for a lease, this one or another, would wait for a transaction that does not
-        end.
-        """
+        """Leave the group's offset out where the partition does not exist: the cluster would not take it, and the transaction would not end."""
         if self._committing and not exists and self._writing is not None:
             self._writing.reschedule(0)  # it has the offset
         self._committing = exists
 
     def write_again(self) -> None:
-        """What was written is gone."""
+        """Write everything: what was written is gone."""
         self._parts.forget()
         if not self._closing.is_set():
             self.note()
             self._hurry()
 
     def persisted(self) -> "asyncio.Future[None]":
-        """Done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
+        """Return what is done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._ended:
             _refuse(future, LostError(f"{self._lease} is not held any more"))
@@ -201,21 +199,17 @@ class ProgressWriter:
         if self._ended:
             return self.persisted()  # which refuses
         self._hurry()
-        return self.letters.add(letter)
+        return self.letters.add_letter(letter)
 
     def withdraw(self, offset: int) -> bool:
         """Write no dead letter of this message. False: one may be written already."""
         return self.letters.withdraw(offset)
 
     async def close(self, limit: float, *, released: bool) -> bool:
-        """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more.
-
-        Returns:
-            Whether that was written.
-        """
+        """Write a last time, if that succeeds within ``limit`` seconds; whether it did. ``released``: nothing runs any more."""
         self._state = progress_record.RELEASED if released else progress_record.DRAINING
         # A thread that was told to end and cannot be ended counts as running: nobody is to begin its message soon.
-        self._window.outlived = not released
+        self._outlived = not released
         self._closing.set()
         self._wake.set()
         if self._task is not None:
@@ -246,7 +240,7 @@ class ProgressWriter:
             try:
                 if self._broken:
                     await self._begin_anew()
-                letters = self.letters.take()
+                letters = self.letters.take_letters()
                 await self._write(letters)
                 attempt, self.fault = 0, ""
                 if closing:
@@ -267,7 +261,7 @@ class ProgressWriter:
                 await self._back_off(error, attempt)
 
     async def _due(self) -> None:
-        """Until there is something to write and it is time for it: at once after a rest, else at the interval.
+        """Wait until there is something to write and it is time for it: at once after a rest, else at the interval.
 
         Also to say that this holder lives, while something runs.
         """
@@ -277,7 +271,7 @@ class ProgressWriter:
         while not self._closing.is_set() and not self._urgent:
             if not self._changes:
                 self._wake.clear()
-                left = self._written_at + REFRESH_S - clock.now() if self._window.running else None
+                left = self._written_at + REFRESH_S - clock.now() if self._window.attempts.running else None
                 if not await set_within(self._wake, left):
                     return
                 continue
@@ -291,13 +285,13 @@ class ProgressWriter:
             await set_within(self._wake, left)
 
     async def _write(self, letters: Collection[Pending]) -> None:
-        """One transaction with all that was noted until now, and with these dead letters."""
+        """Write one transaction with all that was noted until now, and with these dead letters."""
         window, lease, begun, building = self._window, self._lease, clock.now(), time.monotonic()
         self._beat += 1
         progress = window.progress(
             lease.holder, lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
             burying=frozenset(letter.offset for letter in letters if not letter.letter.parks),
-            blocking=frozenset(letter.offset for letter in letters if letter.letter.parks),
+            blocking=frozenset(letter.offset for letter in letters if letter.letter.parks), outlived=self._outlived,
         )  # fmt: skip
         require(
             progress.next >= self._next, lease, "is written up to", progress.next, "and was up to", self._next
@@ -330,7 +324,7 @@ class ProgressWriter:
             self._writing = None
         self._next = progress.next
         self._parts.written()
-        window.reserved = max(window.reserved, progress.reserved)
+        window.written(progress)
         self._ran = bool(progress.running)
         self._covered_until = covered_until
         self._written_at, self._pause = clock.now(), max(size / BYTES_PER_S, built_s / BUILDING_SHARE)
@@ -341,7 +335,7 @@ class ProgressWriter:
         self._warn_of_crowding()
 
     def _warn_of_crowding(self) -> None:
-        """Before it is too late: at the bound healthy groups wait too."""
+        """Warn before it is too late: at the bound healthy groups wait too."""
         crowding = self._window.crowding
         if crowding >= CROWDED and not self._crowded:
             log.warning(
@@ -353,9 +347,11 @@ class ProgressWriter:
 
     def _bury_written(self) -> None:
         """The dead letters of the last transaction are committed."""
-        letters = self.letters.written()
-        self._window.block(letter.record.offset for letter in letters if letter.parks)
-        self._window.buried(letter.record.offset for letter in letters if not letter.parks)
+        for letter in self.letters.written():
+            if letter.parks:
+                self._window.redrives.blocked.add(letter.record.offset)
+            else:
+                self._window.finish(letter.record.offset, End.DEAD_LETTER)
 
     async def _back_off(self, error: Exception, attempt: int) -> None:
         if not self.fault:

@@ -7,8 +7,7 @@ from ringfence_client.partition.dead_letters import DeadLetterTopic
 from ringfence_client.progress import progress_topic
 from ringfence_client.progress.topic_checks import letter_faults, progress_faults
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.topics import ADDED_BYTES, BROKER_TIME, MESSAGE_BYTES_DEFAULT
-from ringfence_kafka.admin.topics import missing as absent
+from ringfence_kafka.admin.topics import ADDED_BYTES, BROKER_TIME, MESSAGE_BYTES_DEFAULT, missing
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, TopicError
 from ringfence_kafka.protocol import wire_names
@@ -20,9 +19,7 @@ APPEAR_LIMIT_S: Final = 60.0
 
 
 async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> DeadLetterTopic:
-    """Find the accepted topic; find or make the progress and the dead-letter topic, which is returned.
-
-    Safe to repeat, also while a consumer runs: a topic that is gone is made again.
+    """Find the accepted topic; find or make the progress and the dead-letter topic, which is returned. Safe to repeat, also while a consumer runs.
 
     Raises:
         MissingTopicError: the accepted topic is missing.
@@ -31,7 +28,7 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
     letters, kept = wire_names.dead_letter_topic(address.name), wire_names.progress_topic(settings.app.id)
     counts = await cluster.topics.partition_counts([address.accepted_topic, letters, kept])
     if address.accepted_topic not in counts:
-        raise MissingTopicError(absent("accepted topic", address.name, address.accepted_topic))
+        raise MissingTopicError(missing("accepted topic", address.name, address.accepted_topic))
     for topic in {letters, kept} - counts.keys():
         partitions, config = progress_topic.PARTITIONS, dict(progress_topic.TOPIC_CONFIG)
         if topic == letters:
@@ -47,10 +44,7 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
 
 
 async def _letter_bytes_max(address: AddressSettings, cluster: Cluster) -> int:
-    """Return the size for a new dead-letter topic: a dead letter carries more headers than the accepted topic's largest message.
-
-    In a chain, accepted topics grow from address to address. Kafka's default counts where the cluster does not tell.
-    """
+    """Return the size for a new dead-letter topic: a dead letter has more headers than the accepted topic's largest message."""
     described = (await cluster.topics.describe([address.accepted_topic])).topics
     accepted = described.get(address.accepted_topic)
     taken = MESSAGE_BYTES_DEFAULT if accepted is None else accepted.message_bytes_max

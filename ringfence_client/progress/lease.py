@@ -51,16 +51,13 @@ class LeaseWatch:
         """When the present record was there at the latest."""
 
     def look(self, recorded: Progress | None, begun: float, asked: float) -> float:
-        """Take note of what was read.
+        """Return the seconds for which the lease must stay as it is until it may be taken; 0 = now.
 
         Args:
             recorded: The last record; None = there is none.
             begun: When the reading began, by :func:`ringfence_kafka.clock.now`.
-            asked: When it was known up to where to read, by the same clock: what was written after that is not in it. It may
-                have taken much longer: a holder that died within a transaction holds up the reading until that is aborted.
-
-        Returns:
-            How long it must stay as it is until it may be taken, in seconds; 0 = it may be taken now.
+            asked: When it was known up to where to read, by the same clock. The reading may take much longer: a holder that died within a
+                transaction holds it up until that is aborted.
         """
         if recorded is None or recorded.released:
             return 0.0

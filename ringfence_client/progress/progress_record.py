@@ -1,8 +1,8 @@
 """The progress record: how far a consumer group is in one partition, and whose it is: the lease. Pure.
 
-One record a (consumer group, topic, partition) in the compacted topic ``<app id>-progress``; docs/formats.md has it for
-other programs. A large one has parts beside it (:mod:`ringfence_client.progress.record_parts`). The record is JSON, so that any console consumer shows it; the finished offsets in it are packed, because
-they may be many. Commit metadata, which is where others keep such things, takes 4 KB.
+One record a (consumer group, topic, partition) in the compacted topic ``<app id>-progress``; docs/formats.md has it for other programs. A
+large one has parts beside it (:mod:`ringfence_client.progress.record_parts`). It is JSON, so that any console consumer shows it; the finished
+offsets in it are packed.
 """
 
 import base64
@@ -108,11 +108,7 @@ def encode_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def decode_key(key: bytes) -> tuple[str, str, int]:
-    """Consumer group, topic, partition.
-
-    Raises:
-        ProgressFormatError: it is no such key.
-    """
+    """Return consumer group, topic and partition; raises ProgressFormatError for another key."""
     try:
         group, topic, partition = json.loads(key)
         return str(group), str(topic), int(partition)
@@ -121,12 +117,7 @@ def decode_key(key: bytes) -> tuple[str, str, int]:
 
 
 def encode(progress: Progress, checksums: Mapping[str, int] | None = None) -> bytes:
-    """Return the record's value.
-
-    Args:
-        progress: What to write.
-        checksums: Those of the parts that say what is known by offset; None = the record says it.
-    """
+    """Return the record's value; ``checksums``: of the parts that say what is known by offset; None = the record says it."""
     document: dict[str, Any] = {
         "format": FORMAT if checksums is None else FORMAT_WITH_PARTS,
         "next": progress.next,
@@ -155,7 +146,7 @@ def records(key: bytes, progress: Progress, change: Change) -> list[tuple[bytes,
 
 
 def _encoded(progress: Progress) -> dict[str, Any]:
-    """What is known by offset, in a record that is whole."""
+    """Return what is known by offset, for a record that is whole."""
     document: dict[str, Any] = {
         "finished": base64.b64encode(offset_ranges.encode(progress.next, progress.finished)).decode(),
         "attempts": {str(offset): count for offset, count in progress.attempts.items()},
@@ -223,7 +214,7 @@ def _reads(found: Any) -> bool:
 def _progress(
     document: dict[str, Any], find: Callable[[int], bytes | None]
 ) -> tuple[Progress, Sequence[int]]:
-    """What a record says, and the numbers of parts that are missing."""
+    """Return what a record says, and the numbers of parts that are missing."""
     following, state = int(document["next"]), str(document["state"])
     if state not in _STATES:
         raise ValueError(f"unknown state {state}")

@@ -1,7 +1,6 @@
 """The compacted progress topic: read to its end for the keys that are asked for.
 
-Many holders write to one partition of it, each in transactions of its own that are short: those that are open are waited
-for.
+Many holders write to one partition of it, each in transactions of its own that are short: those that are open are waited for.
 """
 
 import asyncio
@@ -44,10 +43,10 @@ TOPIC_CONFIG: Final[Mapping[str, str]] = {
 
 
 class ProgressTopic:
-    """Reads progress records; questions that come together are answered by one reading, and what was read is kept.
+    """Reads progress records. Questions that come together are answered by one reading, and what was read is kept.
 
-    A key's records are in one partition for ever: a second place would be a second lease. So where they are counts, and only for
-    a key that has none its hash. A topic that was given more partitions, which moves hashes, goes on as it was.
+    All records of a key are in one partition for ever: a second place would be a second lease. The key's hash counts only where it has none, so
+    more partitions of the topic, which move hashes, change nothing.
     """
 
     def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster) -> None:
@@ -73,7 +72,7 @@ class ProgressTopic:
         await self._latest.stop()
 
     def renew(self, identity: TopicIdentity) -> bool:
-        """What the topic is now. Whether it was deleted and created again: all that was in it is gone."""
+        """Note what the topic is now; whether it was deleted and created again, and all that was in it is gone."""
         recreated = identity.topic_id != self._identity.topic_id
         if recreated:
             self._homes.clear()
@@ -82,15 +81,13 @@ class ProgressTopic:
         return recreated
 
     def home(self, key: bytes) -> int:
-        """The partition that the records of a key are written to, from now on as long as the topic lives."""
+        """Return the partition that the records of a key are written to, as long as the topic lives."""
         if key not in self._homes:
             self._homes[key] = self._hashed(key)
         return self._homes[key]
 
     async def latest(self, key: bytes) -> Progress | None:
-        """The last record of this key that was committed before the call; None = there is none.
-
-        To ask again costs little: what was read is kept, and only what came since is read.
+        """Return the last record of this key that was committed before the call; None = there is none. Only what came since is read.
 
         Raises:
             ProgressFormatError: it cannot be read.
@@ -101,7 +98,7 @@ class ProgressTopic:
         return progress
 
     async def look(self, key: bytes) -> tuple[Progress | None, float]:
-        """The last record as :meth:`latest` has it, and when the end up to which was read was asked for (:func:`ringfence_kafka.clock.now`, s).
+        """Return the last record as :meth:`latest` does, and when the end up to which was read was asked for (:func:`ringfence_kafka.clock.now`, s).
 
         A record that is committed later was not written before then.
         """
@@ -144,7 +141,7 @@ class ProgressTopic:
         return progress
 
     async def _elsewhere(self, key: bytes, home: int, look: LatestValue) -> tuple[int, LatestValue]:
-        """Where a key has records, whatever its hash says now, and the last of them. Few keys have none: it is not asked often."""
+        """Return where a key has records, whatever its hash says now, and the last of them."""
         partitions = (await self._cluster.topics.identity(self.name)).partitions
         self._latest.resize(partitions)
         others = [index for index in range(partitions) if index != home]
@@ -159,7 +156,6 @@ class ProgressTopic:
         return home, look
 
     def _hashed(self, key: bytes) -> int:
-        """As any client's default partitioner has it."""
         return int(murmur2(key) & 0x7FFFFFFF) % self._identity.partitions
 
 
@@ -185,11 +181,7 @@ async def read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: in
 
 
 def decode(found: Mapping[bytes, Any], key: bytes) -> Progress:
-    """Return what a record of :func:`read` says.
-
-    Raises:
-        ProgressFormatError: as :func:`ringfence_client.progress.progress_record.decode`.
-    """
+    """Return what a record that was read says; raises as :func:`ringfence_client.progress.progress_record.decode`."""
 
     def find(number: int) -> bytes | None:
         part = found.get(record_parts.key_of(key, number))

@@ -1,8 +1,8 @@
 """A large progress record in parts: a head, and a record for each range of offsets. Pure.
 
-A record of progress names each message that failed, waits or is blocked, so a hundred thousand of them do not fit a record. Beyond
-:data:`WHOLE_MAX` entries, what is known by offset stands in parts of the same partition of the progress topic. A write contains the head
-and the parts that changed, in one transaction. The head names the checksum of each part, so a reader notices parts of another write.
+A hundred thousand messages that failed, wait or are blocked do not fit a record. Beyond :data:`WHOLE_MAX` entries, what is known by offset
+stands in parts of the same partition. A write contains the head and the parts that changed, in one transaction. The head names the
+checksum of each part, so a reader notices parts of another write.
 """
 
 import base64
@@ -30,12 +30,7 @@ PARTS_MIN: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByOffset:
-    """What a progress record knows by offset.
-
-    Attributes:
-        finished: Finished offsets above the floor: half-open runs, rising.
-        attempts: As in :class:`ringfence_client.progress.progress_record.Progress`, and so are the others.
-    """
+    """What a progress record knows by offset, as :class:`ringfence_client.progress.progress_record.Progress` has it."""
 
     finished: Sequence[Run] = ()
     attempts: Mapping[int, int] = field(default_factory=dict)
@@ -77,8 +72,8 @@ class _Part:
 class PartLayout:
     """The parts of one progress record, as its writer keeps them.
 
-    :meth:`change` compares with what was written last, and returns what has to be written. The caller reports the outcome:
-    :meth:`written`, or :meth:`forget` where the outcome is not known or the topic is empty.
+    :meth:`change` compares with what was written last. The caller reports the outcome: :meth:`written`, or :meth:`forget` where it is not known
+    or the topic is empty.
     """
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
@@ -115,11 +110,11 @@ class PartLayout:
         return Change({str(part.number): part.checksum or 0 for part in self._parts}, changed)
 
     def written(self) -> None:
-        """What :meth:`change` returned last is committed."""
+        """Note that what :meth:`change` returned last is committed."""
         self._there = {part.number for part in self._parts}
 
     def forget(self) -> None:
-        """It is not known what the topic has: write every part again."""
+        """Write every part again: it is not known what the topic has."""
         for part in self._parts:
             part.checksum = None
 
@@ -193,15 +188,12 @@ def is_key(key: bytes) -> bool:
 def join(
     floor: int, checksums: Mapping[str, int], find: Callable[[int], bytes | None]
 ) -> tuple[ByOffset, list[int]]:
-    """Put together what the parts say.
+    """Return what the parts say by offset, and the numbers of parts that are missing or of another write. Nothing of those is in it.
 
     Args:
         floor: The record's ``next``; below it everything is finished.
         checksums: Those that the head names, by part number.
         find: Returns the last value of a part.
-
-    Returns:
-        What is known by offset, and the numbers of parts that are missing or are of another write. Nothing of those is in it.
 
     Raises:
         ValueError: a part is damaged; or KeyError, TypeError.
@@ -274,7 +266,7 @@ def _encode(
 
 
 def _within(finished: Sequence[Run], begin: int, end: float) -> list[Run]:
-    """The runs between two offsets; those that reach beyond are cut off there."""
+    """Return the runs between two offsets; those that reach beyond are cut off there."""
     first = bisect_right(finished, begin, key=lambda run: run[1])
     last = bisect_left(finished, end, lo=first, key=lambda run: run[0])
     found = list(finished[first:last])
@@ -286,7 +278,7 @@ def _within(finished: Sequence[Run], begin: int, end: float) -> list[Run]:
 
 
 def _changed(before: ByOffset, now: ByOffset) -> set[int]:
-    """Offsets of messages of which something else is known now; runs aside."""
+    """Return the offsets of messages of which something else is known now; runs aside."""
     found = (set(before.again) ^ set(now.again)) | (set(before.blocked) ^ set(now.blocked))
     maps: Iterable[tuple[Mapping[int, Any], Mapping[int, Any]]] = (
         (before.attempts, now.attempts),

@@ -40,10 +40,10 @@ class Resumption:
 
 
 def resume(recorded: Progress | None, log: Log) -> Resumption:
-    """What a record says of the log as it is now.
+    """Return where to go on, by a record and the log as it is now.
 
-    Record and offset are written in one transaction, so they differ only if somebody has set the offset: then it counts, also in
-    a topic that was created again. An offset beyond the end of the log names no message; where the record knows better it is not followed.
+    Record and offset are written in one transaction, so they differ only if somebody has set the offset: then it counts, also in a topic that
+    was created again. An offset beyond the end of the log names no message; where the record knows better it is not followed.
     """
     recreated = moved = beyond = lost_tail = False
     gap = 0
@@ -74,13 +74,13 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
 
 
 def _missed(progress: Progress, start: int) -> int:
-    """How many offsets below ``start`` were due."""
+    """Return how many offsets below ``start`` were due."""
     finished = sum(min(stop, start) - min(begin, start) for begin, stop in progress.finished)
     return start - progress.next - finished + sum(number < start for number in progress.again)
 
 
 def _from(progress: Progress, start: int) -> Progress:
-    """What it says of offsets from ``start`` on: below there is nothing any more."""
+    """Return what it says of offsets from ``start`` on: below there is nothing any more."""
     watermark = Watermark(progress.next, progress.finished)
     watermark.reached(start)
     attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}

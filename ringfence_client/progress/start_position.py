@@ -16,18 +16,10 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 
 async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, topic: str) -> bool:
-    """Set the offsets of a new consumer group to where its topic ends now.
+    """Set the offsets of a new consumer group to where its topic ends now; whether they were set.
 
-    All partitions get an offset at once, before the first consumer joins. So a partition that is assigned later begins at the same moment.
-
-    Args:
-        cluster: Asks and commits for the group.
-        progress: Where the group's progress would be.
-        group: The consumer group.
-        topic: The accepted topic.
-
-    Returns:
-        Whether offsets were set. A group that has consumed the topic, or has a member, continues where it is.
+    All partitions get an offset at once, before the first consumer joins, so one that is assigned later begins at the same moment. A group that
+    has consumed the topic, or has a member, continues where it is.
 
     Raises:
         KafkaError: the cluster does not answer.

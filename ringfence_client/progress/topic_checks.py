@@ -1,7 +1,4 @@
-"""What is wrong with the topics that consumers make for themselves: descriptions in, a line a fault out, with the way out. Pure.
-
-`ringfence topics check` and a consumer say the same of the same fault, by these functions.
-"""
+"""Faults of the topics that consumers make for themselves, each with its fix. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -17,7 +14,7 @@ CLEANING: Final = ("segment.bytes", "delete.retention.ms")
 
 
 def progress_faults(topic: TopicDescription) -> Iterable[str]:
-    """Of the progress topic, which all consumers of an app share."""
+    """Yield the faults of the progress topic, which all consumers of an app share."""
     if topic.config is None:
         yield untold(topic.name)
     elif topic.cleanup_policy != {"compact"}:
@@ -39,12 +36,7 @@ def progress_notes(topic: TopicDescription) -> Iterable[str]:
 
 
 def progress_deleted(name: str, letters: Sequence[str]) -> list[str]:
-    """Return the fault of a progress topic that does not exist, if dead-letter topics do: the first consumer makes both.
-
-    Args:
-        name: Of the progress topic.
-        letters: Names of the dead-letter topics that exist.
-    """
+    """Return the fault of a progress topic that does not exist, if dead-letter topics (``letters``) do: the first consumer makes both."""
     if not letters:
         return []
     text = (
@@ -55,7 +47,7 @@ def progress_deleted(name: str, letters: Sequence[str]) -> list[str]:
 
 
 def small(topic: TopicDescription) -> str:
-    """What is said of a progress topic that takes no more than it does, where that is too little."""
+    """Return the fault of a progress topic whose largest message is too small."""
     return (
         f"{topic.name} has max.message.bytes={topic.message_bytes_max}, too little for a record of progress: "
         f"{alter(topic.name, 'max.message.bytes', PROGRESS_BYTES_MAX)}"
@@ -63,7 +55,7 @@ def small(topic: TopicDescription) -> str:
 
 
 def letter_faults(address: AddressSettings, topic: TopicDescription) -> Iterable[str]:
-    """Of the dead-letter topic of an address."""
+    """Yield the faults of the dead-letter topic of an address."""
     if topic.config is None:
         yield untold(topic.name)
     elif "compact" in topic.cleanup_policy:
@@ -76,7 +68,7 @@ def letter_faults(address: AddressSettings, topic: TopicDescription) -> Iterable
 def letter_notes(
     address: AddressSettings, topic: TopicDescription, accepted: TopicDescription | None
 ) -> Iterable[str]:
-    """What is worth knowing of it, and stops nothing."""
+    """Yield what is worth knowing of it, and stops nothing."""
     if accepted is not None and topic.message_bytes_max < accepted.message_bytes_max:
         yield (
             f"{topic.name} (dead letters of {address.name}) has max.message.bytes={topic.message_bytes_max}, {accepted.name} has "
@@ -86,5 +78,5 @@ def letter_notes(
 
 
 def no_letters(address: AddressSettings, name: str) -> str:
-    """What is said where consumers run, and their dead letters have no topic."""
+    """Return what is said where consumers run, and their dead letters have no topic."""
     return f"{name} (dead letters of {address.name}) does not exist: a consumer makes it when it starts, or when it has its next one"

@@ -1,14 +1,8 @@
 """The watermark: which offsets of a partition are finished, and up to where all are. Pure.
 
-A consumer group commits one offset, but messages of different groups finish in any order. So the progress is a floor,
-``next``, below which everything is finished, and runs of finished offsets above it; both are written down, and a
-restart repeats nothing that was finished.
-
-Offsets have gaps (control records, compaction, retention), so the watermark is told which exist. What lies between two
-delivered offsets does not exist and counts as finished; that makes runs few. Kept are the delivered offsets that are not
-finished, in order: a delivery, a finish and the floor cost O(1), the runs what lists them.
-
-How the runs are written, :mod:`ringfence_kafka.protocol.offset_ranges` says.
+Messages of different groups finish in any order. The progress is a floor, ``next``, below which everything is finished, and runs of
+finished offsets above it. A restart repeats nothing that was finished. Offsets have gaps (control records, compaction, retention): what lies
+between two delivered offsets does not exist and counts as finished, so runs are few. A delivery, a finish and the floor cost O(1).
 """
 
 import copy
@@ -24,7 +18,7 @@ class Watermark:
     """What is finished of one partition."""
 
     def __init__(self, next_offset: int = 0, runs: Iterable[Run] = ()) -> None:
-        """From what was written down: reading goes on at ``next_offset``, and the runs above it are finished.
+        """Read on at ``next_offset``; the runs above it are finished.
 
         Raises:
             ValueError: the runs are empty, overlap, touch, are not in order or begin below ``next_offset``.
@@ -40,7 +34,7 @@ class Watermark:
 
     @property
     def next(self) -> int:
-        """All below is finished: the lowest unfinished offset, or without one the end of what is known to be finished."""
+        """The lowest unfinished offset, or the end of what is known to be finished."""
         for first in self._unfinished:
             return first
         return self._pending_end()
@@ -51,9 +45,7 @@ class Watermark:
         return len(self._unfinished)
 
     def delivered(self, offset: int) -> bool:
-        """A record of this offset was read, and none since the one before it; offsets come in rising order.
-
-        Returns whether it has yet to be processed: False = it was finished before the restart.
+        """Note that a record of this offset was read, and none since the one before it; whether it has yet to be processed.
 
         Raises:
             ValueError: the log was read beyond this offset already.
@@ -68,7 +60,7 @@ class Watermark:
         return due
 
     def reached(self, offset: int) -> None:
-        """The log was read up to here, exclusive: what was not delivered below does not exist."""
+        """Note that the log was read up to here, exclusive: what was not delivered below does not exist."""
         self._end = max(self._end, offset)
         stored = self._stored
         while self._reached < len(stored) and stored[self._reached][1] <= self._end:
@@ -78,10 +70,10 @@ class Watermark:
             self._reached = 0
 
     def finish(self, offset: int) -> None:
-        """A delivered offset is finished.
+        """Finish a delivered offset.
 
         Raises:
-            KeyError: it is already, or was never delivered.
+            KeyError: it is finished already, or was never delivered.
         """
         if offset not in self._unfinished:
             why = "it is finished" if self.is_finished(offset) else "it was never delivered"
@@ -89,7 +81,7 @@ class Watermark:
         del self._unfinished[offset]
 
     def finish_unread(self, offset: int) -> None:
-        """An offset that the log was not read up to yet is finished, if it was not already.
+        """Finish an offset that the log was not read up to yet, if it was not already.
 
         Raises:
             ValueError: it was delivered: :meth:`finish` is for that.
@@ -108,7 +100,7 @@ class Watermark:
         stored[first:last] = [(start, stop)]
 
     def without(self, offsets: Iterable[int]) -> "Watermark":
-        """As it would be if these delivered offsets were finished too; this one stays as it is."""
+        """Return a copy in which these delivered offsets are finished too."""
         unfinished = self._unfinished.copy()
         for offset in offsets:
             del unfinished[offset]
@@ -124,7 +116,7 @@ class Watermark:
         return index >= self._reached and offset < self._stored[index][1]
 
     def runs(self) -> list[Run]:
-        """The finished offsets above ``next``: as few runs as can be, in order, none empty."""
+        """Return the finished offsets above ``next``: as few runs as can be, in order, none empty."""
         unfinished = list(self._unfinished)
         found = [(one + 1, other) for one, other in itertools.pairwise(unfinished) if one + 1 < other]
         # Without anything unfinished the next offset lies at the end of what is known.
@@ -135,11 +127,11 @@ class Watermark:
         return found
 
     def _pending(self) -> Iterator[Run]:
-        """The stored runs that reach beyond the end."""
+        """Yield the stored runs that reach beyond the end."""
         return (self._stored[index] for index in range(self._reached, len(self._stored)))
 
     def _pending_end(self) -> int:
-        """The end, or that of the stored run that it lies in: runs do not touch, so one at most."""
+        """Return the end, or that of the stored run that it lies in: runs do not touch, so one at most."""
         for start, stop in self._pending():
             return stop if start <= self._end else self._end
         return self._end

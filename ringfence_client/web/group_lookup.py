@@ -1,4 +1,4 @@
-"""Whose messages are that nobody has fetched yet: their groups stand in the log alone."""
+"""Looks up, in the log, the groups of messages that are not fetched yet."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,7 +16,7 @@ APART_MAX: Final = 2_000
 async def find_groups(
     kafka: KafkaSettings, topic: str, partition: int, offsets: Sequence[int]
 ) -> dict[int, bytes | None]:
-    """The group of each of these messages, in rising order, of those that are there; None = it has none.
+    """Return the group of each of these messages, in rising order, of those that are there; None = it has none.
 
     Raises:
         KafkaError: they cannot be read.
@@ -34,14 +34,9 @@ async def find_groups(
 
 
 async def named(cluster: Cluster, held: HeldPartition, below: int) -> dict[int, bytes | None]:
-    """The same of what the progress of a partition names below an offset, and nobody has fetched.
-
-    Raises:
-        KafkaError: they cannot be read.
-        LogStalledError: as :func:`find_groups`.
-    """
-    if not held.window.named(below):
+    """Return the same of what the progress of a partition names below an offset, and nobody has fetched. Raises as :func:`find_groups`."""
+    if not held.window.unfetched(below):
         return {}
     start = await cluster.offsets.log_start(held.lease.topic, held.partition)
-    offsets = [number for number in held.window.named(below) if number >= start]
+    offsets = [number for number in held.window.unfetched(below) if number >= start]
     return await find_groups(cluster.kafka, held.lease.topic, held.partition, offsets)

@@ -55,24 +55,21 @@ class _Collector(Collector):
 
     def _counters(self) -> Iterator[Metric]:
         counts = self._consumer.dispatcher.counts
-        attempts = CounterMetricFamily(
-            "ringfence_consumer_attempts",
-            "Runs of the handler by how they ended.",
-            labels=[*_LABELS, "outcome"],
-        )
+        text = "Runs of the handler by how they ended."
+        attempts = CounterMetricFamily("ringfence_consumer_attempts", text, labels=[*_LABELS, "outcome"])
         for outcome in _OUTCOMES:
             attempts.add_metric([*self._own, outcome], counts[outcome])
-        letters = CounterMetricFamily(
-            "ringfence_consumer_dead_letters", "Messages that were given up, or rejected.", labels=_LABELS
-        )
-        letters.add_metric(self._own, counts["dead_letters"])
-        gap = CounterMetricFamily(
-            "ringfence_consumer_gap_records",
-            "Offsets that retention or compaction deleted before their messages were handled.",
-            labels=_LABELS,
-        )
-        gap.add_metric(self._own, counts["gap_records"])
-        yield from (attempts, letters, gap)
+        yield attempts
+        for name, text in (
+            ("dead_letters", "Messages that were given up, or rejected."),
+            (
+                "gap_records",
+                "Offsets that retention or compaction deleted before their messages were handled.",
+            ),
+        ):
+            family = CounterMetricFamily(f"ringfence_consumer_{name}", text, labels=_LABELS)
+            family.add_metric(self._own, counts[name])
+            yield family
 
     def _process(self) -> Iterator[Metric]:
         consumer, dispatcher = self._consumer, self._consumer.dispatcher
@@ -94,43 +91,30 @@ class _Collector(Collector):
 
     def _partitions(self) -> Iterator[Metric]:
         labels = [*_LABELS, "partition"]
-        lag = GaugeMetricFamily(
-            "ringfence_consumer_lag_records",
-            "From the first message that is not finished to the end, of partitions that are held or waited for; NaN = the cluster does not tell.",
-            labels=labels,
-        )
-        oldest = GaugeMetricFamily(
-            "ringfence_consumer_head_age_seconds",
-            "Age of the oldest message that was read and is not finished.",
-            labels=labels,
-        )
-        attempts = GaugeMetricFamily(
-            "ringfence_consumer_failing_messages",
-            "Messages that handlers failed at, and are not finished.",
-            labels=labels,
-        )
-        unfinished = GaugeMetricFamily(
-            "ringfence_consumer_unfinished_messages",
-            "Messages that were read and are not finished.",
-            labels=labels,
-        )
-        states = GaugeMetricFamily(
-            "ringfence_consumer_lease_state",
-            "1 = the lease of the partition is in this state here.",
-            labels=[*labels, "state"],
-        )
+        families = [
+            GaugeMetricFamily(f"ringfence_consumer_{name}", text, labels=labels)
+            for name, text in (
+                ("lag_records", "From the first message that is not finished to the end, of partitions that are held or waited for; NaN = the cluster does not tell."),
+                ("head_age_seconds", "Age of the oldest message that was read and is not finished."),
+                ("failing_messages", "Messages that handlers failed at, and are not finished."),
+                ("unfinished_messages", "Messages that were read and are not finished."),
+            )
+        ]  # fmt: skip
+        lag, oldest, failing, unfinished = families
+        text = "1 = the lease of the partition is in this state here."
+        states = GaugeMetricFamily("ringfence_consumer_lease_state", text, labels=[*labels, "state"])
         held = dict(sorted(self._consumer.partitions.items()))
         for number, held_partition in held.items():
             place = [*self._own, str(number)]
             oldest.add_metric(place, _head_age(held_partition))
-            attempts.add_metric(place, len(held_partition.window.failures))
+            failing.add_metric(place, len(held_partition.window.attempts.failures))
             unfinished.add_metric(place, held_partition.window.undone)
             states.add_metric([*place, DRAINING if held_partition.draining else HELD], 1)
         for number in sorted((self._consumer.held_partitions.assigned or set()) - held.keys()):
             states.add_metric([*self._own, str(number), WAITING], 1)
         for number, records in self._measuring.lags.items():
             lag.add_metric([*self._own, str(number)], math.nan if records is None else records)
-        yield from (lag, oldest, attempts, unfinished, states)
+        yield from (*families, states)
 
 
 def _head_age(held: HeldPartition) -> float:

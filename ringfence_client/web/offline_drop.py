@@ -1,6 +1,6 @@
 """Changes what is due in a partition that no consumer holds."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ringfence_client.consumer.foreign_members import watch_of
@@ -29,23 +29,19 @@ async def drop_below(
     below: int,
     topic_id: str,
     waiting: Callable[[str], None],
-    again: Collection[int] = (),
 ) -> None:
-    """Whoever holds the partition next skips the group's messages below this offset. As :func:`change`.
+    """Have whoever holds the partition next skip the group's messages below this offset. As :func:`change`.
 
     What the progress names of them is finished at once: a dead letter of it may be redriven before anybody holds the partition.
-
-    ``again``: those of them that were redriven.
     """
 
     async def drop(window: Window) -> None:
-        noted = window.noted(below)
-        groups = await find_groups(settings.kafka, address.accepted_topic, partition, noted)
-        for offset in {*again, *(number for number in noted if groups.get(number) == group)}:
-            window.drop_unfetched(offset)
+        offsets = window.unfetched(below)
+        groups = await find_groups(settings.kafka, address.accepted_topic, partition, offsets)
+        window.drop_unfetched(group, groups)
         window.purge(group, below)
 
-    await _change(settings, address, cluster, partition, drop, topic_id, waiting)
+    await change(settings, address, cluster, partition, drop, topic_id, waiting)
 
 
 async def change(
@@ -53,36 +49,20 @@ async def change(
     address: AddressSettings,
     cluster: Cluster,
     partition: int,
-    what: Callable[[Window], object],
+    what: Callable[[Window], Awaitable[None] | None],
     topic_id: str,
     waiting: Callable[[str], None],
 ) -> None:
     """Change what is due in a partition, and write that down. Takes the partition for a moment.
 
-    ``topic_id`` says of which topic the offset is. ``waiting`` is told, once, for whom it waits: a holder that died has its lease
-    until that runs out.
+    ``topic_id`` says of which topic the offset is. ``waiting`` is told, once, for whom it waits: a holder that died has its lease until that
+    runs out.
 
     Raises:
         NotOwnerError: the consumer group has members.
         LostError: it got one meanwhile, or the topic was created again.
         KafkaError: the cluster does not answer.
     """
-
-    async def at_once(window: Window) -> None:
-        what(window)
-
-    await _change(settings, address, cluster, partition, at_once, topic_id, waiting)
-
-
-async def _change(
-    settings: Settings,
-    address: AddressSettings,
-    cluster: Cluster,
-    partition: int,
-    what: Callable[[Window], Awaitable[None]],
-    topic_id: str,
-    waiting: Callable[[str], None],
-) -> None:
     dead_letters = DeadLetters(await topics.prepare(settings, address, cluster), cluster.group_id)
     progress = ProgressTopic(settings.kafka, settings.app.id, cluster)
     await progress.start()
@@ -113,8 +93,8 @@ async def _change(
         lease, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)
         same = lease.topic_id == topic_id
         try:
-            if same:
-                await what(window)
+            if same and (changing := what(window)) is not None:
+                await changing
         except BaseException:
             await writer.abandon()
             raise

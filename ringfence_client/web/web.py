@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -34,6 +34,9 @@ GROUPS_MAX: Final = 1_000
 WRITE_LIMIT_S: Final = 20.0
 BURIED_CHECK_S: Final = 0.05
 
+Answer = dict[str, Any]
+_Page = Callable[[Any], Awaitable[Answer]]
+
 
 @asynccontextmanager
 async def serving(
@@ -45,14 +48,38 @@ async def serving(
     routes = [
         *probe_routes(pages.health, ConsumerMetrics(consumer, measuring)),
         web.get("/groups", pages.groups),
-        web.post("/groups/purge", pages.purge),
-        web.post("/groups/skip", pages.skip),
-        web.post("/groups/release", pages.release),
-        web.post("/letters/redrive", pages.redrive),
-        web.post("/letters/drop", pages.drop),
+        web.post("/groups/purge", _answering(pages.purge)),
+        web.post("/groups/skip", _answering(pages.skip)),
+        web.post("/groups/release", _answering(pages.release)),
+        web.post("/letters/redrive", _answering(pages.redrive)),
+        web.post("/letters/drop", _answering(pages.drop)),
     ]
     async with serving_routes(routes, listener, guard), measuring:
         yield
+
+
+class _RefusedRequestError(Exception):
+    """A request that is not carried out; the text goes to the operator."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def _answering(page: _Page) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return what answers a request with what a page returns for its body."""
+
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            body = await request.json()
+        except ValueError:
+            body = None
+        try:
+            return web.json_response(await page(body))
+        except _RefusedRequestError as error:
+            return web.json_response({"error": str(error)}, status=error.status)
+
+    return answer
 
 
 class Pages:
@@ -64,76 +91,51 @@ class Pages:
 
     def health(self) -> dict[str, Any]:
         """Ready when every assigned partition is held, nothing keeps its messages from being handled, and the broker answers."""
-        consumer = self._consumer
-        ready = consumer.ready and not self._watch.away
+        consumer, dispatcher = self._consumer, self._consumer.dispatcher
+        partitions = sorted(consumer.partitions.items())
         return {
-            "ready": ready,
+            "ready": consumer.ready and not self._watch.away,
             "broker": "away" if self._watch.away else "answers",
             "name": consumer.options.name,
             "consumer_group": consumer.group,
             "address": consumer.address.name,
             "partitions": {
-                str(number): {
-                    "next": held_partition.window.next,
-                    "fence": held_partition.fence.token,
-                    **held_partition.window.counts,
-                }
-                for number, held_partition in sorted(consumer.partitions.items())
-                if not held_partition.draining
+                str(number): {"next": held.window.next, "fence": held.fence.token, **held.window.counts}
+                for number, held in partitions
+                if not held.draining
             },
             "draining": {
-                str(number): {
-                    "next": held_partition.window.next,
-                    "running": len(held_partition.window.running),
-                }
-                for number, held_partition in sorted(consumer.partitions.items())
-                if held_partition.draining
+                str(number): {"next": held.window.next, "running": len(held.window.attempts.running)}
+                for number, held in partitions
+                if held.draining
             },
             "waiting": {str(number): reason for number, reason in sorted(consumer.reasons.items())},
             "faults": consumer.faults,
-            "running": consumer.dispatcher.running,
+            "running": dispatcher.running,
             "longest_runs": {
-                str(number): {
-                    "group": None if message.group is None else group_names.shown(message.group),
-                    "seconds": round(seconds, 3),
-                }
-                for number, (message, seconds) in sorted(consumer.dispatcher.runs.longest().items())
+                str(number): {"group": _name(message.group), "seconds": round(seconds, 3)}
+                for number, (message, seconds) in sorted(dispatcher.runs.longest().items())
             },
-            "left_behind": consumer.dispatcher.runs.left_behind,
-            "counts": dict(consumer.dispatcher.counts),
+            "left_behind": dispatcher.runs.left_behind,
+            "counts": dict(dispatcher.counts),
             "throttled": THROTTLED.recent(),
             "memory": {"buffered_bytes": consumer.memory.buffered, "limit_bytes": consumer.memory.bytes_max},
         }
 
-    async def groups(self, _request: web.Request) -> web.Response:
+    async def groups(self, _: web.Request) -> web.Response:
         """What waits, by group."""
-        rows = [
-            row for _, held in sorted(self._consumer.partitions.items()) for row in _rows(held)[:GROUPS_MAX]
-        ]
-        return web.json_response({"groups": rows})
+        partitions = sorted(self._consumer.partitions.items())
+        return web.json_response(
+            {"groups": [row for _, held in partitions for row in _rows(held)[:GROUPS_MAX]]}
+        )
 
-    async def purge(self, request: web.Request) -> web.Response:
-        """Drop what nobody acquired of a group; answered when that is written."""
-        return await self._change(request, skip=False)
-
-    async def skip(self, request: web.Request) -> web.Response:
-        """Drop the first message of a group, also while it waits to be tried again."""
-        return await self._change(request, skip=True)
-
-    async def release(self, request: web.Request) -> web.Response:
+    async def release(self, body: Any) -> Answer:
         """End the handler that runs the first message of a group."""
-        found = await self._asked(request)
-        if isinstance(found, web.Response):
-            return found
-        held, group = found
-        return web.json_response({"released": self._consumer.dispatcher.release(held, group)})
+        return {"released": self._consumer.dispatcher.release(*self._group_of(body))}
 
-    async def redrive(self, request: web.Request) -> web.Response:
+    async def redrive(self, body: Any) -> Answer:
         """Have messages done once more whose dead letters were written; answered when that is written down."""
-        found = await self._letters(request)
-        if isinstance(found, web.Response):
-            return found
-        held, letters = found
+        held, letters = self._letters_of(body)
         redriven, full = [], 0
         for offset, number in letters:
             try:
@@ -143,143 +145,131 @@ class Pages:
                 full += 1
         if redriven:
             log.warning("%s: an operator redrives %s", held, offset_ranges.shown(redriven))
-        return await self._written(held, {"redriven": redriven, "full": full})
+        return await _when_written(held, {"redriven": redriven, "full": full})
 
-    async def drop(self, request: web.Request) -> web.Response:
+    async def drop(self, body: Any) -> Answer:
         """Drop messages behind which their groups wait; answered when that is written down."""
-        found = await self._letters(request)
-        if isinstance(found, web.Response):
-            return found
-        held, letters = found
-        blocked = [offset for offset, _ in letters if offset in held.window.blocked]
+        held, letters = self._letters_of(body)
+        blocked = [offset for offset, _ in letters if offset in held.window.redrives.blocked]
         dropped = [number for number in blocked if self._consumer.dispatcher.drop_blocked(held, number)]
         if dropped:
             log.warning("%s: an operator drops %s", held, offset_ranges.shown(dropped))
         busy = [number for number in blocked if number not in dropped]
-        return await self._written(held, {"dropped": dropped, "busy": busy})
+        return await _when_written(held, {"dropped": dropped, "busy": busy})
 
-    async def _letters(
-        self, request: web.Request
-    ) -> tuple[HeldPartition, list[tuple[int, int]]] | web.Response:
-        """The partition and the offsets of a request, each with the number of its redrive; or what is wrong with it."""
+    async def skip(self, body: Any) -> Answer:
+        """Drop the first message of a group, also while it waits to be tried again; answered when that is written."""
+        held, group = self._group_of(body)
+        before, head = held.window.offsets_of(group), body.get("head")
+        is_gone = isinstance(head, int) and before[:1] != [head]
+        if is_gone and (before or held.window.watermark.is_finished(head)):
+            # What was first is not any more: perhaps by an earlier question, whose answer did not arrive.
+            return await _when_written(held, {"dropped": 0, "acquired": 0, "offsets": [], "gone": True})
+        if body.get("letters"):
+            return await _given_up(held, group, self._consumer.dispatcher.give_up(held, group, skip=True))
+        dropped = self._consumer.dispatcher.skip(held, group)
+        return await _dropped(held, group, dropped, set(before).difference(held.window.offsets_of(group)))
+
+    async def purge(self, body: Any) -> Answer:
+        """Drop what nobody acquired of a group; answered when that is written."""
+        held, group = self._group_of(body)
+        before, below = held.window.offsets_of(group), body.get("below")
+        if not isinstance(below, int):
+            below = None
+        if body.get("letters"):
+            chosen = self._consumer.dispatcher.give_up(held, group, skip=False, below=below)
+            return await _given_up(held, group, chosen)
+        if below is None:
+            below = await self._consumer.cluster.offsets.high_watermark(held.lease.topic, held.partition)
         try:
-            body = await request.json()
+            async with asyncio.timeout(WRITE_LIMIT_S):
+                groups = await group_lookup.named(self._consumer.cluster, held, below)
+        except (KafkaError, OSError, TimeoutError, LogStalledError) as error:
+            text = f"the groups of what is blocked cannot be read now ({named(error)}); nothing is dropped"
+            raise _RefusedRequestError(503, text) from error
+        early = held.window.drop_unfetched(group, groups)
+        dropped = len(early) + held.purge(group, below)
+        gone = {*early, *set(before).difference(held.window.offsets_of(group))}
+        return await _dropped(held, group, dropped, gone)
+
+    def _letters_of(self, body: Any) -> tuple[HeldPartition, list[tuple[int, int]]]:
+        """Return the partition and the offsets that are meant, each with the number of its redrive."""
+        try:
             number, topic_id = int(body["partition"]), str(body["topic_id"])
             letters = [(int(offset), int(redrive)) for offset, redrive in body["letters"]]
-        except (ValueError, KeyError, TypeError):
-            wanted = 'a JSON object is wanted: {"partition": number, "topic_id": Kafka\'s ID, "letters": [[offset, number], ...]}'
-            return web.json_response({"error": wanted}, status=400)
+        except (ValueError, KeyError, TypeError) as error:
+            wanted = '{"partition": number, "topic_id": Kafka\'s ID, "letters": [[offset, number], ...]}'
+            raise _RefusedRequestError(400, f"a JSON object is wanted: {wanted}") from error
         held = self._held(body, number)
-        if isinstance(held, HeldPartition) and held.lease.topic_id != topic_id:
-            return web.json_response(
-                {"error": f"{held.lease.topic} was deleted and created again meanwhile"}, status=409
-            )
-        return held if isinstance(held, web.Response) else (held, letters)
+        if held.lease.topic_id != topic_id:
+            raise _RefusedRequestError(409, f"{held.lease.topic} was deleted and created again meanwhile")
+        return held, letters
 
-    async def _asked(self, request: web.Request) -> tuple[HeldPartition, bytes] | web.Response:
-        """The partition and the group of a request, or what is wrong with it."""
+    def _group_of(self, body: Any) -> tuple[HeldPartition, bytes]:
+        """Return the partition and the group that are meant."""
         try:
-            body = await request.json()
             number, group = int(body["partition"]), bytes.fromhex(body["group"])
-        except (ValueError, KeyError, TypeError):
-            wanted = 'a JSON object is wanted: {"partition": number, "group": the group\'s bytes in hex}'
-            return web.json_response({"error": wanted}, status=400)
-        held = self._held(body, number)
-        return held if isinstance(held, web.Response) else (held, group)
+        except (ValueError, KeyError, TypeError) as error:
+            wanted = '{"partition": number, "group": the group\'s bytes in hex}'
+            raise _RefusedRequestError(400, f"a JSON object is wanted: {wanted}") from error
+        return self._held(body, number), group
 
-    def _held(self, body: dict[str, Any], number: int) -> HeldPartition | web.Response:
-        """The partition that is meant, if it is held here."""
+    def _held(self, body: dict[str, Any], number: int) -> HeldPartition:
         own = {"consumer_group": self._consumer.group, "topic": self._consumer.address.accepted_topic}
         if own != {**own, **{name: body[name] for name in own if name in body}}:
             # Another one listened here, and has died.
-            return web.json_response(
-                {"error": f"this is a consumer of {' at '.join(own.values())}"}, status=409
-            )
+            raise _RefusedRequestError(409, f"this is a consumer of {' at '.join(own.values())}")
         held = self._consumer.partitions.get(number)
         if held is None or held.draining:
-            return web.json_response({"error": f"partition {number} is not held here"}, status=409)
+            raise _RefusedRequestError(409, f"partition {number} is not held here")
         return held
 
-    async def _change(self, request: web.Request, *, skip: bool) -> web.Response:
-        found = await self._asked(request)
-        if isinstance(found, web.Response):
-            return found
-        held, group = found
-        number = held.partition
-        before = held.window.of(group)
-        body = await request.json()
-        head, below = body.get("head"), body.get("below")
-        if (
-            skip
-            and isinstance(head, int)
-            and before[:1] != [head]
-            and (before or held.window.watermark.is_finished(head))
-        ):
-            # What was first when it was asked for is not any more: perhaps by an earlier question, whose answer did not arrive.
-            return await self._written(held, {"dropped": 0, "acquired": 0, "offsets": [], "gone": True})
-        if body.get("letters"):
-            end = below if isinstance(below, int) and not skip else None
-            chosen = self._consumer.dispatcher.give_up(held, group, skip=skip, below=end)
-            return await self._given_up(held, group, chosen)
-        if skip:
-            early, dropped = [], self._consumer.dispatcher.skip(held, group)
-        else:
-            if not isinstance(below, int):
-                below = await self._consumer.cluster.offsets.high_watermark(held.lease.topic, number)
-            groups = await self._named(held, below)
-            if isinstance(groups, web.Response):
-                return groups
-            early = held.window.drop_named(group, groups)
-            dropped = len(early) + held.purge(group, below)
-        acquired = next((item.acquired for item in held.window.groups() if item.group == group), 0)
-        gone = sorted({*early, *set(before).difference(held.window.of(group))})
-        if gone:
-            log.warning(
-                "%s: an operator drops %s, of group %s", held, offset_ranges.shown(gone), shown(group)
-            )
-        return await self._written(held, {"dropped": dropped, "acquired": acquired, "offsets": gone})
 
-    async def _named(self, held: HeldPartition, below: int) -> dict[int, bytes | None] | web.Response:
-        """The groups of what is named below an offset and not fetched; or that they are not known."""
-        try:
-            async with asyncio.timeout(WRITE_LIMIT_S):
-                return await group_lookup.named(self._consumer.cluster, held, below)
-        except (KafkaError, OSError, TimeoutError, LogStalledError) as error:
-            text = f"the groups of what is blocked cannot be read now ({named(error)}); nothing is dropped"
-            return web.json_response({"error": text}, status=503)
+async def _dropped(held: HeldPartition, group: bytes, count: int, offsets: Collection[int]) -> Answer:
+    gone = sorted(offsets)
+    if gone:
+        log.warning("%s: an operator drops %s, of group %s", held, offset_ranges.shown(gone), shown(group))
+    return await _when_written(held, {"dropped": count, "acquired": _acquired(held, group), "offsets": gone})
 
-    async def _given_up(self, held: HeldPartition, group: bytes, chosen: list[int]) -> web.Response:
-        """Answered when their dead letters are written."""
-        if chosen:
-            log.warning(
-                "%s: an operator sends %s to the dead letters, of group %s",
-                held,
-                offset_ranges.shown(chosen),
-                shown(group),
-            )
-        deadline = asyncio.get_running_loop().time() + WRITE_LIMIT_S
-        while not held.window.closed and set(chosen).intersection(held.window.of(group)):
-            if asyncio.get_running_loop().time() > deadline:
-                text = f"not all dead letters are written within {WRITE_LIMIT_S:.0f} s; they will be, if this consumer goes on"
-                return web.json_response({"error": text}, status=503)
-            await asyncio.sleep(BURIED_CHECK_S)
-        acquired = next((item.acquired for item in held.window.groups() if item.group == group), 0)
-        answer = {"dropped": len(chosen), "acquired": acquired, "offsets": chosen}
-        return await self._written(held, answer)
 
-    async def _written(self, held: HeldPartition, answer: dict[str, Any]) -> web.Response:
-        """The answer, when what was changed is written down."""
-        held.writer.note()
-        try:
-            async with asyncio.timeout(WRITE_LIMIT_S):
-                await held.writer.persisted()
-        except LostError as error:
-            text = f"partition {held.partition} was lost meanwhile: {error}"
-            return web.json_response({"error": text}, status=409)
-        except TimeoutError:
-            text = f"it is not written within {WRITE_LIMIT_S:.0f} s; it will be, if this consumer goes on"
-            return web.json_response({"error": text}, status=503)
-        return web.json_response(answer)
+async def _given_up(held: HeldPartition, group: bytes, chosen: list[int]) -> Answer:
+    """Answer when their dead letters are written."""
+    if chosen:
+        log.warning(
+            "%s: an operator sends %s to the dead letters, of group %s",
+            held, offset_ranges.shown(chosen), shown(group),
+        )  # fmt: skip
+    deadline = asyncio.get_running_loop().time() + WRITE_LIMIT_S
+    while not held.window.closed and set(chosen).intersection(held.window.offsets_of(group)):
+        if asyncio.get_running_loop().time() > deadline:
+            text = f"not all dead letters are written within {WRITE_LIMIT_S:.0f} s; they will be, if this consumer goes on"
+            raise _RefusedRequestError(503, text)
+        await asyncio.sleep(BURIED_CHECK_S)
+    answer = {"dropped": len(chosen), "acquired": _acquired(held, group), "offsets": chosen}
+    return await _when_written(held, answer)
+
+
+async def _when_written(held: HeldPartition, answer: Answer) -> Answer:
+    """Return the answer when what was changed is written down."""
+    held.writer.note()
+    try:
+        async with asyncio.timeout(WRITE_LIMIT_S):
+            await held.writer.persisted()
+    except LostError as error:
+        text = f"partition {held.partition} was lost meanwhile: {error}"
+        raise _RefusedRequestError(409, text) from error
+    except TimeoutError as error:
+        text = f"it is not written within {WRITE_LIMIT_S:.0f} s; it will be, if this consumer goes on"
+        raise _RefusedRequestError(503, text) from error
+    return answer
+
+
+def _acquired(held: HeldPartition, group: bytes) -> int:
+    return next((item.acquired for item in held.window.ledger.groups() if item.group == group), 0)
+
+
+def _name(group: bytes | None) -> str | None:
+    return None if group is None else group_names.shown(group)
 
 
 def _rows(held: HeldPartition) -> list[dict[str, Any]]:
@@ -287,12 +277,12 @@ def _rows(held: HeldPartition) -> list[dict[str, Any]]:
     return [
         {
             "partition": held.partition,
-            "group": None if group.group is None else group_names.shown(group.group),
+            "group": _name(group.group),
             "group_hex": None if group.group is None else group.group.hex(),
             "depth": group.depth,
             "acquired": group.acquired,
             "owner": None if group.owner is None else str(group.owner),
             "head_age_seconds": round(max(0.0, now - group.head_timestamp) / 1000, 3),
         }
-        for group in held.window.groups()
+        for group in held.window.ledger.groups()
     ]

@@ -1,28 +1,15 @@
 """The ledger of a group-ordered consumer: who may take which message. Pure.
 
-Qpid's message groups: whoever acquires a message owns its group until all that it acquired of it is acknowledged,
-released or rejected; the owner may acquire more of it, up to its prefetch, and all others skip it. A consumer gets the
-oldest available message whose group is free or its own, so groups never block one another. "Either release all
-currently held messages, or discard the target message": a release takes the later ones of that group which the same
-consumer holds back with it, so that no message is ever processed before an earlier one of its group.
+Qpid's message groups: a consumer that acquires a message owns its group until all of it that it has is acknowledged, released or rejected.
+The owner may acquire more of it, up to its prefetch; all others skip it. A consumer gets the oldest available message whose group is free
+or its own, so groups never block one another. A release takes the later messages of that group back with it, so no message is ever
+processed before an earlier one of its group.
 
-The structures, for n messages in any number of groups:
+For n messages, each call is O(log n), amortised; one that puts back or drops many messages pays for each of them. ``_free`` is a heap of the
+first waiting positions of the groups that nobody owns; each consumer has such a heap of its own groups that have room. Nothing is removed
+from the inside of these heaps: a stale entry is dropped when it comes to the top, or with all others when they are more than half.
 
-- ``_messages``, a dict: position → its group and timestamp. All that is not finished.
-- In each group ``waiting``, a heap of positions, because what was released goes back to its place; and ``held``, the
-  owner's, sorted, no longer than the prefetch.
-- ``_free``, a heap of the first waiting positions of the groups that nobody owns; and for each consumer such a heap of
-  those groups of its own which have room. ``acquire`` takes the lesser of the two tops.
-
-Nothing is ever removed from the inside of these heaps of heads. An entry is good if, by the present state, it is what
-the heap is about; others, which purges and late arrivals of older messages leave behind, are dropped once they come to
-the top, or all at once when they are more than half of the heap. Each was pushed by one call, so each call is O(log n),
-amortised; a call that puts back or drops many messages pays for each of them. Only :meth:`GroupLedger.groups` looks at
-everything, and a purge of the ungrouped at all of those.
-
-A group that empties is forgotten. An ungrouped message is a group of its own, without a name.
-
-Not thread-safe: it belongs to one event loop.
+An ungrouped message is a group of its own, without a name. Not thread-safe.
 """
 
 from bisect import bisect_left, insort
@@ -97,11 +84,7 @@ class GroupLedger(Generic[P]):
     """Messages by position, and which consumer may take which."""
 
     def __init__(self, prefetch: int = 1) -> None:
-        """``prefetch``: how many messages of one group its owner may hold at once.
-
-        Raises:
-            ValueError: below 1.
-        """
+        """``prefetch``: how many messages of one group its owner may hold at once; at least 1."""
         if prefetch < 1:
             raise ValueError(f"a prefetch of {prefetch} lets nobody acquire anything: 1 or more")
         self._prefetch = prefetch
@@ -118,13 +101,7 @@ class GroupLedger(Generic[P]):
     def append(self, position: P, group: bytes | None, timestamp: int) -> None:
         """Add a message, at its place: positions may come in any order.
 
-        Args:
-            position: What orders it, and names it from now on.
-            group: None = ungrouped: it blocks nobody, and holding it keeps nothing else from anyone.
-            timestamp: Milliseconds since the epoch.
-
-        Raises:
-            ValueError: an unfinished message has this position.
+        ``group``: None = ungrouped; ``timestamp``: ms since the epoch. Raises ValueError if an unfinished message has this position.
         """
         if position in self._messages:
             there = self._messages[position][0].name
@@ -142,11 +119,7 @@ class GroupLedger(Generic[P]):
             self._offer(found)
 
     def acquire(self, consumer: Hashable) -> P | None:
-        """The oldest available message whose group is free or the consumer's own; None = none.
-
-        Prefetch is counted by group, so it limits neither groups nor ungrouped messages: how much a consumer holds
-        in all is its own affair.
-        """
+        """Acquire the oldest available message whose group is free or the consumer's own; None = none."""
         holder = self._consumers.get(consumer)
         heads, group = self._free, self._first(self._free, None)
         if holder is not None:
@@ -167,7 +140,7 @@ class GroupLedger(Generic[P]):
         return position
 
     def acquire_more(self, consumer: Hashable) -> list[P]:
-        """What waits of the groups that the consumer owns already, up to its prefetch of each; a group in order."""
+        """Acquire what waits of the groups that the consumer owns already, up to its prefetch of each; a group in order."""
         holder = self._consumers.get(consumer)
         taken: list[P] = []
         for group in () if holder is None else holder.groups:
@@ -178,7 +151,7 @@ class GroupLedger(Generic[P]):
         return taken
 
     def acknowledge(self, consumer: Hashable, position: P) -> None:
-        """The consumer is done with a message that it holds.
+        """Take a message out that the consumer holds, and is done with.
 
         Raises:
             KeyError: it does not hold it; the text says who does.
@@ -189,17 +162,11 @@ class GroupLedger(Generic[P]):
         self._settle(group)
 
     def reject(self, consumer: Hashable, position: P) -> None:
-        """Take a message out that the consumer holds; for the ledger that is to be done with it.
-
-        Raises:
-            KeyError: it does not hold it; the text says who does.
-        """
+        """Take a message out that the consumer holds; the rest as :meth:`acknowledge`."""
         self.acknowledge(consumer, position)
 
     def release(self, consumer: Hashable, position: P) -> list[P]:
-        """Put a message back to its place, and with it the later ones of its group that the consumer holds.
-
-        Earlier ones stay held. Returns all that went back, in order.
+        """Put a message back to its place, and with it the later ones of its group that the consumer holds; returns them, in order.
 
         Raises:
             KeyError: it does not hold it; the text says who does.
@@ -213,7 +180,7 @@ class GroupLedger(Generic[P]):
         return released
 
     def close(self, consumer: Hashable) -> list[P]:
-        """Put back all that the consumer holds; its groups are free. Returns what went back, in order."""
+        """Put back all that the consumer holds, in order; its groups are free."""
         holder = self._consumers.get(consumer)
         if holder is None:
             return []
@@ -252,7 +219,7 @@ class GroupLedger(Generic[P]):
         return position
 
     def claim(self, consumer: Hashable, group: bytes, count: int | None = None) -> list[P]:
-        """Acquire what waits of a group that nobody else owns, whatever the prefetch: all, or until so many are held.
+        """Acquire what waits of a group that nobody else owns, whatever the prefetch: all, or until ``count`` are held.
 
         Returns all that the consumer holds of it then, in order; nothing where another one owns it.
         """
@@ -295,7 +262,6 @@ class GroupLedger(Generic[P]):
         return [] if holder is None else sorted(chain.from_iterable(group.held for group in holder.groups))
 
     def _info(self, head: P, group: _Group[P]) -> GroupInfo:
-        """The group's row, or the one of all ungrouped messages."""
         timestamp = self._messages[head][1]
         if group.name is None:
             acquired = sum(group.owner is not None for group in self._ungrouped)
@@ -304,7 +270,7 @@ class GroupLedger(Generic[P]):
         return GroupInfo(group.name, len(group.waiting) + held, held, owner and owner.name, timestamp)
 
     def _held(self, consumer: Hashable, position: P) -> tuple[_Group[P], int]:
-        """The group of a message that this consumer holds, and its index among what is held."""
+        """Return the group of a message that this consumer holds, and its index among what is held."""
         if position not in self._messages:
             raise KeyError(
                 f"{position!r} is held by nobody: {consumer!r} acts on what is finished, purged or was never here"

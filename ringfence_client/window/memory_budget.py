@@ -1,8 +1,7 @@
 """What the partitions of one process may keep in memory together. Pure.
 
-Half of it is divided equally: whatever the others do, a partition has so much. The other half is shared by dynamic thresholds, as a partition's
-groups share what the partition may keep (:mod:`ringfence_client.window.record_cache`): each may have as much more as is left. So a lone partition may use
-three quarters of all, and many that are read from their beginning, one after the other, leave room for the last one.
+Half of it is divided equally: a partition has so much, whatever the others do. Each may have as much more as is left of the other half. So a
+lone partition may use three quarters of all, and many that are read one after the other leave room for the last one.
 """
 
 from typing import Any, Final, Protocol
@@ -58,23 +57,23 @@ class MemoryBudget:
         self.fetched = count
 
     def join(self, *partitions: Partition) -> None:
-        """These share it, too."""
+        """Let these share it too."""
         self._partitions.update(partitions)
         self._divide()
 
     def leave(self, *partitions: Partition) -> None:
-        """They use nothing any more."""
+        """Note that these use nothing any more."""
         self._partitions.difference_update(partitions)
         self._divide()
 
     def use(self, before: int, after: int) -> None:
-        """A partition uses so much now, in bytes, and did so much before."""
+        """Note that a partition used ``before`` bytes and now uses ``after``."""
         own = self._own
         if before > own or after > own:  # called for each message
             self._more += max(0, after - own) - max(0, before - own)
 
     def limit(self, used: int) -> int:
-        """How much a partition that uses so much may use."""
+        """Return how much a partition that uses so much may use."""
         left = self._kept_max // 2 - self._more
         if used > self._own:
             left += used - self._own
@@ -82,17 +81,17 @@ class MemoryBudget:
 
     @property
     def used(self) -> int:
-        """By what is kept."""
+        """Bytes of what is kept."""
         return sum(partition.bytes for partition in self._partitions)
 
     @property
     def buffered(self) -> int:
-        """By that, and by what was fetched and not taken."""
+        """Bytes of what is kept, or was fetched and not taken."""
         return self.used + self.fetched
 
     @property
     def partition_bytes_max(self) -> int:
-        """Of one partition in an answer of a broker: no more than it may keep in any case, if that is enough for a batch or two."""
+        """Bytes of one partition in an answer of a broker: no more than it may keep in any case, if that is enough for a batch or two."""
         return min(PARTITION_BYTES_MAX, self.response_bytes_max, max(PARTITION_BYTES_MIN, self._own))
 
     @property

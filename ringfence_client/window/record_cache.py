@@ -46,7 +46,7 @@ class RecordCache:
     """The records of one partition."""
 
     def __init__(self, records_max: int, memory: MemoryBudget) -> None:
-        """``memory``: of the process; whoever is done with this gives back what it has of it with :meth:`close`."""
+        """``memory``: of the process; :meth:`close` gives back what this has of it."""
         self.parked: set[int] = set()
         """Offsets."""
         self._records: dict[int, Any] = {}
@@ -74,7 +74,7 @@ class RecordCache:
         return self._records.get(offset)
 
     def takes(self, count: int) -> bool:
-        """Whether so many more leave half of the room free, as large as those that are kept. Records that are set aside make room."""
+        """Whether so many more, as large as those that are kept, leave half of the room free. Records that are set aside make room."""
         there, used = len(self._records) - len(self._aside), self.bytes - self._aside_bytes
         if 2 * (there + count) > self._records_max:
             return False
@@ -118,12 +118,12 @@ class RecordCache:
         return self.bytes >= self._bytes_max
 
     def close(self) -> None:
-        """Nothing of it is needed any more."""
+        """Drop everything."""
         self._closed = True
         self._memory.leave(self)
         self._records.clear()
 
-    def add(self, record: Any) -> None:
+    def cache(self, record: Any) -> None:
         """Keep it, or park it. Records come in order."""
         group = record.key
         share = self._shares.get(group)
@@ -166,7 +166,7 @@ class RecordCache:
             self._judge(group, share)
 
     def drop(self, offset: int, group: bytes | None) -> None:
-        """It is done."""
+        """Drop a message that is finished."""
         if self._closed:
             return
         share = self._shares[group]
@@ -188,7 +188,7 @@ class RecordCache:
         self._use(-freed)
 
     def wanted(self) -> int | None:
-        """From which parked offset on the log should be read again, before somebody has to wait for it."""
+        """Return from which parked offset on the log should be read again, before somebody has to wait for it."""
         offers = []
         for group in self._wanting:
             share = self._shares[group]
@@ -198,7 +198,7 @@ class RecordCache:
         return min(offers)[1] if offers else None
 
     def gone(self, offset: int) -> None:
-        """The log has it no more: nothing of its group is wanted before its turn."""
+        """Want nothing of a group before its turn: the log does not have this parked message any more."""
         for group in list(self._wanting):
             share = self._shares[group]
             if self._head(share) == offset:
@@ -251,7 +251,7 @@ class RecordCache:
         self._use(-used)
 
     def _keep(self, share: _Share, record: Any) -> int:
-        """Returns what that uses."""
+        """Returns the bytes that this uses."""
         self._records[record.offset] = record
         used = size(record)
         share.bytes += used

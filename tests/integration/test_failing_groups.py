@@ -258,11 +258,14 @@ async def test_parked_groups_make_room(bootstrap: str) -> None:
         bench.send(*_sick(parked))
         running = await bench.start(handler, concurrency=SLOTS, on_dead_letter="park", records_max=20)
         held = running.consumer.partitions[0]
-        await until(lambda: len(held.window.blocked) == parked, lambda: str(len(held.window.blocked)))
+        await until(
+            lambda: len(held.window.redrives.blocked) == parked,
+            lambda: str(len(held.window.redrives.blocked)),
+        )
         bench.send(*_well(100))
         await _until_finished(running, handler, 100)
 
-        assert len(held.window.resident) <= 20
+        assert len(held.window.cache) <= 20
         for number in (0, parked - 1):
             assert held.redrive(number, 1)
             held.writer.note()

@@ -232,7 +232,7 @@ async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
         await asyncio.sleep(2 * delays[2])
 
         assert again == {}
-        assert held.window.running == set()
+        assert held.window.attempts.running == set()
 
         held_partitions.given([TopicPartition(bench.accepted, 0)])
         await bench.until_next(running, 3)

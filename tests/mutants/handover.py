@@ -28,7 +28,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _WRITER,
-                "left = self._written_at + REFRESH_S - clock.now() if self._window.running else None",
+                "left = self._written_at + REFRESH_S - clock.now() if self._window.attempts.running else None",
                 "left = None",
             ),
         ),

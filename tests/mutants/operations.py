@@ -69,8 +69,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/web/web.py",
-                "ready = consumer.ready and not self._watch.away",
-                "ready = consumer.ready",
+                '"ready": consumer.ready and not self._watch.away',
+                '"ready": consumer.ready',
             ),
         ),
         "tests/unit/ringfence_client/web/test_metrics.py::test_broker_away",

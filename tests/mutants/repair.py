@@ -5,7 +5,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, Patch
 
 _GROW: Final = "app/commands/topics/grow.py"
-_WINDOW: Final = "ringfence_client/window/window.py"
+_REDRIVES: Final = "ringfence_client/window/redrive_queue.py"
 _DLQ_TESTS: Final = "tests/integration/test_dlq.py"
 _QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
 _REDRIVEN_TESTS: Final = "tests/unit/ringfence_client/window/test_redriven.py"
@@ -17,8 +17,8 @@ MUTANTS: Final = (
         "A redrive that is run again, because nobody knows how the first one ended, has messages done twice.",
         (
             Patch(
-                _WINDOW,
-                "        if self.redriven.get(offset, 0) >= number:\n            return False\n",
+                _REDRIVES,
+                "        if self.counts.get(offset, 0) >= number:\n            return False\n",
                 "",
             ),
         ),
@@ -30,8 +30,8 @@ MUTANTS: Final = (
         "A message that was redriven is never done if its consumer ends before it.",
         (
             Patch(
-                _WINDOW,
-                "            tuple(sorted(number for number in self._again if number not in burying)),",
+                "ringfence_client/window/window.py",
+                "            tuple(sorted(number for number in redrives.owed if number not in burying)),",
                 "            (),",
             ),
         ),

@@ -98,8 +98,7 @@ class _Group:
         self.writers.append(_Writer())
         self.confirms.append(confirm)
         lease = Lease("readers", topic, partition, "me", token=len(self.writers))
-        window = Window(Progress(0), memory=self._memory, prefetch=1, records_max=100)
-        window.gap_records = self.gap_records
+        window = Window(Progress(0), memory=self._memory, prefetch=1, records_max=100, gap=self.gap_records)
         if self.refusing:
             self.refusing -= 1
             self.writers[-1].ended = "taken"
@@ -116,8 +115,10 @@ async def _nothing(message: Message) -> None:
 def _begun() -> tuple[_Group, Dispatcher, HeldPartitions]:
     group = _Group(ConsumerOptions(drain_timeout=0.2))
     dispatcher = Dispatcher(_nothing, cast(Any, None), group.options)
-    held_partitions = HeldPartitions(TOPIC, group.options, dispatcher, cast(Any, SimpleNamespace(read=None)))
-    held_partitions.begin(group.consumer(), cast(Any, group))
+    held_partitions = HeldPartitions(
+        TOPIC, group.options, dispatcher, cast(Any, SimpleNamespace(read_parked=None))
+    )
+    held_partitions.attach(group.consumer(), cast(Any, group))
     held_partitions.membership = cast(Any, group)
     return group, dispatcher, held_partitions
 

@@ -54,7 +54,7 @@ def test_books_and_bounds(seed: int) -> None:
                 record = Fetched(model.next, group, value, headers)
                 model.next += 1
                 model.waiting.append(record)
-                model.resident.add(record)
+                model.resident.cache(record)
         elif what < 0.9 and model.waiting:
             record = model.waiting[0] if what < 0.7 else chance.choice(model.waiting)
             if model.resident.record(record.offset) is None:

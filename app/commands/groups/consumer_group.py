@@ -156,9 +156,8 @@ class ConsumerGroup:
                 "this again, or leave --to-dlq out"
             )
         end = row.head_offset + 1 if order.skip else now.end
-        again = [offset for offset in row.redriven if offset < end]
         await offline_drop.drop_below(
-            self._settings, self._address, self._cluster, number, order.name, end, now.topic_id, say_waiting, again
+            self._settings, self._address, self._cluster, number, order.name, end, now.topic_id, say_waiting
         )  # fmt: skip
         return Dropped(1, [row.head_offset]) if order.skip else Dropped(row.depth)
 

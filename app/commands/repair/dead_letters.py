@@ -15,7 +15,7 @@ from app.commands.repair.records import Place, RedriveOptions, Refused
 from app.commands.repair.redrive_log import RedrivePartition
 from app.commands.repair.scan import OpenTopic, records_at
 from app.commands.repair.verbs import Redriver, RepairTopic, Unblock
-from ringfence_client.window.window import Window
+from ringfence_client.window.window import End, Window
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import missing
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
@@ -264,6 +264,6 @@ def _unblocking(letters: Sequence[tuple[bytes | None, int]]) -> Callable[[Window
                 "a message without a group can be dropped only by the consumer that holds it: start one, and run this again"
             )
         for _, offset in letters:
-            window.drop_unfetched(offset)
+            window.finish(offset, End.GONE)
 
     return change

@@ -16,7 +16,7 @@ from tests.support.cluster_double import ClusterDouble
 def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic of which nothing was heard for too long is a fault, and none before."""
     watch = TopicWatch(cast("Cluster", None))  # asks nobody before it runs
-    watch.tell("orders.accepted", lambda _: None)
+    watch.observe("orders.accepted", lambda _: None)
 
     assert watch.faults == []
 
@@ -43,10 +43,10 @@ async def test_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
             return TopicIdentity("A", 1)
 
     watch = TopicWatch(cast("Cluster", _Cluster()))
-    watch.tell("orders.accepted", told.append)
+    watch.observe("orders.accepted", told.append)
     monkeypatch.setattr(topic_watch, "UNTOLD_S", 0.05)
     monkeypatch.setattr(topic_watch, "LOOK_S", 60.0)
-    looking = asyncio.create_task(watch.run())
+    looking = asyncio.create_task(watch.look_until_cancelled())
     await asyncio.sleep(0.5)
 
     assert 0 < asked <= 11
@@ -65,8 +65,8 @@ async def test_a_right_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise TopicAuthorizationFailedError(topic)
 
     watch = TopicWatch(cast("Cluster", _Cluster()))
-    watch.tell("orders.accepted", told.put_nowait)
-    looking = asyncio.create_task(watch.run())
+    watch.observe("orders.accepted", told.put_nowait)
+    looking = asyncio.create_task(watch.look_until_cancelled())
 
     assert await asyncio.wait_for(told.get(), 10) is None
     looking.cancel()

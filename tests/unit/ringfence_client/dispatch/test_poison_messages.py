@@ -20,6 +20,9 @@ class _Turn:
         self.trial: asyncio.Future[None] | None = None
         self.counted = True
 
+    def put_on_trial(self, trial: "asyncio.Future[None]", *, counted: bool) -> None:
+        self.trial, self.counted = trial, counted
+
     def end(self) -> None:
         assert self.trial is not None
         self.trial.set_result(None)
@@ -40,7 +43,7 @@ class _Scene:
         await self.settle()
 
     def _ask(self, turn: _Turn, last: bool) -> None:
-        admitted = self.suspects.begin(cast("Turn", turn), last=last)
+        admitted = self.suspects.begin_trial(cast("Turn", turn), last=last)
         if admitted is None:
             self.begun.append(turn.offsets[0])
         else:
@@ -133,7 +136,7 @@ async def test_suspended_turns_keep_nobody_waiting() -> None:
     await scene.ask(0)
     for number in (1, 2):
         turn = scene.turns[number] = _Turn(number, away)
-        assert scene.suspects.begin(cast("Turn", turn), last=number == 1) is not None
+        assert scene.suspects.begin_trial(cast("Turn", turn), last=number == 1) is not None
     await scene.ask(3)
     await scene.end(0)
     assert scene.begun == [0]
@@ -149,7 +152,7 @@ async def test_one_that_does_something_else_first() -> None:
     scene = _Scene(1)
     await scene.ask(0)
     turn = _Turn(1, scene.held)
-    assert scene.suspects.begin(cast("Turn", turn), last=False) is not None
+    assert scene.suspects.begin_trial(cast("Turn", turn), last=False) is not None
     await scene.ask(2)
     await scene.end(0)
     assert scene.begun == [0]

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from ringfence_client.handlers import handler as handler_module
-from ringfence_client.handlers.handler import HandlerError, HandlerRuns, check
+from ringfence_client.handlers.handler import HandlerError, HandlerRuns, check_handler
 from ringfence_client.handlers.message import Fence, Message
 
 MESSAGE: Any = object()
@@ -66,7 +66,7 @@ def named_only(*, message: Any) -> None: ...
 )  # fmt: skip
 def test_may_be_one(handler: Any) -> None:
     """Whatever can be called with a message."""
-    check(handler, "it")
+    check_handler(handler, "it")
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_cannot_be_one(handler: Any, complaint: str) -> None:
     """Nothing of it would run, or it could not be called: an error before the first message, which says how it should look."""
     name = getattr(handler, "__name__", "it")
     with pytest.raises(HandlerError, match=f"(?s){complaint}"):
-        check(handler, name)
+        check_handler(handler, name)
 
 
 async def run(handler: Callable[[Any], Any]) -> None:
     """As the dispatcher does."""
     runs = HandlerRuns(handler, 1)
     try:
-        await runs.run(MESSAGE)
+        await runs.call(MESSAGE)
     finally:
         runs.stop()
 
@@ -122,7 +122,7 @@ async def test_longest_run() -> None:
 
     runs = HandlerRuns(hang, 3)
     messages: list[Any] = [SimpleNamespace(partition=index // 2, offset=index) for index in range(3)]
-    tasks = [asyncio.create_task(runs.run(message)) for message in messages]
+    tasks = [asyncio.create_task(runs.call(message)) for message in messages]
     await asyncio.sleep(0.01)
     before = runs.longest()
     ends[0].set()
@@ -211,7 +211,7 @@ async def test_what_coroutines_take_for_their_own(handler: Callable[[Any], Any],
     runs = HandlerRuns(handler, 1)
     try:
         with pytest.raises(RuntimeError, match=named):
-            await asyncio.wait_for(runs.run(cast("Message", Held())), 10)
+            await asyncio.wait_for(runs.call(cast("Message", Held())), 10)
     finally:
         runs.stop()
 
@@ -232,7 +232,7 @@ async def test_the_run_that_goes_on_for_longest(monkeypatch: pytest.MonkeyPatch)
 
     tasks = []
     for now in (100.0, 130.0, 170.0):  # noqa: B007 - the clock
-        tasks.append(asyncio.create_task(runs.run(cast("Message", Held()))))
+        tasks.append(asyncio.create_task(runs.call(cast("Message", Held()))))
         await asyncio.sleep(0)
 
     assert runs.longest_s == 70
@@ -262,7 +262,7 @@ async def test_left_thread_that_returns_a_coroutine() -> None:
 
     runs = HandlerRuns(handle, 1)
     try:
-        run = asyncio.create_task(runs.run(cast("Message", Held())))
+        run = asyncio.create_task(runs.call(cast("Message", Held())))
         await asyncio.sleep(0)
         run.cancel()
         await asyncio.wait([run])

@@ -64,7 +64,7 @@ def _pending(count: int, size: int = 1) -> tuple[PendingLetters, list[Any]]:
     hurried: list[Any] = []
     pending = PendingLetters("orders.accepted/1", of, lambda: hurried.append(None))
     for offset in range(count):
-        pending.add(DeadLetter(Fetched(offset, value=b"x" * size), "no", 1))
+        pending.add_letter(DeadLetter(Fetched(offset, value=b"x" * size), "no", 1))
     hurried.clear()
     return pending, hurried
 
@@ -74,7 +74,7 @@ async def test_however_many_wait() -> None:
     pending, hurried = _pending(1_200)
     written = []
     while len(pending):
-        assert len(pending.take()) <= dead_letters.LETTERS_MAX
+        assert len(pending.take_letters()) <= dead_letters.LETTERS_MAX
         written += [item.record.offset for item in pending.written()]
         assert bool(hurried) == bool(len(pending))
         hurried.clear()
@@ -85,22 +85,22 @@ async def test_however_many_wait() -> None:
 async def test_large_ones() -> None:
     """They are bounded in bytes, too; one that is larger than that goes alone."""
     pending, _ = _pending(10, dead_letters.LETTERS_BYTES_MAX // 3)
-    assert len(pending.take()) == 3
+    assert len(pending.take_letters()) == 3
     pending, _ = _pending(2, dead_letters.LETTERS_BYTES_MAX + 1)
-    assert len(pending.take()) == 1
+    assert len(pending.take_letters()) == 1
 
 
 async def test_fewer_after_a_failure() -> None:
     """Where so many did not get through, half as many are tried; and more again when they do."""
     pending, _ = _pending(2_000)
-    taken = len(pending.take())
+    taken = len(pending.take_letters())
     for _ in range(3):
         pending.rest(TimeoutError())
         assert pending._reviving is not None
         pending._reviving.cancel()
         pending._reviving = None
         pending.settle()
-        assert len(pending.take()) == (taken := taken // 2)
+        assert len(pending.take_letters()) == (taken := taken // 2)
     pending.written()
-    assert len(pending.take()) == 2 * taken
+    assert len(pending.take_letters()) == 2 * taken
     pending.give_up(RuntimeError())

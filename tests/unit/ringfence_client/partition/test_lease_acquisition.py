@@ -96,7 +96,7 @@ async def test_openings_that_fail_leave_nothing_behind(
                 progress.records[lease.key] = Progress(
                     0, holder=lease.holder, state=HELD, running=1, token=lease.token
                 )
-            window.resident.close()
+            window.cache.close()
             acquisition.ended(lease)
     remembered = sum(map(len, acquisition._ended.values()))
     await acquisition.stop()

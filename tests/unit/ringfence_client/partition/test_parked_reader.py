@@ -25,7 +25,7 @@ async def test_a_record_that_is_gone_is_counted(monkeypatch: pytest.MonkeyPatch,
     window.feed(of(b"a", *range(5, 10)))
     writer = SimpleNamespace(note=lambda: None)
     held = HeldPartition(
-        Lease("billing", "orders.accepted", 0, "me"), window, cast(Any, writer), reader.read, unused
+        Lease("billing", "orders.accepted", 0, "me"), window, cast(Any, writer), reader.read_parked, unused
     )
 
     async def none(*_: object) -> None:
@@ -37,7 +37,7 @@ async def test_a_record_that_is_gone_is_counted(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(reader, "_stretch", none)
     monkeypatch.setattr(reader, "_same", same)
     if redriven:
-        await reader._read_redriven(held, lambda _: None)
+        await reader._read_redriven(held, lambda: None)
     else:
         assert await held.load(9) is GONE
 

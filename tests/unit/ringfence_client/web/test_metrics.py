@@ -44,7 +44,7 @@ def _consumer() -> GroupConsumer:
     consumer.partitions[0].window.feed(
         [Fetched(5, b"a", timestamp=now - 90_000), Fetched(6, b"b", timestamp=now)]
     )
-    consumer.partitions[0].window.fail(5, now)
+    consumer.partitions[0].window.attempts.fail(5, now)
     consumer.dispatcher.counts.update(finished=7, failed=2, dead_letters=1, gap_records=3)
     return consumer
 
@@ -126,7 +126,7 @@ async def test_runs_are_timed() -> None:
         runs.observe = took.append
         message: Any = None
         try:
-            await runs.run(message)
+            await runs.call(message)
         except ValueError:
             took.append(-1)
 

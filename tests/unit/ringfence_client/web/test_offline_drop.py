@@ -53,9 +53,7 @@ async def _read(
     return end
 
 
-async def _drop(
-    monkeypatch: pytest.MonkeyPatch, partition: _Partition, group: bytes, below: int, *again: int
-) -> None:
+async def _drop(monkeypatch: pytest.MonkeyPatch, partition: _Partition, group: bytes, below: int) -> None:
     settings = validate({"addresses": [{"name": "orders"}]})
     monkeypatch.setattr(offline_drop, "LeaseAcquisition", lambda *_: partition)
     monkeypatch.setattr(
@@ -65,9 +63,7 @@ async def _drop(
     )
     monkeypatch.setattr(topics, "prepare", partition.nothing)
     cluster: Any = SimpleNamespace(group_id="billing")
-    await offline_drop.drop_below(
-        settings, settings.addresses[0], cluster, 0, group, below, "T", print, again
-    )
+    await offline_drop.drop_below(settings, settings.addresses[0], cluster, 0, group, below, "T", print)
 
 
 async def test_what_is_named_is_finished_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +73,7 @@ async def test_what_is_named_is_finished_at_once(monkeypatch: pytest.MonkeyPatch
     partition = _Partition(
         Progress(3, blocked=(3, 4, 9), attempts=dict.fromkeys((5, 6, 7), 1), failures=failing, again=(0, 1))
     )
-    await _drop(monkeypatch, partition, b"a", 9, 0)
+    await _drop(monkeypatch, partition, b"a", 9)
 
     assert partition.written is not None
     found = partition.written
@@ -98,4 +94,4 @@ async def test_nothing_is_changed_by_half(monkeypatch: pytest.MonkeyPatch) -> No
         await _drop(monkeypatch, partition, b"a", 9)
 
     assert (partition.written, partition.abandoned) == (None, True)
-    assert partition.window.blocked == {3}
+    assert partition.window.redrives.blocked == {3}

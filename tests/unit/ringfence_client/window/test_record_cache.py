@@ -33,7 +33,7 @@ def _memory(bytes_max: int = 10_000_000) -> MemoryBudget:
 def _kept(records_max: int, *records: Fetched, memory: MemoryBudget | None = None) -> RecordCache:
     kept = RecordCache(records_max, memory or _memory())
     for record in records:
-        kept.add(record)
+        kept.cache(record)
     return kept
 
 
@@ -62,7 +62,7 @@ def test_the_first_are_kept() -> None:
     kept = _kept(10, *_of(b"a", *range(6)))
     for offset in range(4):
         kept.drop(offset, b"a")
-    kept.add(Fetched(6, b"a"))
+    kept.cache(Fetched(6, b"a"))
 
     assert _there(kept, range(7)) == [4]
     assert kept.parked == {5, 6}
@@ -155,7 +155,7 @@ def test_dropped_while_parked() -> None:
 
     kept.drop(4, b"a")
     kept.drop(3, b"a")
-    kept.add(Fetched(5, b"a"))
+    kept.cache(Fetched(5, b"a"))
 
     assert kept.wanted() is None
     assert _there(kept, range(6)) == [1, 5]
@@ -170,7 +170,7 @@ def test_any_order() -> None:
     fetched = 0
     while fetched < len(log) or any(waiting.values()):
         if fetched < len(log) and chance.random() < 0.6:
-            kept.add(log[fetched])
+            kept.cache(log[fetched])
             waiting.setdefault(log[fetched].key, []).append(fetched)
             fetched += 1
         elif (ahead := kept.wanted()) is not None and chance.random() < 0.5:
@@ -204,9 +204,9 @@ def test_greedy_partition() -> None:
     memory = MemoryBudget(160_000_000)
     greedy, late = RecordCache(10_000, memory), RecordCache(10_000, memory)
     for offset in range(3_000):
-        greedy.add(Fetched(offset, b"%d" % (offset % 50), _value(100_000)))
+        greedy.cache(Fetched(offset, b"%d" % (offset % 50), _value(100_000)))
     for offset in range(3_000):
-        late.add(Fetched(offset, b"%d" % (offset % 50), _value(100_000)))
+        late.cache(Fetched(offset, b"%d" % (offset % 50), _value(100_000)))
 
     assert len(greedy) > len(late) > 250
     assert memory.used < 130_000_000
@@ -220,7 +220,7 @@ def test_many_partitions_one_after_the_other() -> None:
         offset = 0
         while kept.takes(250):
             for _ in range(100):
-                kept.add(Fetched(offset, b"%d" % (offset % 50), _value(10_000)))
+                kept.cache(Fetched(offset, b"%d" % (offset % 50), _value(10_000)))
                 offset += 1
 
     assert all(len(partition) >= 50 for partition in partitions)
@@ -234,7 +234,7 @@ def test_lone_partition() -> None:
     kept, *_ = [RecordCache(1_000_000, memory) for _ in range(100)]
     offset = 0
     while kept.takes(250):
-        kept.add(Fetched(offset, b"%d" % offset, _value(100_000)))
+        kept.cache(Fetched(offset, b"%d" % offset, _value(100_000)))
         offset += 1
 
     assert memory.used > 512 * 2**20 / 12
@@ -244,8 +244,8 @@ def test_what_is_counted() -> None:
     """Keys, headers and what it costs to keep anything count as well as values; all is given back in the end."""
     memory = MemoryBudget(2**30)
     plain, headed = RecordCache(10, memory), RecordCache(10, memory)
-    plain.add(Fetched(0, b"key", b"value"))
-    headed.add(Fetched(0, b"key" * 1_000, b"value", ((("name", b"x" * 500)), ("none", None))))
+    plain.cache(Fetched(0, b"key", b"value"))
+    headed.cache(Fetched(0, b"key" * 1_000, b"value", ((("name", b"x" * 500)), ("none", None))))
 
     assert plain.bytes > 1_000
     assert headed.bytes - plain.bytes > 3_400
@@ -265,9 +265,9 @@ def test_no_room_for_anything() -> None:
     full, other = RecordCache(100, memory), RecordCache(100, memory)
     for offset in range(3):
         full.unpark([], always=True)
-        full.add(Fetched(offset, None, _value(6 * 2**20)))
-    other.add(Fetched(0, b"a", _value(7 * 2**20)))
-    other.add(Fetched(1, b"a", _value(7 * 2**20)))
+        full.cache(Fetched(offset, None, _value(6 * 2**20)))
+    other.cache(Fetched(0, b"a", _value(7 * 2**20)))
+    other.cache(Fetched(1, b"a", _value(7 * 2**20)))
 
     assert other.parked >= {1}
 
@@ -281,12 +281,12 @@ def test_what_waits_makes_room_for_fresh_groups() -> None:
     """Groups that wait for their next attempt keep their records only as long as nobody else needs the room."""
     kept = _kept(10)
     for index in range(10):
-        kept.add(Fetched(index, b"sick %d" % index))
+        kept.cache(Fetched(index, b"sick %d" % index))
         kept.set_aside(index, b"sick %d" % index)
     assert _there(kept, range(10)) == list(range(10))
 
     for index in range(10, 15):
-        kept.add(Fetched(index, b"fresh %d" % index))
+        kept.cache(Fetched(index, b"fresh %d" % index))
 
     assert _there(kept, range(15)) == list(range(5, 15))
     assert kept.backlog == 0
@@ -294,7 +294,7 @@ def test_what_waits_makes_room_for_fresh_groups() -> None:
     assert kept.wanted() is None
 
     kept.recall(5)
-    kept.add(Fetched(15, b"fresh 15"))
+    kept.cache(Fetched(15, b"fresh 15"))
     assert _there(kept, range(16)) == [5, *range(7, 16)]
 
     kept.unpark([Fetched(0, b"sick 0")], always=True)

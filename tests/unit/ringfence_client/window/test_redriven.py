@@ -8,9 +8,9 @@ import pytest
 from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.progress_record import Progress, decode, encode
 from ringfence_client.progress.resume_offset import Log, resume
-from ringfence_client.window import window as window_module
+from ringfence_client.window import redrive_queue
 from ringfence_client.window.memory_budget import MemoryBudget
-from ringfence_client.window.window import Window
+from ringfence_client.window.window import End, Window
 from tests.support.consumers.windows import Fetched, of
 
 
@@ -26,8 +26,8 @@ def _written(window: Window, **options: object) -> Progress:
 def _do_next(window: Window) -> int | None:
     offset = window.ledger.acquire("handler")
     if offset is not None:
-        window.begin(offset)
-        window.finish("handler", offset)
+        window.attempts.begin_attempt(offset)
+        window.finish(offset, End.ACK, "handler")
     return offset
 
 
@@ -38,10 +38,10 @@ def test_takes_its_place() -> None:
 
     assert [_do_next(window), _do_next(window)] == [0, 1]
     assert window.redrive(0, 1)
-    assert window.missing() == [0]
+    assert window.redrives.missing() == [0]
     assert _written(window).again == (0,)
     assert window.bring(Fetched(0, b"a"))
-    assert window.missing() == []
+    assert window.redrives.missing() == []
     assert not window.bring(Fetched(0, b"a"))
     try:
         done = [_do_next(window), _do_next(window), _do_next(window)]
@@ -83,7 +83,7 @@ def test_survives_its_holder() -> None:
     window.bring(Fetched(3, b"a"))
     after = _window(_written(window))
 
-    assert after.missing() == [1, 3]
+    assert after.redrives.missing() == [1, 3]
 
     after.bring(Fetched(1, b"a"))
     after.bring(Fetched(3, b"a"))
@@ -98,20 +98,20 @@ def test_another_dead_letter() -> None:
     window.feed(of(b"a", 0))
     offset = window.ledger.acquire("handler")
     assert offset == 0
-    window.begin(0)
-    window.fail(0, 0)
-    window.buried([0])
-    window.finish("handler", 0, reject=True)
+    window.attempts.begin_attempt(0)
+    window.attempts.fail(0, 0)
+    window.finish(0, End.DEAD_LETTER)
+    window.finish(0, End.REJECT, "handler")
     window.redrive(0, 1)
     window.bring(Fetched(0, b"a"))
     window.ledger.acquire("handler")
 
-    assert window.begin(0) == 1
+    assert window.attempts.begin_attempt(0) == 1
     assert _written(window, burying=frozenset([0])).again == ()
     assert _written(window).again == (0,)
 
-    window.buried([0])
-    window.finish("handler", 0, reject=True)
+    window.finish(0, End.DEAD_LETTER)
+    window.finish(0, End.REJECT, "handler")
 
     assert (_written(window).again, _written(window).redriven) == ((), {0: 1})
 
@@ -121,15 +121,15 @@ def test_redriven_before_its_end_is_noticed() -> None:
     window = _window(Progress(0))
     window.feed(of(b"a", 0))
     window.ledger.acquire("handler")
-    window.begin(0)
-    window.buried([0])
+    window.attempts.begin_attempt(0)
+    window.finish(0, End.DEAD_LETTER)
 
     assert window.redrive(0, 1)
     assert not window.bring(Fetched(0, b"a"))
 
-    window.finish("handler", 0, reject=True)
+    window.finish(0, End.REJECT, "handler")
 
-    assert window.missing() == [0]
+    assert window.redrives.missing() == [0]
     assert window.bring(Fetched(0, b"a"))
     assert _do_next(window) == 0
 
@@ -139,10 +139,10 @@ def test_blocked() -> None:
     window = _window(Progress(0))
     window.feed(of(b"a", 0, 1))
     window.ledger.acquire("handler")
-    window.begin(0)
-    window.fail(0, 0)
+    window.attempts.begin_attempt(0)
+    window.attempts.fail(0, 0)
     written = _written(window, blocking=frozenset([0]))
-    window.block([0])
+    window.redrives.blocked.add(0)
 
     assert (written.next, written.blocked) == (0, (0,))
     assert _written(window).blocked == (0,)
@@ -150,9 +150,14 @@ def test_blocked() -> None:
     after = _window(written)
     after.feed(of(b"a", 0, 1))
 
-    assert after.blocked == {0}
+    assert after.redrives.blocked == {0}
     assert after.redrive(0, 1)
-    assert (after.blocked, after.missing(), after.attempts, after.failures) == (set(), [], {}, {})
+    assert (
+        after.redrives.blocked,
+        after.redrives.missing(),
+        after.attempts.counts,
+        after.attempts.failures,
+    ) == (set(), [], {}, {})
     assert [_do_next(after), _do_next(after), after.next] == [0, 1, 2]
 
 
@@ -161,11 +166,11 @@ def test_unblocked_without_a_consumer(again: bool) -> None:
     """Dropped while nobody holds the partition, it is finished for who comes next, and its group goes on."""
     progress = Progress(4, again=(2,), blocked=(2,)) if again else Progress(2, blocked=(2,))
     window = _window(progress)
-    window.drop_unfetched(2)
+    window.finish(2, End.GONE)
     after = _window(_written(window))
     after.feed(of(b"a", *range(progress.next, 5)))
 
-    assert after.missing() == []
+    assert after.redrives.missing() == []
     assert [_do_next(after) for _ in range(3)] == ([4, None, None] if again else [3, 4, None])
     assert _written(after).blocked == ()
 
@@ -173,7 +178,7 @@ def test_unblocked_without_a_consumer(again: bool) -> None:
 def test_dropped_and_redriven_without_a_consumer() -> None:
     """A blocked message that was dropped is finished: redriven afterwards it comes once more, for the next holder too."""
     window = _window(Progress(2, blocked=(3,), attempts={3: 5}, failures={3: Failures(5, 0)}))
-    window.drop_unfetched(3)
+    window.finish(3, End.GONE)
     window.purge(b"a", 4)
     dropped = _written(window)
 
@@ -192,7 +197,7 @@ def test_dropped_and_redriven_without_a_consumer() -> None:
     after = _window(_written(between))
     after.feed(of(b"a", 2, 3, 4))
 
-    assert after.missing() == [3]
+    assert after.redrives.missing() == [3]
     assert after.bring(Fetched(3, b"a"))
     assert [_do_next(after) for _ in range(4)] == [3, 4, None, None]
     assert after.next == 5
@@ -201,7 +206,7 @@ def test_dropped_and_redriven_without_a_consumer() -> None:
 def test_an_ungrouped_message_dropped_without_a_consumer() -> None:
     """It has no group that could be purged, and is not done again either."""
     window = _window(Progress(0, blocked=(1,)))
-    window.drop_unfetched(1)
+    window.finish(1, End.GONE)
     after = _window(_written(window))
     after.feed(of(None, 0, 1, 2))
 
@@ -210,8 +215,8 @@ def test_an_ungrouped_message_dropped_without_a_consumer() -> None:
 
 def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only so many may wait; of so many is remembered how often, and of all that wait."""
-    monkeypatch.setattr(window_module, "AGAIN_MAX", 3)
-    monkeypatch.setattr(window_module, "REDRIVEN_MAX", 4)
+    monkeypatch.setattr(redrive_queue, "AGAIN_MAX", 3)
+    monkeypatch.setattr(redrive_queue, "REDRIVEN_MAX", 4)
     window = _window(Progress(10))
     for offset in range(3):
         window.redrive(offset, 1)
@@ -223,7 +228,7 @@ def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
         _do_next(window)
         window.redrive(offset, 1)
 
-    assert list(window.redriven) == [2, 3, 4, 5]
+    assert list(window.redrives.counts) == [2, 3, 4, 5]
 
 
 def test_offset_was_set() -> None:
@@ -254,7 +259,7 @@ class _Story:
         self.fed = max(self.fed, upto)
 
     def bring(self, share: float = 1.0) -> None:
-        for number in self.window.missing():
+        for number in self.window.redrives.missing():
             if self.chance.random() < share:
                 self.window.bring(Fetched(number, (b"a", b"b", None)[number % 3]))
 
@@ -266,7 +271,7 @@ class _Story:
 
     def redrive(self) -> None:
         offset = self.chance.randrange(self.COUNT)
-        if self.window.redrive(offset, self.window.redriven.get(offset, 0) + 1):
+        if self.window.redrive(offset, self.window.redrives.counts.get(offset, 0) + 1):
             self.wanted[offset] += 1
         self.bring(0.5)
 
@@ -302,12 +307,12 @@ def test_each_exactly_as_often_as_asked() -> None:
 def test_purged_while_it_is_owed() -> None:
     """A redriven message may be dropped while nobody holds its partition, with what waits of its group."""
     window = _window(Progress(3, again=(1,)))
-    window.drop_unfetched(1)
+    window.finish(1, End.GONE)
     window.purge(b"a", 5)
     after = _window(_written(window))
     after.feed(of(b"a", 3, 4, 5))
 
-    assert after.missing() == []
+    assert after.redrives.missing() == []
     assert [_do_next(after), _do_next(after)] == [5, None]
 
 
@@ -317,8 +322,8 @@ def test_purged_before_it_is_fetched() -> None:
     window.feed(of(b"b", 2))
     groups = dict.fromkeys((0, 3, 5), b"a") | {1: b"b", 4: b"b"}
 
-    assert window.named(6) == [0, 1, 3, 4, 5]
-    assert window.drop_named(b"a", groups) == [0, 3, 5]
+    assert window.unfetched(6) == [0, 1, 3, 4, 5]
+    assert window.drop_unfetched(b"a", groups) == [0, 3, 5]
     assert window.purge(b"a", 6) == 0
     assert window.redrive(3, 1)
 
@@ -333,7 +338,7 @@ def test_purged_before_it_is_fetched() -> None:
     )
     for item in (window, after):
         item.feed([*of(b"b", 2), *of(b"a", 3), *of(b"b", 4), *of(b"a", 5, 6)])
-        assert item.missing() == [1, 3]
+        assert item.redrives.missing() == [1, 3]
         assert item.bring(Fetched(3, b"a"))
         assert [item.ledger.acquire("handler") for _ in range(2)] == [2, 3]
 
@@ -342,11 +347,11 @@ def test_fetched_while_it_was_looked_up() -> None:
     """It is in its group then, and the purge drops it there; what was brought, too."""
     window = _window(Progress(2, again=(0,), blocked=(3,)))
 
-    assert window.named(9) == [0, 3]
+    assert window.unfetched(9) == [0, 3]
 
     window.feed(of(b"a", 2, 3, 4))
     window.bring(Fetched(0, b"a"))
 
-    assert window.drop_named(b"a", {0: b"a", 3: b"a"}) == []
+    assert window.drop_unfetched(b"a", {0: b"a", 3: b"a"}) == []
     assert window.purge(b"a", 9) == 4
-    assert (window.next, window.blocked, window.undone) == (5, set(), 0)
+    assert (window.next, window.redrives.blocked, window.undone) == (5, set(), 0)

@@ -7,7 +7,7 @@ from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.window import window as window_module
 from ringfence_client.window.memory_budget import MemoryBudget
-from ringfence_client.window.window import AHEAD, Window
+from ringfence_client.window.window import AHEAD, End, Window
 from tests.support.consumers.windows import Fetched, of
 
 
@@ -21,12 +21,12 @@ def _finish_next(window: Window) -> int | None:
     offset = window.ledger.acquire("handler")
     if offset is None:
         return None
-    if window.record(offset) is None:
-        window.resident.unpark([Fetched(offset, window.group(offset))], always=True)
+    if window.cache.record(offset) is None:
+        window.cache.unpark([Fetched(offset, window.group_of(offset))], always=True)
 
-    assert window.record(offset) is not None
+    assert window.cache.record(offset) is not None
 
-    window.finish("handler", offset)
+    window.finish(offset, End.ACK, "handler")
     return offset
 
 
@@ -37,7 +37,7 @@ def test_fed_and_finished() -> None:
     """What is fed is to be done, by as many handlers as it brought groups; ``next`` follows the lowest that is not finished."""
     window = _window(Progress(10))
 
-    assert window.feed(of(b"a", 10, 11) + of(b"b", 12)) == 2
+    window.feed(of(b"a", 10, 11) + of(b"b", 12))
     assert (window.next, window.end, window.undone) == (10, 13, 3)
 
     first = window.ledger.acquire("x")
@@ -45,12 +45,12 @@ def test_fed_and_finished() -> None:
 
     assert (first, second) == (10, 12)
 
-    window.finish("y", 12)
+    window.finish(12, End.ACK, "y")
 
     assert (window.next, window.undone) == (10, 2)
-    assert window.record(12) is None
+    assert window.cache.record(12) is None
 
-    window.finish("x", 10)
+    window.finish(10, End.ACK, "x")
 
     assert window.next == 11
 
@@ -72,7 +72,7 @@ def test_fetched_twice() -> None:
     window = _window(Progress(5))
     window.feed(of(b"a", 5, 6))
 
-    assert window.feed(of(b"a", 4, 5, 6, 7) + of(b"b", 5, 8)) == 1
+    window.feed(of(b"a", 4, 5, 6, 7) + of(b"b", 5, 8))
     assert window.undone == 4
 
     window.reached(6)
@@ -84,7 +84,7 @@ def test_stored_runs() -> None:
     """What the last holder finished above ``next`` is not done again, and is written down again."""
     window = _window(Progress(5, [(6, 8), (10, 11)]))
 
-    assert window.feed(of(b"a", *range(5, 12))) == 1
+    window.feed(of(b"a", *range(5, 12)))
     assert [_finish_next(window) for _ in range(5)] == [5, 8, 9, 11, None]
     assert window.next == 12
 
@@ -94,7 +94,7 @@ def test_next_begins_finished() -> None:
     window = _window(Progress(5, [(5, 8)]))
 
     assert window.next == 8
-    assert window.feed(of(b"a", 8)) == 1
+    window.feed(of(b"a", 8))
 
 
 # -- attempts -----------------------------------------------------------------------------------------------------
@@ -105,22 +105,26 @@ def test_attempts() -> None:
     window = _window(Progress(0, (), {1: 2}))
     window.feed(of(b"a", 0) + of(b"b", 1))
 
-    assert [window.begin(0), window.begin(0), window.begin(1)] == [1, 2, 3]
+    assert [
+        window.attempts.begin_attempt(0),
+        window.attempts.begin_attempt(0),
+        window.attempts.begin_attempt(1),
+    ] == [1, 2, 3]
 
-    window.take_back(0)
-    window.take_back(1)
+    window.attempts.take_back(0)
+    window.attempts.take_back(1)
 
-    assert window.attempts == {0: 1, 1: 2}
+    assert window.attempts.counts == {0: 1, 1: 2}
 
-    window.take_back(0)
-    window.take_back(0)
+    window.attempts.take_back(0)
+    window.attempts.take_back(0)
 
-    assert window.attempts == {1: 2}
+    assert window.attempts.counts == {1: 2}
 
     _finish_next(window)
     _finish_next(window)
 
-    assert window.attempts == {}
+    assert window.attempts.counts == {}
 
 
 def test_suspects() -> None:
@@ -148,10 +152,10 @@ def test_progress() -> None:
     """A record holds what a successor needs: everything but what is fetched."""
     window = _window(Progress(0))
     window.feed(of(b"a", 0, 2) + of(b"b", 4))
-    window.begin(0)
+    window.attempts.begin_attempt(0)
     window.ledger.acquire("x")
     window.ledger.acquire("y")
-    window.finish("y", 4)
+    window.finish(4, End.ACK, "y")
     window.reached(9)
 
     progress = window.progress("me", "http://here", state="released")
@@ -165,8 +169,8 @@ def test_buried() -> None:
     """What becomes a dead letter counts as finished with the record that its letter goes with, and keeps its group until then."""
     window = _window(Progress(0))
     window.feed(of(b"a", 0, 1))
-    window.begin(0)
-    window.fail(0, 7)
+    window.attempts.begin_attempt(0)
+    window.attempts.fail(0, 7)
     window.ledger.acquire("x")
     without, beside = window.progress("me", ""), window.progress("me", "", burying=(0,))
 
@@ -174,17 +178,17 @@ def test_buried() -> None:
     assert (beside.next, beside.attempts, beside.failures, beside.running) == (1, {}, {}, 0)
     assert window.next == 0
 
-    window.buried([0])
+    window.finish(0, End.DEAD_LETTER)
 
     assert window.next == 1
     assert window.progress("me", "") == dataclasses.replace(beside, beat=0)
     assert window.ledger.acquire("y") is None
-    assert window.record(0) is not None
+    assert window.cache.record(0) is not None
 
-    window.finish("x", 0, reject=True)
+    window.finish(0, End.REJECT, "x")
 
     assert window.ledger.acquire("y") == 1
-    assert (window.undone, window.record(0)) == (1, None)
+    assert (window.undone, window.cache.record(0)) == (1, None)
 
 
 # -- what is parked -----------------------------------------------------------------------------------------------
@@ -239,7 +243,7 @@ def test_half_in_bytes() -> None:
     assert window.wants_more(1)
 
     window.ledger.acquire("x")
-    window.finish("x", 0)
+    window.finish(0, End.ACK, "x")
 
     assert window.wants_more(0)
 
@@ -322,7 +326,7 @@ def test_skipped() -> None:
     """A skip drops the first message of a group that nobody owns, kept or parked, and its attempts."""
     window = _window(Progress(0), records_max=10)
     window.feed(of(b"a", 0, 1) + of(b"b", 2))
-    window.attempts[0] = 3
+    window.attempts.counts[0] = 3
     window.ledger.acquire("x")
 
     assert window.skip(b"a") == 0
@@ -331,7 +335,7 @@ def test_skipped() -> None:
     window.ledger.close("x")
 
     assert [window.skip(b"a"), window.skip(b"a"), window.skip(b"a")] == [1, 1, 0]
-    assert (window.next, window.attempts) == (2, {})
+    assert (window.next, window.attempts.counts) == (2, {})
     assert window.counts == {"undone": 1, "kept": 1, "parked": 0}
 
 
@@ -351,7 +355,7 @@ def test_purged() -> None:
 
         assert item.purge(b"none", 0) == 0
 
-    window.finish("x", 0)
+    window.finish(0, End.ACK, "x")
 
     assert [_finish_next(window) for _ in range(4)] == [4, 8, 9, None]
     assert [_finish_next(successor) for _ in range(5)] == [0, 4, 8, 9, None]
@@ -381,7 +385,7 @@ def test_failures_of_what_is_finished() -> None:
     )
     window = _window(progress)
 
-    assert (sorted(window.attempts), sorted(window.failures)) == ([2, 4, 6], [2, 4, 6])
+    assert (sorted(window.attempts.counts), sorted(window.attempts.failures)) == ([2, 4, 6], [2, 4, 6])
 
 
 def test_skip_reaches_the_record() -> None:
@@ -402,8 +406,8 @@ def test_parked_messages_of_another_log() -> None:
         window = _window(Progress(0), records_max=4)
         window.feed(of(b"group", *range(6)))
 
-        assert window.resident.parked == {2, 3, 4, 5}
+        assert window.cache.parked == {2, 3, 4, 5}
         assert not window.unpark([Fetched(2), Fetched(3), stranger], always=True)
-        assert window.resident.parked == {2, 3, 4, 5}
+        assert window.cache.parked == {2, 3, 4, 5}
         assert window.unpark([Fetched(2), Fetched(9, b"later")], always=True)
-        assert window.resident.parked == {3, 4, 5}
+        assert window.cache.parked == {3, 4, 5}

@@ -11,7 +11,7 @@ from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web import offline_drop
 from ringfence_client.window.memory_budget import MemoryBudget
-from ringfence_client.window.window import Window
+from ringfence_client.window.window import End, Window
 from ringfence_kafka.config.load import validate
 from tests.support.cluster_double import ClusterDouble
 from tests.support.consumers.windows import of
@@ -137,10 +137,10 @@ def test_purged_up_to_an_offset(owned: bool) -> None:
         assert window.ledger.acquire("handler") == 0
 
     assert held.purge(GROUP, 3) == (2 if owned else 3)
-    assert window.of(GROUP) == ([0, 3, 4] if owned else [3, 4])
+    assert window.offsets_of(GROUP) == ([0, 3, 4] if owned else [3, 4])
     if owned:
-        window.finish("handler", 0)
+        window.finish(0, End.ACK, "handler")
     assert [window.next, window.ledger.acquire("handler")] == [3, 3]
     assert held.purge(GROUP, 9) == 1
-    assert window.feed(of(GROUP, 7, 8, 9)) == 0  # behind the message that the handler has
-    assert window.of(GROUP) == [3, 9]
+    window.feed(of(GROUP, 7, 8, 9))  # behind the message that the handler has
+    assert window.offsets_of(GROUP) == [3, 9]
