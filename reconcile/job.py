@@ -118,7 +118,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
                 out = proved(opened(spark, options.out))
             document = judge(spark, settings, ready.runs, ready.survey, out)
             drawn = out is not None and pages.PAGE in out.names("")
-            kept = ready.runs.files.read(f"{results_folder(document['night'])}/{results.FIGURES}")
+            kept = ready.runs.files.read_text(f"{results_folder(document['night'])}/{results.FIGURES}")
         except (*SPARK, AssertionError) as error:
             if (found := of_spark(error)) is None:
                 raise
@@ -166,7 +166,7 @@ def surveyed(settings: Settings) -> Survey:
     with steps() as progress:
         progress.begin("asking the cluster")
         progress.count(counted(len(settings.addresses), "address", "addresses"))
-        return Survey.of(settings, Admin(settings.kafka, settings.app.id))
+        return Survey.ask(settings, Admin(settings.kafka, settings.app.id))
 
 
 def judge(

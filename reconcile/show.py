@@ -108,7 +108,7 @@ def _figures(files: Files, run: Run, anomaly: str) -> tuple[Figures, dict[str, i
             f"Restore them from a backup, look into the folder that --out named in that run, or name another run: there are those of {known}"
         )
     try:
-        figures = Figures.from_json(files.read(f"{folder}/{FIGURES}"))
+        figures = Figures.from_json(files.read_text(f"{folder}/{FIGURES}"))
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise PrerequisiteError(
             f"{files.root}/{folder}/{FIGURES} is damaged ({error}): restore it from a backup, or from the folder that --out named in "

@@ -147,10 +147,10 @@ def keep(audit: Audit, files: Files) -> bool:
     """Write document, figures and page into a folder, and remove an earlier page; returns whether there is a page."""
     files.remove(DOCUMENT)  # written last: where it is, all that stands beside it is of the same run
     drawn = figures(audit, advice.notes(audit))
-    files.write("figures.json", drawn.to_json() + "\n")
+    files.write_text("figures.json", drawn.to_json() + "\n")
     page = written(drawn)
     put(files, page)
-    files.write(DOCUMENT, json.dumps(audit_document(audit), indent=2) + "\n")
+    files.write_text(DOCUMENT, json.dumps(audit_document(audit), indent=2) + "\n")
     return page is not None
 
 

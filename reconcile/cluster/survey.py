@@ -34,7 +34,7 @@ class Survey:
     """Address → lane → what the lane goes by."""
 
     @classmethod
-    def of(cls, settings: Settings, cluster: Admin) -> Self:
+    def ask(cls, settings: Settings, cluster: Admin) -> Self:
         """Ask the cluster.
 
         Raises:

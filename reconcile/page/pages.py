@@ -33,4 +33,4 @@ def put(files: Files, page: str | None) -> None:
     if page is None:
         files.delete(PAGE)
     else:
-        files.write(PAGE, page)
+        files.write_text(PAGE, page)

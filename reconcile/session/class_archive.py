@@ -50,7 +50,7 @@ class ClassArchive:
         self._jars = self._known()
 
     @classmethod
-    def of(
+    def for_packages(
         cls, theirs: Mapping[str, str], packages: str, java: Path | None, environ: Mapping[str, str]
     ) -> "ClassArchive | None":
         """The archive, if this setup allows one; ``theirs`` are the defaults of this machine's Spark."""

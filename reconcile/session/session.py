@@ -240,7 +240,7 @@ def _quick(master: str, environ: Mapping[str, str]) -> ClassArchive | None:
     if not re.fullmatch(r"local(\[[^]]*\])?", master):
         return None
     theirs = _defaults(environ)
-    return ClassArchive.of(theirs, _packages(theirs), java.candidate(environ), environ)
+    return ClassArchive.for_packages(theirs, _packages(theirs), java.candidate(environ), environ)
 
 
 def _defaults(environ: Mapping[str, str]) -> dict[str, str]:

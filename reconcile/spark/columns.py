@@ -29,7 +29,7 @@ class Dialect(NamedTuple):
     default_group: str
 
     @classmethod
-    def of(cls, address: AddressSettings) -> "Dialect":
+    def of_address(cls, address: AddressSettings) -> "Dialect":
         """The dialect of an address."""
         return cls(
             address.duplicate_id_headers,

@@ -38,10 +38,10 @@ class Files(Protocol):
     def names(self, folder: str) -> list[str]:
         """Names in a folder; none if it does not exist."""
 
-    def read(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         """The text of a file."""
 
-    def write(self, name: str, text: str) -> None:
+    def write_text(self, name: str, text: str) -> None:
         """Write a file that exists as a whole or not at all."""
 
     def delete(self, name: str) -> None:
@@ -113,7 +113,7 @@ def proved(files: Files) -> Files:
     Raises:
         PrerequisiteError: the folder refuses.
     """
-    files.write(_PROOF, "")
+    files.write_text(_PROOF, "")
     files.delete(_PROOF)
     return files
 
@@ -143,14 +143,14 @@ class LocalFiles:
             names = [file.name for file in path.iterdir()] if path.is_dir() else []
         return sorted(name for name in names if not name.startswith("."))
 
-    def read(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         """The text of a file."""
         try:
             return (self._root / name).read_text("utf-8")
         except OSError as error:
             raise unreadable(str(self._root / name), error.strerror or str(error)) from error
 
-    def write(self, name: str, text: str) -> None:
+    def write_text(self, name: str, text: str) -> None:
         """Write a file that exists as a whole or not at all, even if the machine stops."""
         target = self._root / name
         made = target.with_name(f".{target.name}.part")

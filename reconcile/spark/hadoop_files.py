@@ -45,7 +45,7 @@ class HadoopFiles:
             return []
         return sorted(item.getPath().getName() for item in self._system.listStatus(path))
 
-    def read(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         """The text of a file."""
         try:
             with contextlib.closing(self._system.open(self._path(self.at(name)))) as stream:
@@ -53,7 +53,7 @@ class HadoopFiles:
         except SPARK as error:
             raise unreadable(self.at(name), _cause(error)) from error
 
-    def write(self, name: str, text: str) -> None:
+    def write_text(self, name: str, text: str) -> None:
         """Write a file that exists as a whole or not at all."""
         with self._usable(name) as target:
             made = self._path(self.at(f"{name}.part"))

@@ -126,7 +126,7 @@ async def test_verbs(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _surveyed(settings: Settings) -> Survey:
-    return Survey.of(settings, Admin(settings.kafka, settings.app.id))
+    return Survey.ask(settings, Admin(settings.kafka, settings.app.id))
 
 
 def _refusal(verb: Callable[[], object]) -> ForeignChangelogError:

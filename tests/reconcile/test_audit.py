@@ -480,7 +480,7 @@ def test_folders_that_refuse(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFix
     hadoop = opened(lab.spark, f"file://{tmp_path}")
     (tmp_path / "audit.json.part").mkdir()
     with pytest.raises(PrerequisiteError, match=r"audit\.json cannot be used .*Exception"):
-        hadoop.write("audit.json", "{}")
+        hadoop.write_text("audit.json", "{}")
 
     assert (before.value.exit_code, counted) == (2, "")
     assert "nothing was ever written to it" in told

@@ -23,7 +23,7 @@ def test_anomalies_that_cannot_be_read(spark: SparkSession, tmp_path: Path, dama
     """The folder is named, with the way out: no assertion of PySpark's, and nothing that rights would help."""
     files = LocalFiles(str(tmp_path))
     if damage == "no Parquet":
-        files.write(f"{results_folder(1)}/anomalies/part.parquet", "no Parquet")
+        files.write_text(f"{results_folder(1)}/anomalies/part.parquet", "no Parquet")
 
     with pytest.raises(RingfenceError) as raised:
         show_all.read(spark, files, 1, Wanted(limit=200))

@@ -58,7 +58,7 @@ class Scheduler:
         """Those that the last run has left."""
         last = self.runs.last
         assert last is not None
-        text = self.runs.files.read(f"{results_folder(last.number)}/figures.json")
+        text = self.runs.files.read_text(f"{results_folder(last.number)}/figures.json")
         (found,) = (
             address for address in Figures.from_json(text).addresses if address.name == self.world.names[name]
         )

@@ -38,7 +38,7 @@ class Sources:
         chained = sorted({address.input_topic for address in self.addresses if address.name in fed})
         members: dict[columns.Dialect, list[AddressSettings]] = {}
         for address in self.addresses:
-            members.setdefault(columns.Dialect.of(address), []).append(address)
+            members.setdefault(columns.Dialect.of_address(address), []).append(address)
         frames = []
         for dialect, addresses in members.items():
             records = self._scan([self.cuts[address.name].input for address in addresses])
@@ -71,7 +71,7 @@ class Sources:
 
     def _targets(self, address: AddressSettings) -> topic_reader.Targets:
         others = (
-            topic_reader.Target(number, other.name, columns.Dialect.of(other))
+            topic_reader.Target(number, other.name, columns.Dialect.of_address(other))
             for number, other in enumerate(self.addresses)
             if other.name in address.transaction_addresses
         )

@@ -22,11 +22,11 @@ class Workspace:
         frame.write.mode("overwrite").parquet(path)
         return self.frames.spark.read.schema(frame.schema).parquet(path)
 
-    def write(self, frame: DataFrame, name: str, mode: str = "overwrite") -> None:
+    def write_results(self, frame: DataFrame, name: str, mode: str = "overwrite") -> None:
         """Write a frame among the results of the run."""
         frame.write.mode(mode).parquet(self.frames.files.at(results_folder(self.number), name))
 
-    def read(self, name: str, schema: StructType) -> DataFrame:
+    def read_results(self, name: str, schema: StructType) -> DataFrame:
         """A frame among the results of the run."""
         return self.frames.spark.read.schema(schema).parquet(
             self.frames.files.at(results_folder(self.number), name)

@@ -47,7 +47,7 @@ def acknowledge(settings: Settings, files: Files, number: int) -> int:
 
 def when(files: Files, run: Run) -> str | None:
     """Return when somebody acknowledged a run, ISO 8601; None = nobody has."""
-    return files.read(seen_of(run.number)).strip() if run.acknowledged else None
+    return files.read_text(seen_of(run.number)).strip() if run.acknowledged else None
 
 
 def no_run(folder: str) -> PrerequisiteError:

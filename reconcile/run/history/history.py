@@ -150,7 +150,7 @@ class RunHistory:
         for name in sorted(name for name in names if name.endswith(DONE)):
             seen = name.removesuffix(DONE) + SEEN in names
             try:
-                run = Run.from_json(files.read(f"{RUNS}/{name}"), acknowledged=seen)
+                run = Run.from_json(files.read_text(f"{RUNS}/{name}"), acknowledged=seen)
             except ValueError as error:
                 raise PrerequisiteError(
                     f"{files.at(RUNS, name)} is damaged: restore it; without a backup remove it, if it is the last "
@@ -243,7 +243,7 @@ class RunHistory:
         # One of its number that was damaged, and removed, may have been acknowledged: nobody has looked at this one.
         for beside in (seen_of(run.number), forgotten_of(run.number)):
             self.files.remove(beside)
-        self.files.write(file_of(run.number), run.to_json())
+        self.files.write_text(file_of(run.number), run.to_json())
         self.finished[run.number] = run
 
     def acknowledge(self) -> Run | None:
@@ -251,7 +251,9 @@ class RunHistory:
         last = self.last
         if last is None or last.settled:
             return None
-        self.files.write(seen_of(last.number), f"{dt.datetime.now(dt.UTC).isoformat(timespec='seconds')}\n")
+        self.files.write_text(
+            seen_of(last.number), f"{dt.datetime.now(dt.UTC).isoformat(timespec='seconds')}\n"
+        )
         self.finished[last.number] = seen = replace(last, acknowledged=True)
         return seen
 

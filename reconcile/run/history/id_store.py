@@ -103,14 +103,16 @@ def _note(files: Files, run: Run, addresses: Sequence[str]) -> None:
     """Record what is to go before it goes: other missing folders are damage."""
     known, gone = forgotten(files, run.number), {address_folder(run, address) for address in addresses}
     if gone - known:
-        files.write(layout.forgotten_of(run.number), "".join(f"{name}\n" for name in sorted(known | gone)))
+        files.write_text(
+            layout.forgotten_of(run.number), "".join(f"{name}\n" for name in sorted(known | gone))
+        )
 
 
 def forgotten(files: Files, number: int) -> set[str]:
     """Folders of a run's IDs that were removed on purpose."""
     name = layout.forgotten_of(number)
     there = name.removeprefix(f"{RUNS}/") in files.names(RUNS)
-    return set(files.read(name).splitlines()) if there else set()
+    return set(files.read_text(name).splitlines()) if there else set()
 
 
 def _forget_results(runs: RunHistory, latest: Sequence[Run], oldest: str) -> None:

@@ -31,7 +31,7 @@ class Numbers:
         for row in rows:
             self._rows.setdefault((row["address"], row["of"]), []).append(row)
 
-    def of(self, address: int, kind: str) -> list[Row]:
+    def rows_of(self, address: int, kind: str) -> list[Row]:
         """The rows in the order of ``at``."""
         return sorted(self._rows.get((address, kind), []), key=lambda row: int(row["at"]))
 
@@ -44,7 +44,7 @@ def rings(
     made = {}
     for number, address in enumerate(settings.addresses):
         runs = recent[address.name]
-        rows = numbers.of(number, kinds.RING)
+        rows = numbers.rows_of(number, kinds.RING)
         seen = Seen(*(rows[0][name] for name in ("a", "at", "b", "c", "d"))) if rows else Seen()
         before = sum(_overruns(run, address.name) for run in runs)
         earliest = [run.earliest[address.name] for run in runs if address.name in run.earliest]
@@ -109,8 +109,8 @@ def figures(
                 **_drawn(numbers, number),
                 lanes=_lanes(
                     found.lanes[address.name],
-                    {row["at"]: row for row in numbers.of(number, kinds.LANE)},
-                    {row["at"]: row["a"] for row in numbers.of(number, kinds.ORPHANS)},
+                    {row["at"]: row for row in numbers.rows_of(number, kinds.LANE)},
+                    {row["at"]: row["a"] for row in numbers.rows_of(number, kinds.ORPHANS)},
                     {lane: min(n, address.id_cache_size) for lane, n in held[address.name].items()},
                     lanes[address.name],
                 ),
@@ -135,7 +135,7 @@ def figures(
 
 
 def _drawn(numbers: Numbers, address: int) -> dict[str, Any]:
-    moments = numbers.of(address, kinds.MOMENT)
+    moments = numbers.rows_of(address, kinds.MOMENT)
     return {
         "moments": [
             data.Moment(row["at"], row["a"], row["b"], max(0, row["c"]))
@@ -143,13 +143,13 @@ def _drawn(numbers: Numbers, address: int) -> dict[str, Any]:
             if row["at"] != kinds.STRAYS
         ],
         "strays": sum(row["a"] for row in moments if row["at"] == kinds.STRAYS),
-        "distances": [data.Bin(row["at"], row["a"]) for row in numbers.of(address, kinds.DISTANCE)],
-        "ages": [data.Bin(row["at"], row["a"]) for row in numbers.of(address, kinds.AGE)],
+        "distances": [data.Bin(row["at"], row["a"]) for row in numbers.rows_of(address, kinds.DISTANCE)],
+        "ages": [data.Bin(row["at"], row["a"]) for row in numbers.rows_of(address, kinds.AGE)],
         "group_sizes": [
-            data.GroupBin(row["at"], row["a"], row["b"]) for row in numbers.of(address, kinds.GROUPS)
+            data.GroupBin(row["at"], row["a"], row["b"]) for row in numbers.rows_of(address, kinds.GROUPS)
         ],
         "groups_largest": [
-            data.LargeGroup(text(row["name"]), row["a"]) for row in numbers.of(address, kinds.LARGEST)
+            data.LargeGroup(text(row["name"]), row["a"]) for row in numbers.rows_of(address, kinds.LARGEST)
         ],
     }
 

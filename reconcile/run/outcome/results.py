@@ -35,9 +35,9 @@ def keep(
     texts = {SUMMARY: json.dumps(document, indent=2) + "\n", FIGURES: figures.to_json()}
     page = pages.written(figures)
     for name, text in texts.items():
-        state.write(f"{folder}/{name}", text)
+        state.write_text(f"{folder}/{name}", text)
     if page is not None:
-        state.write(f"{folder}/{pages.PAGE}", page)
+        state.write_text(f"{folder}/{pages.PAGE}", page)
     if out is None:
         return
     # Written last, and away until then: where it is, all that stands beside it is of the same run.
@@ -45,6 +45,6 @@ def keep(
     anomalies = spark.read.parquet(state.at(folder, "anomalies"))
     anomalies.write.mode("overwrite").parquet(out.at("anomalies"))
     counts.write.mode("overwrite").parquet(out.at("counts"))
-    out.write(FIGURES, texts[FIGURES])
+    out.write_text(FIGURES, texts[FIGURES])
     pages.put(out, page)
-    out.write(SUMMARY, texts[SUMMARY])
+    out.write_text(SUMMARY, texts[SUMMARY])

@@ -156,8 +156,8 @@ class Judge:
         # One after the other: each plan stays small, and each gets all of the memory.
         for frame in frames:
             named = self._frames.topics_named(doubted(frame, doubts))
-            self.workspace.write(named, "anomalies", "append")
-        self._anomalies = self.workspace.read("anomalies", named.schema)
+            self.workspace.write_results(named, "anomalies", "append")
+        self._anomalies = self.workspace.read_results("anomalies", named.schema)
         count_anomalies(self._anomalies, found)
         return counted(found.anomalous, "anomaly", "anomalies")
 
@@ -189,7 +189,7 @@ class Judge:
     # -- parts of the steps ------------------------------------------------------------------------------------------
 
     def _write(self, frame: DataFrame, name: str) -> None:
-        self.workspace.write(self._frames.named(frame), name)
+        self.workspace.write_results(self._frames.named(frame), name)
 
     def _accepted_before(self) -> Column:
         """How many IDs each lane had accepted when the run began."""

@@ -57,5 +57,5 @@ def _said(frames: Frames, fate: int, number: int, spans: dict[int, tuple[int, in
     topic = address.accepted_topic if fate == ACCEPTED else address.duplicates_topic
     # What retention takes meanwhile is left without: the verdict does not rest on it.
     records = topic_reader.scan(frames.spark, frames.options, {topic: spans}, whole=False)
-    named = outputs.named(records, Dialect.of(address), fate)
+    named = outputs.named(records, Dialect.of_address(address), fate)
     return named.withColumns({"fate": F.lit(fate), "out_address": F.lit(number)})

@@ -24,7 +24,7 @@ from tests.support.reconcile import figures
 def config(tmp_path: Path) -> str:
     state = tmp_path / "data" / "reconcile"
     files = LocalFiles(str(state))
-    files.write(f"{results_folder(3)}/figures.json", figures.run().to_json())
+    files.write_text(f"{results_folder(3)}/figures.json", figures.run().to_json())
     run = Run(3, None, "2026-11-21", "anomalies", app="shop")
     RunHistory(files).commit(run)
     path = tmp_path / "ringfence.toml"

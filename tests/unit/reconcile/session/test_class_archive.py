@@ -145,9 +145,9 @@ def test_what_somebody_has_set_counts(tmp_path: Path) -> None:
         {"spark.driver.extraJavaOptions": "-Xss4m"}, {"spark.jars": "a.jar"}, {"spark.driver.extraClassPath": "/x"},
         {"spark.jars.ivy": "/my ivy"}, {"spark.jars.ivy": "/a:b"},
     ):  # fmt: skip
-        assert ClassArchive.of(theirs, PACKAGES, java, {}) is None
-    assert ClassArchive.of({}, PACKAGES, None, {}) is None
-    assert ClassArchive.of({"spark.jars.ivy": str(tmp_path)}, PACKAGES, java, {}) is not None
+        assert ClassArchive.for_packages(theirs, PACKAGES, java, {}) is None
+    assert ClassArchive.for_packages({}, PACKAGES, None, {}) is None
+    assert ClassArchive.for_packages({"spark.jars.ivy": str(tmp_path)}, PACKAGES, java, {}) is not None
 
 
 def test_what_spark_is_told(ivy: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def _run(number: int) -> Run:
 def test_a_damaged_run_is_named(tmp_path: Path, text: str) -> None:
     """With the way out, and not as a fault of the program."""
     files = LocalFiles(str(tmp_path))
-    files.write("nights/000001.json", text)
+    files.write_text("nights/000001.json", text)
 
     with pytest.raises(PrerequisiteError, match=r"nights/000001\.json is damaged: restore it"):
         RunHistory.load(files)
@@ -66,7 +66,7 @@ def test_a_folder_that_refuses(tmp_path: Path) -> None:
     with pytest.raises(
         PrerequisiteError, match=r"file cannot be read .*directory.*: restore it from a backup"
     ):
-        files.read("file")
+        files.read_text("file")
     with pytest.raises(PrerequisiteError, match="cannot be used"):
         files.delete("file/" + "x" * 300)
 

@@ -36,7 +36,7 @@ def runs(tmp_path: Path) -> RunHistory:
             f"{results_folder(number)}/ahead",
         ):
             for part in range(2):
-                files.write(f"{folder}/part-{part}.parquet", "rows")
+                files.write_text(f"{folder}/part-{part}.parquet", "rows")
         run = Run(number, number - 1 or None, day, "clean", accepted={"a": {0: 5}, "b": {0: 5}})
         run.positions = {name: Position("id", (0,), (10,)) for name in "ab"}
         run.rules = {"a": {"id_cache_size": 5}, "b": {"id_cache_size": 5_000}}
