@@ -1,7 +1,7 @@
-"""Which bridges a process runs; those of a strict connection only if its members may be what they are."""
+"""The bridges of a process. Those of a strict connection need a permit."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agents.bridge.member_admission import Permit
@@ -14,20 +14,20 @@ Permitted = tuple[Plan, Permit | None]
 
 
 async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
-    """The bridges to run, each with the permit that it goes by, which it asks for again where it was not given.
+    """The bridges to run, each with its permit, which asks again where it was not given.
 
     Raises:
         ConfigurationError: none may run.
-        BrokerUnavailableError: a drain finds no source.
+        BrokerUnavailableError: a drain has no source.
     """
-    found: list[Permitted] = [(plan, None) for plan in plans if plan.share is None]
+    running: list[Permitted] = [(plan, None) for plan in plans if plan.share is None]
     strict: dict[tuple[str, str], list[Plan]] = {}
     for plan in plans:
         if plan.share is not None:
             strict.setdefault((plan.connection, plan.source_topic), []).append(plan)
     refused = []
-    for value in strict.values():
-        permit, members = Permit(value[0], drain=drain), None
+    for (connection, _), members_plans in strict.items():
+        permit, members = Permit(members_plans[0], drain=drain), None
         try:
             members = (await permit.get()).members
         except RingfenceError as error:
@@ -36,16 +36,19 @@ async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
             if isinstance(error, ConfigurationError):
                 refused.append(str(error))
             else:
-                log.warning("cluster connection %s: %s", value[0].connection, error)
-        found += _with(value, members, permit)
-    if refused and len(refused) == len(strict) and all(permit is not None for _, permit in found):
+                log.warning("cluster connection %s: %s", connection, error)
+        running += _with_members(members_plans, members, permit)
+    if refused and len(refused) == len(strict) and all(permit is not None for _, permit in running):
         raise ConfigurationError("\n".join(refused))
-    return found
+    return running
 
 
-def _with(those: Sequence[Plan], members: tuple[str, ...] | None, permit: Permit) -> list[Permitted]:
-    """None = it is not known yet: as configured."""
-    if members is None:
-        return [(plan, permit) for plan in those]
-    wanted = [plan for plan in those if plan.share is not None and plan.share.member in members]
-    return [(with_members(plan, members), permit) for plan in wanted]
+def _with_members(
+    plans: Sequence[Plan], members: tuple[str, ...] | None, permit: Permit
+) -> Iterator[Permitted]:
+    """The plans of these members; None = as configured, because the members are not known yet."""
+    for plan in plans:
+        if members is None:
+            yield plan, permit
+        elif plan.share is not None and plan.share.member in members:
+            yield with_members(plan, members), permit

@@ -1,4 +1,4 @@
-"""``ringfence bridge --drain``: all run to ends that are asked for once, and stop there."""
+"""``ringfence bridge --drain``: all run up to the ends of the start, and stop there."""
 
 import asyncio
 import logging

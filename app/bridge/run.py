@@ -27,13 +27,13 @@ from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 log: Final = logging.getLogger("ringfence.bridge")
 
 LOOK_S: Final = 0.2
-"""How often a drain looks whether it has ended."""
+"""How often a drain checks its end."""
 LIVE_S: Final = 1.0
-"""How often it is looked whether a bridge has ended, which none does by itself."""
+"""How often the tasks of bridges are checked: none ends by itself."""
 
 
 def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain: bool) -> int:
-    """Forward until SIGTERM, SIGINT or SIGHUP, or with ``drain`` until all stands at the ends of now; then commit, and leave.
+    """Forward until SIGTERM, SIGINT or SIGHUP, or with ``drain`` up to the present ends; then commit, and leave.
 
     Raises:
         RingfenceError: it cannot start; the text names the fault and the way out.
@@ -41,7 +41,7 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
     log_setup.configure()
     failpoints.install_from_environment()
     aiokafka_patches.install(whole_process=True)
-    found = plans(settings, names)
+    configured = plans(settings, names)
     auth = http_auth(settings.app)
     listener = None if web_port == 0 else listen(settings.app.web_host, web_port)
     name = settings.app.web_name
@@ -50,13 +50,13 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
         if listener is not None:
             stack.callback(listener.close)
         gc_settings.collect_rarely()
-        asyncio.run(_run(found, listener, auth, url, drain=drain))
+        asyncio.run(_run(configured, listener, auth, url, drain=drain))
     log.info("stopped")
     return 0
 
 
 async def _run(
-    found: Sequence[Plan], listener: socket.socket | None, auth: HttpAuth, url: str, *, drain: bool
+    configured: Sequence[Plan], listener: socket.socket | None, auth: HttpAuth, url: str, *, drain: bool
 ) -> None:
     instance = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     stopping = asyncio.Event()
@@ -67,32 +67,41 @@ async def _run(
             await stack.enter_async_context(web.serving(bridges, listener, auth))
             log.info("web server at %s", url)
         try:
-            ends = await unless(stopping, _prepare(found, bridges, (instance, url), drain=drain))
+            ends = await unless(stopping, _prepare(configured, bridges, (instance, url), drain=drain))
         except StoppingError:
             if drain:
                 raise TopicError("stopped before anything was drained: run it again with --drain") from None
             return
         log.info("%d bridges begin: %s", len(bridges), ", ".join(bridge.plan.name for bridge in bridges))
-        await _until(bridges, stopping, ends if drain else None)
+        await _until_stopped(bridges, stopping, ends if drain else None)
     if drain:
         await drains.require_at([bridge.plan for bridge in bridges], ends)
 
 
 async def _prepare(
-    found: Sequence[Plan], bridges: list[Bridge], here: tuple[str, str], *, drain: bool
+    configured: Sequence[Plan], bridges: list[Bridge], here: tuple[str, str], *, drain: bool
 ) -> dict[str, drains.Ends]:
-    """Look around, and add the bridges that may run; returns where a drain is to stop."""
-    await _inspect(found)
-    ends = await drains.ends_of(found) if drain else {}
-    allowed = await permitted(found, drain=drain)
+    """Check the bridges, and add those that may run; returns the ends of a drain.
+
+    Raises:
+        PrerequisiteError: every bridge has faults. Faults of some leave the others to their work.
+    """
+    by_bridge = await asyncio.gather(*map(faults, configured))
+    lines = [fault for bridge_faults in by_bridge for fault in bridge_faults]
+    if all(by_bridge):
+        raise PrerequisiteError("\n".join(dict.fromkeys(lines)))
+    for line in lines:
+        log.error("%s", line)
+    ends = await drains.ends_of(configured) if drain else {}
+    allowed = await permitted(configured, drain=drain)
     bridges += [Bridge(plan, *here, ends.get(plan.name), permit) for plan, permit in allowed]
     return ends
 
 
-async def _until(
+async def _until_stopped(
     bridges: Sequence[Bridge], stopping: asyncio.Event, ends: Mapping[str, drains.Ends] | None
 ) -> None:
-    """Until somebody asks to stop, or a drain has ended.
+    """Run until a stop is asked for, or a drain has ended.
 
     Raises:
         TopicError: a partition keeps the drain from ending.
@@ -104,13 +113,13 @@ async def _until(
                 if task.done():
                     task.result()
             if ends is not None and all(bridge.drained or bridge.standing for bridge in bridges):
-                told = [
+                standing = [
                     f"bridge {bridge.plan.name}: not drained: {why}"
                     for bridge in bridges
                     for why in bridge.standing
                 ]
-                if told:
-                    raise TopicError("\n".join(told))
+                if standing:
+                    raise TopicError("\n".join(standing))
                 if await drains.reached([bridge.plan for bridge in bridges], ends):
                     break
     finally:
@@ -120,17 +129,3 @@ async def _until(
     for error in ended:
         if error is not None:
             raise error
-
-
-async def _inspect(found: Sequence[Plan]) -> None:
-    """Faults of some bridges leave the others to their work.
-
-    Raises:
-        PrerequisiteError: none can work.
-    """
-    told = await asyncio.gather(*map(faults, found))
-    if all(told):
-        raise PrerequisiteError("\n".join(dict.fromkeys(fault for item in told for fault in item)))
-    for item in told:
-        for fault in item:
-            log.error("%s", fault)

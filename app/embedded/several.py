@@ -105,7 +105,7 @@ class Several:
     def busiest(self, topics: Collection[str] = ()) -> Node:
         """Who leads most of the partitions of these topics; of all, where none is named."""
         led = [leader for (topic, _), leader in self.leaders().items() if not topics or topic in topics]
-        return max(self.nodes, key=lambda each: led.count(each.number))
+        return max(self.nodes, key=lambda node: led.count(node.number))
 
     def _away(self) -> str:
         """Partitions that somebody else leads; empty = none."""

@@ -46,9 +46,9 @@ def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka", home_onl
     text = _describe(java)
     version = feature_version(text)
     if version is None:
-        said = text.strip().splitlines()
+        lines = text.strip().splitlines()
         raise PrerequisiteError(
-            f"{java} did not tell its version ({said[0] if said else 'no output'}): {_WAY_OUT}"
+            f"{java} did not tell its version ({lines[0] if lines else 'no output'}): {_WAY_OUT}"
         )
     if version < MINIMUM:
         raise PrerequisiteError(f"{java} is Java {version}, {of} needs {MINIMUM} or newer: {_WAY_OUT}")
