@@ -18,10 +18,7 @@ from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, R
 log: Final = logging.getLogger("ringfence.bridge")
 
 ANSWER_LIMIT_S: Final = 5.0
-_OPTIONS: Final[dict[str, Any]] = {
-    "include_authorized_operations": True,
-    "request_timeout": ANSWER_LIMIT_S,
-}
+_OPTIONS: Final[dict[str, Any]] = {"include_authorized_operations": True, "request_timeout": ANSWER_LIMIT_S}
 
 
 async def faults(plan: Plan) -> list[str]:
