@@ -4,10 +4,10 @@ The ID of a step is never the message's own: HornetQ 37.3 has it in a header, an
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agents.batch.batch import Record, RecordContent
+from agents.batch.record import RecordContent
 from agents.decision.envelope import shown
 from ringfence_kafka.protocol import hop, wire_names
 from ringfence_kafka.protocol.hop import Hop, Source
@@ -95,42 +95,7 @@ def _quoted(value: bytes | None) -> str:
 
 def readable(record: RecordContent) -> bool:
     """Whether it came over a bridge, by headers that a bridge writes."""
-    if not any(name == wire_names.HEADER_HOP for name, _ in record.headers):
-        return False
     try:
-        read(record)
+        return any(name == wire_names.HEADER_HOP for name, _ in record.headers) and bool(read(record))
     except MalformedHopError:
         return False
-    return True
-
-
-def read_all(
-    records: Sequence[Record], crossed: Iterable[int], refused: dict[int, str]
-) -> dict[int, BridgeHeaders]:
-    """The steps of those records whose indexes are given, by offset.
-
-    What is malformed is added to ``refused``: offset → reason.
-    """
-    found = {}
-    for number in crossed:
-        record = records[number]
-        try:
-            found[record.offset] = read(record)
-        except MalformedHopError as error:
-            refused[record.offset] = str(error)
-    return found
-
-
-def leads(
-    records: Sequence[Record],
-    ids: Sequence[bytes | None],
-    crossed: Iterable[int],
-    crossings: Mapping[int, BridgeHeaders],
-) -> list[bytes | None]:
-    """By what each record without a group finds its home: its ID where that counts, else its hop. So what is sent again meets it."""
-    found = list(ids)
-    for number in crossed:
-        crossing = crossings[records[number].offset]
-        if found[number] is None or crossing.ids_ignored:
-            found[number] = crossing.lead
-    return found

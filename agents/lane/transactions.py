@@ -11,7 +11,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Final
 
 from aiokafka import TopicPartition
@@ -250,7 +249,7 @@ class Transactions:
                     confirmed = True
                 refused |= error.reasons
                 continue
-            self._say_refused(batch, {record.offset: reason for record, _, reason in outcome.quarantined})
+            self._say_refused(batch, {item.record.offset: item.reason for item in outcome.quarantined})
             return outcome, outputs
 
     def _say_refused(self, batch: FetchedBatch, reasons: dict[int, str]) -> None:
@@ -283,7 +282,7 @@ class Transactions:
             self._name,
             len(outcome.forwarded),
             len(verdicts),
-            (home for home, _, _ in outcome.forwarded),
+            (item.home for item in outcome.forwarded),
             (self._opening.partition, lanes),
         )
 
@@ -291,17 +290,14 @@ class Transactions:
         """Each is counted as a message besides. How many parts those have that were accepted."""
         found: Counter[str] = Counter()
         sizes: list[int] = []
-        found["transactions_quarantined"] = sum(is_envelope(record) for record, *_ in outcome.quarantined)
-        if outcome.units:
-            judged = [
-                (verdict, unit)
-                for record, verdict in zip(outcome.records, outcome.checked.verdicts, strict=True)
-                if (unit := outcome.units.get(record.offset)) is not None
-            ]
-            found.update(_COUNTED_AS[verdict] for verdict, _ in judged)
-            kept = [unit.addresses for verdict, unit in judged if verdict is not Verdict.DUPLICATE]
-            self.parts.update(chain.from_iterable(kept))
-            sizes = [len(item) for item in kept]
+        found["transactions_quarantined"] = sum(is_envelope(item.record) for item in outcome.quarantined)
+        for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=False):
+            if item.unit is None:
+                continue
+            found[_COUNTED_AS[verdict]] += 1
+            if verdict is not Verdict.DUPLICATE:
+                self.parts.update(item.unit.addresses)
+                sizes.append(len(item.unit.addresses))
         self._counts.update(+found)
         return sizes
 

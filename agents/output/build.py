@@ -5,15 +5,14 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
 from typing import Final
 
 from agents.batch.batch import Record
 from agents.decision.decide import Outcome
 from agents.decision.envelope_parts import Unit
 from agents.decision.forwarding import headers_on_the_way
+from agents.decision.item import RESENT, Item
 from agents.decision.partitioner import Partitioner
-from agents.decision.quarantine import RESENT
 from ringfence_kafka.admin.topics import too_small
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
@@ -59,8 +58,19 @@ class TooLargeError(Exception):
         self.reasons = reasons
 
 
+@dataclass(slots=True)
+class OpenBatch:
+    """A record batch that is being filled."""
+
+    builder: Builder
+    young: bool
+    """It has a record that is not aged."""
+    timeless: bool
+    """Its records have no timestamp; aiokafka would give them that of a record that has one."""
+
+
 class _Batches:
-    """Record batches of one topic that are being filled, one open a partition."""
+    """Record batches of one topic, one open a partition."""
 
     def __init__(
         self,
@@ -68,69 +78,48 @@ class _Batches:
         bytes_max: int,
         new_builder: NewBuilder,
         too_large: dict[int, str],
-        aged_before: float | None = None,
+        aged_before: float,
     ) -> None:
-        """``aged_before``: a timestamp, if there may be records older than that."""
+        """``aged_before``: a timestamp; records older than that are aged. ``too_large`` is added to: offset → reason."""
         self._topic = topic
-        self._aged_before = aged_before
-        self._young: set[int] = set()
-        """Partitions whose open batch has a record that is not."""
         self._bytes_max = bytes_max
         self._new = new_builder
         self._too_large = too_large
-        self._open: dict[int, Builder] = {}
-        self._without_time: set[int] = set()
-        """Partitions whose open batch has only records without a timestamp."""
+        self._aged_before = aged_before
+        self._open: dict[int, OpenBatch] = {}
         self._full: list[Outgoing] = []
 
-    def add(
-        self,
-        partition: int,
-        record: Record,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        written_at: int | None = None,
-        place: tuple[str, bytes] | None = None,
-    ) -> None:
-        """Append a record, with its own timestamp unless ``written_at`` is given.
-
-        One that is too large for the topic even alone is noted, with its ``place``, a header, and left out; of an envelope the first part.
-        """
-        builder = self._open.get(partition)
-        timestamp = record.timestamp if written_at is None else written_at
-        young = self._aged_before is not None and timestamp >= self._aged_before
-        if self._without_time and partition in self._without_time and timestamp != NO_TIMESTAMP:
-            # aiokafka would give its timestamp to those that have none.
-            self._close(partition)
-            builder = None
-        if builder is not None:
-            if builder.append(timestamp=timestamp, key=key, value=value, headers=headers) is not None:
-                if young:
-                    self._young.add(partition)
-                return
+    def append(
+        self, partition: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> int:
+        """Append a record. Returns 0, or the bytes of a batch of it alone, if the topic takes no such batch: it is left out then."""
+        batch = self._open.get(partition)
+        if batch is not None:
+            if (not batch.timeless or timestamp == NO_TIMESTAMP) and batch.builder.append(
+                timestamp=timestamp, key=key, value=value, headers=headers
+            ) is not None:
+                if not batch.young:
+                    batch.young = timestamp >= self._aged_before
+                return 0
             self._close(partition)
         builder = self._new()
         builder.append(timestamp=timestamp, key=key, value=value, headers=headers)
-        if young:
-            self._young.add(partition)
-        if timestamp == NO_TIMESTAMP:
-            self._without_time.add(partition)
-        if builder.size() > self._bytes_max:
-            self._open.pop(partition, None)
-            part = "" if place is None else f"part {place[1].decode()}: "
-            self._too_large.setdefault(
-                record.offset,
-                f"{part}{builder.size()} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}",
-            )
-        else:
-            self._open[partition] = builder
+        size: int = builder.size()
+        if size > self._bytes_max:
+            return size
+        self._open[partition] = OpenBatch(
+            builder, young=timestamp >= self._aged_before, timeless=timestamp == NO_TIMESTAMP
+        )
+        return 0
+
+    def refuse(self, record: Record, size: int, part: str = "") -> None:
+        """Note that a record is too large; of an envelope the first part."""
+        reason = f"{part}{size} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}"
+        self._too_large.setdefault(record.offset, reason)
 
     def _close(self, partition: int) -> None:
-        aged = self._aged_before is not None and partition not in self._young
-        self._young.discard(partition)
-        self._without_time.discard(partition)
-        self._full.append(Outgoing(self._topic, partition, self._open.pop(partition), aged))
+        batch = self._open.pop(partition)
+        self._full.append(Outgoing(self._topic, partition, batch.builder, not batch.young))
 
     def finish(self) -> list[Outgoing]:
         """All batches, in order within each partition."""
@@ -170,8 +159,7 @@ class Emitter:
             address_settings.name: _Target(address_settings, outputs)
             for address_settings in (address, *others)
         }
-        self._home = self._targets[address.name].home
-        self._duplicates_home = self._home
+        self._duplicates_home = self._targets[address.name].home
         if address.duplicates == "divert":
             self._duplicates_home = Partitioner(
                 outputs.partitions[address.duplicates_topic], address.partitioner
@@ -204,20 +192,19 @@ class Emitter:
                 does not fit into the quarantine topic and the sizes are not confirmed.
         """
         too_large: dict[int, str] = {}
-        oldest = min((record.timestamp for record in outcome.records), default=math.inf)
+        oldest = min([item.record.timestamp for item in outcome.here], default=math.inf)
 
         def batches(topic: str) -> _Batches:
             aged_before = self.aged_before(topic, oldest)
             return _Batches(topic, self._outputs.bytes_max[topic], new_builder, too_large, aged_before)
 
-        accepted = {name: batches(self._targets[name].topic) for name in self._emitted_to(outcome)}
-        self._accept(outcome, accepted)
-        self._probe_ignored(outcome, batches)
-        written = [batch for value in accepted.values() for batch in value.finish()]
-        if outcome.originals:
+        written = self._accepted(outcome, batches)
+        if self._address.duplicates == "divert" and Verdict.DUPLICATE in outcome.checked.verdicts:
             written += self._diverted(outcome, batches(self._address.duplicates_topic))
-            for offset in outcome.resent & too_large.keys():
-                too_large[offset] = f"{RESENT}: {too_large[offset]}"
+            for item in outcome.here:
+                offset = item.record.offset
+                if item.resent and offset in too_large:
+                    too_large[offset] = f"{RESENT}: {too_large[offset]}"
         if outcome.forwarded:
             written += self._forwarded(outcome, batches(self._forward_topic))
         if too_large:
@@ -226,53 +213,55 @@ class Emitter:
             written += self._quarantined(outcome, new_builder, sizes_confirmed=sizes_confirmed)
         return written
 
-    def aged_before(self, topic: str, oldest: float) -> float | None:
-        """The timestamp before which a record is aged there; None where nothing is as old as that."""
+    def aged_before(self, topic: str, oldest: float) -> float:
+        """Records of a topic with an earlier timestamp are aged; minus infinity if the oldest is not."""
         limit = time.time() * 1000 - self._outputs.aged_ms.get(topic, math.inf)
-        return limit if oldest < limit else None
+        return limit if oldest < limit else -math.inf
 
-    def _emitted_to(self, outcome: Outcome) -> list[str]:
-        """The addresses that something may be accepted for."""
-        named = chain.from_iterable(unit.addresses for unit in outcome.units.values())
-        return list(dict.fromkeys(chain((self._address.name,), named)))
-
-    def _accept(self, outcome: Outcome, accepted: Mapping[str, _Batches]) -> None:
+    def _accepted(self, outcome: Outcome, new_batches: Callable[[str], _Batches]) -> list[Outgoing]:
         """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
 
         A record without a group is spread: those of one batch go to one partition, those of the next to another.
         """
         self._spread += 1
-        spread = self._spread % self._targets[self._address.name].count
-        home, duplicate, units, crossings = self._home, Verdict.DUPLICATE, outcome.units, outcome.crossings
-        batches, replaced = accepted[self._address.name], self.replaced
-        for record, verdict, group, source in zip(
-            outcome.records, outcome.checked.verdicts, outcome.groups, outcome.sources, strict=True
-        ):
+        own = self._targets[self._address.name]
+        spread, home, duplicate, replaced = (
+            self._spread % own.count,
+            own.home,
+            Verdict.DUPLICATE,
+            self.replaced,
+        )
+        batches = new_batches(own.topic)
+        accepted = {self._address.name: batches}
+        append = batches.append
+        for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=True):
             if verdict is duplicate:
+                if item.unit is not None and not item.resent:
+                    self._probe_ignored(item, item.unit, new_batches)
                 continue
-            if units and (unit := units.get(record.offset)) is not None:
-                self._accept_parts(record, source, unit, outcome, accepted)
+            record, group = item.record, item.group
+            if item.unit is not None:
+                for address in item.unit.addresses:
+                    if address not in accepted:
+                        accepted[address] = new_batches(self._targets[address].topic)
+                self._accept_parts(item, item.unit, accepted)
                 continue
             headers = [header for header in record.headers if header[0] not in replaced]
-            if crossings and record.offset in crossings:
+            if item.hop is not None:
                 headers = [header for header in headers if header[0] != wire_names.HEADER_HOPS]
-                headers += crossings[record.offset].kept
-            headers.append((wire_names.HEADER_SOURCE, source))
+                headers += item.hop.kept
+            headers.append((wire_names.HEADER_SOURCE, item.source))
             if record.key != group:
                 headers.append((wire_names.HEADER_KEY, record.key))
-            batches.add(spread if group is None else home[group], record, group, record.value, headers)
+            partition = spread if group is None else home[group]
+            if size := append(partition, record.timestamp, group, record.value, headers):
+                batches.refuse(record, size)
+        return [outgoing for target in accepted.values() for outgoing in target.finish()]
 
-    def _accept_parts(
-        self,
-        record: Record,
-        source: bytes,
-        unit: Unit,
-        outcome: Outcome,
-        accepted: Mapping[str, _Batches],
-    ) -> None:
+    def _accept_parts(self, item: Item, unit: Unit, accepted: Mapping[str, _Batches]) -> None:
         """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside."""
-        step = outcome.crossings.get(record.offset) if outcome.crossings else None
-        ours = (*(step.kept if step else ()), (wire_names.HEADER_SOURCE, source))
+        record, step = item.record, item.hop
+        ours = (*(step.kept if step else ()), (wire_names.HEADER_SOURCE, item.source))
         targets, spread, places = self._targets, self._spread, _places(len(unit.groups))
         addresses, groups, keys, values, headers_of, _ = unit
         for address, group, key, value, theirs, place in zip(
@@ -283,52 +272,45 @@ class Emitter:
             if key is not group and key != group:
                 headers.append((wire_names.HEADER_KEY, key))
             partition = spread % target.count if group is None else target.home[group]
-            accepted[address].add(partition, record, group, value, headers, None, place)
+            batches = accepted[address]
+            if size := batches.append(partition, record.timestamp, group, value, headers):
+                batches.refuse(record, size, f"part {place[1].decode()}: ")
 
-    def _probe_ignored(self, outcome: Outcome, batches: Callable[[str], _Batches]) -> None:
+    def _probe_ignored(self, item: Item, unit: Unit, new_batches: Callable[[str], _Batches]) -> None:
         """What is refused is refused before its IDs are judged: an envelope too that is a duplicate and has too large a part.
 
         A part has its key and group besides what stands in the envelope, so only what is large there is built, and not written.
         """
-        if not outcome.units:
-            return
-        ignored = [verdict is Verdict.DUPLICATE for verdict in outcome.checked.verdicts]
-        for record, source in compress(zip(outcome.records, outcome.sources, strict=True), ignored):
-            unit = outcome.units.get(record.offset)
-            if unit is None or record.offset in outcome.resent:
-                continue
-            topics = {address: self._targets[address].topic for address in unit.addresses}
-            least = min(self._outputs.bytes_max[topic] for topic in topics.values())
-            if 2 * len(record.value or b"") + OURS_BYTES > least:
-                probes = {address: batches(topic) for address, topic in topics.items()}
-                self._accept_parts(record, source, unit, outcome, probes)
+        topics = {address: self._targets[address].topic for address in unit.addresses}
+        least = min(self._outputs.bytes_max[topic] for topic in topics.values())
+        if 2 * len(item.record.value or b"") + OURS_BYTES > least:
+            self._accept_parts(item, unit, {address: new_batches(topic) for address, topic in topics.items()})
 
     def _diverted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
         """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``."""
         count = self._outputs.partitions[self._address.duplicates_topic]
         home = self._duplicates_home
-        for record, verdict, group, source, original in zip(
-            outcome.records,
-            outcome.checked.verdicts,
-            outcome.groups,
-            outcome.sources,
-            outcome.originals,
-            strict=True,
-        ):
-            if verdict is Verdict.DUPLICATE:
-                headers = _with(
-                    record, {wire_names.HEADER_SOURCE: source, wire_names.HEADER_ORIGINAL: original}
-                )
-                partition = self._spread % count if group is None else home[group]
-                batches.add(partition, record, record.key, record.value, headers)
+        for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=True):
+            if verdict is not Verdict.DUPLICATE:
+                continue
+            record, group = item.record, item.group
+            headers = _with(
+                record, {wire_names.HEADER_SOURCE: item.source, wire_names.HEADER_ORIGINAL: item.original}
+            )
+            partition = self._spread % count if group is None else home[group]
+            if size := batches.append(partition, record.timestamp, record.key, record.value, headers):
+                batches.refuse(record, size)
         return batches.finish()
 
     @staticmethod
     def _forwarded(outcome: Outcome, batches: _Batches) -> list[Outgoing]:
         """To the home lane as they came, with the source that the accepted record will carry; written now."""
         now = round(time.time() * 1000)
-        for home, record, source in outcome.forwarded:
-            batches.add(home, record, record.key, record.value, headers_on_the_way(record, source), now)
+        for item in outcome.forwarded:
+            record = item.record
+            headers = headers_on_the_way(record, item.source)
+            if size := batches.append(item.home, now, record.key, record.value, headers):
+                batches.refuse(record, size)
         return batches.finish()
 
     def _quarantined(
@@ -337,25 +319,22 @@ class Emitter:
         """With ``_RF_REASON`` and ``_RF_SOURCE``; what does not fit even here is named by size and digest."""
         topic = self._address.quarantine_topic
         count, bytes_max = self._outputs.partitions[topic], self._outputs.bytes_max[topic]
-        oldest = min(record.timestamp for record, *_ in outcome.quarantined)
-        too_large: dict[int, str] = {}
-        batches = _Batches(topic, bytes_max, new_builder, too_large, self.aged_before(topic, oldest))
-        for record, source, reason in outcome.quarantined:
-            ours = {wire_names.HEADER_SOURCE: source, wire_names.HEADER_REASON: reason.encode()}
-            partition = int(source.rsplit(b"/", 2)[1]) % count
-            batches.add(partition, record, record.key, record.value, _with(record, ours))
-            if not too_large:
+        oldest = min(item.record.timestamp for item in outcome.quarantined)
+        batches = _Batches(topic, bytes_max, new_builder, {}, self.aged_before(topic, oldest))
+        for item in outcome.quarantined:
+            record = item.record
+            ours = {wire_names.HEADER_SOURCE: item.source, wire_names.HEADER_REASON: item.reason.encode()}
+            partition = int(item.source.rsplit(b"/", 2)[1]) % count
+            whole = _with(record, ours)
+            if not batches.append(partition, record.timestamp, record.key, record.value, whole):
                 continue
             if not sizes_confirmed:
                 raise TooLargeError({})
             digest = stand_in_of(record.value or b"")
             bare: Headers = list(ours.items())
-            for key, headers in ((record.key, _with(record, ours)), (None, bare)):
-                too_large.clear()
-                batches.add(partition, record, key, digest, headers)
-                if not too_large:
-                    break
-            else:  # it must not be committed over, as if it were written
+            if batches.append(partition, record.timestamp, record.key, digest, whole) and batches.append(
+                partition, record.timestamp, None, digest, bare
+            ):  # it must not be committed over, as if it were written
                 raise TopicError(too_small("quarantine topic", self._address.name, topic, bytes_max))
         return batches.finish()
 

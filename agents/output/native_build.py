@@ -121,7 +121,7 @@ class NativePath:
         # Bytes of the verdicts' numbers: they are only counted.
         checked = Checked(cast("list[Verdict]", verdicts), [], ring.head, new_ids, [])
         return Plan(
-            Outcome(checked, [], [], [], [], [], end=batch.end),
+            Outcome(checked, end=batch.end),
             self._outgoing(accepted, oldest),
             Chunk(ring.capacity, slots),
             [
@@ -138,7 +138,7 @@ class NativePath:
         found = []
         for item in accepted:
             filled = Filled(*item)
-            aged = aged_before is not None and filled.max_timestamp < aged_before
+            aged = filled.max_timestamp < aged_before
             found.append(Outgoing(topic, filled.partition, RawBatch(self._form, filled), aged))
         return found
 

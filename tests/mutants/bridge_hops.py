@@ -38,10 +38,10 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/decision/decide.py",
-                "        return Outcome(\n            checked=checked,\n",
+                "        outcome = Outcome(checked,",
                 "        if Verdict.DUPLICATE in checked.verdicts:\n"
                 "            judged = judged._replace(changed={})\n"
-                "        return Outcome(\n            checked=checked,\n",
+                "        outcome = Outcome(checked,",
             ),
         ),
         f"{_PATH_HOPS_TESTS}::test_noted_whatever_the_verdict",
@@ -51,15 +51,11 @@ MUTANTS: Final = (
         "What a bridge sends again passes where the ring has forgotten its ID.",
         (
             Patch(
-                _JUDGING,
-                "if offset in resent or crossings[offset].ids_ignored:",
-                "if crossings[offset].ids_ignored or (offset in resent and ids[number] is None):",
+                "agents/decision/item.py",
+                "(self.resent or self.hop.ids_ignored)",
+                "(self.hop.ids_ignored or (self.resent and self.id is None))",
             ),
-            Patch(
-                _JUDGING,
-                "            checked.verdicts[number] = Verdict.DUPLICATE\n",
-                "            if ids[number] is None:\n                checked.verdicts[number] = Verdict.DUPLICATE\n",
-            ),
+            Patch(_JUDGING, "        if item.resent:\n", "        if item.resent and item.id is None:\n"),
         ),
         f"{_PATH_HOPS_TESTS}::test_known_hop_with_a_new_id",
     ),
@@ -68,9 +64,9 @@ MUTANTS: Final = (
         "What a lane refused is refused again when its bridge sends it again, or accepted beside its open quarantine, and redriven besides.",
         (
             Patch(
-                "agents/decision/quarantine.py",
-                "offset: reason for offset, reason in refused.items() if offset not in noted",
-                "**refused",
+                "agents/decision/item.py",
+                "        if self.hop is None:\n            self.fate",
+                "        if reason:\n            self.fate",
             ),
         ),
         f"{_PATH_HOPS_TESTS}::test_refused_is_noted",

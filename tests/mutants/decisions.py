@@ -18,8 +18,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "homes = None if batch.topic == self._forward_topic else self._homes(leads, groups)",
-                "homes = self._homes(leads, groups)",
+                "        if batch.topic != self._forward_topic:\n            self._place(",
+                "        if batch.topic:\n            self._place(",
             ),
         ),
         f"{_PATH_TESTS}::test_forwarded_is_never_forwarded_again",
@@ -36,8 +36,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _EMITTER,
-                "record.key, record.value, headers_on_the_way(record, source), now)",
-                "record.key, record.value, headers_on_the_way(record, source))",
+                "append(item.home, now, record.key",
+                "append(item.home, record.timestamp, record.key",
             ),
         ),
         f"{_EMITTER_TESTS}::test_forwarded",
@@ -48,12 +48,9 @@ MUTANTS: Final = (
         "The ID of a record that went to quarantine is known: the same message, made smaller, is dropped.",
         (
             Patch(
-                _PATH,
-                (
-                    "        records, sources = quarantine.without(gone, records, records, sources)\n"
-                    "        return"
-                ),
-                "        return",
+                "agents/decision/item.py",
+                "        if self.hop is None:\n            self.fate = Fate.QUARANTINED\n",
+                "",
             ),
         ),
         f"{_PATH_TESTS}::test_refused_burns_no_slot",
@@ -76,8 +73,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _EMITTER,
-                "batches.add(spread if group is None else home[group], record, group, record.value, headers)",
-                "batches.add(spread if group is None else home[group], record, record.key, record.value, headers)",
+                "append(partition, record.timestamp, group, record.value, headers)",
+                "append(partition, record.timestamp, record.key, record.value, headers)",
             ),
         ),
         f"{_EMITTER_TESTS}::test_key_that_is_not_the_group",
@@ -88,8 +85,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _EMITTER,
-                "            if verdict is duplicate:\n                continue\n",
-                "            if verdict is None:\n                continue\n",
+                "            if verdict is duplicate:\n",
+                "            if verdict is None:\n",
             ),
         ),
         f"{_EMITTER_TESTS}::test_only_duplicates_are_left_out",

@@ -255,9 +255,9 @@ class World:
         self._compare(lane, outcome)
         self.tables[lane].apply(outcome)
         self.changelogs[lane] |= changelog_records(outcome.judged)
-        for home, record, source in outcome.forwarded:
-            log = self.logs[FORWARD, home]
-            log.append(Given(len(log), record.key, headers_on_the_way(record, source)))
+        for item in outcome.forwarded:
+            log = self.logs[FORWARD, item.home]
+            log.append(Given(len(log), item.record.key, headers_on_the_way(item.record, item.source)))
         self.next[place] = outcome.end
         if self.dice.random() < 0.1:  # it is opened elsewhere
             self.tables[lane].hops = HopMemory.restored(self.capacity, self.changelogs[lane].items())
@@ -265,15 +265,13 @@ class World:
 
     def _compare(self, lane: int, outcome: Any) -> None:
         reference = self.references[lane]
-        for record, verdict, source in zip(
-            outcome.records, outcome.checked.verdicts, outcome.sources, strict=True
-        ):
-            headers = dict(record.headers)
+        for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=True):
+            headers = dict(item.record.headers)
             step = headers.get("_RF_BRIDGE_DUPL_ID")
             identifier = headers.get("_AMQ_DUPL_ID")
             if step is not None:
                 bridge, topic_id, partition, offset = step.decode().split("/")
-                origin, arrived = Source(bridge, topic_id, int(partition)), int(source.split(b"/")[1])
+                origin, arrived = Source(bridge, topic_id, int(partition)), int(item.source.split(b"/")[1])
                 if reference.known(origin, arrived, int(offset), int(headers["_RF_BRIDGE_CONFIRMED"])):
                     assert verdict is Verdict.DUPLICATE
                     continue

@@ -192,7 +192,9 @@ def _written(
         (counts[0], counts[1], counts[2]),
         change.meta._replace(incarnation=""),
         (ring.head, *_known(ring.index)),
-        len(outcome.quarantined) + len(outcome.forwarded) + len(outcome.units),
+        len(outcome.quarantined)
+        + len(outcome.forwarded)
+        + sum(item.unit is not None for item in outcome.here),
     )
 
 

@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple
 
 from agents.decision.decide import Outcome
 from agents.decision.envelope import MalformedEnvelopeError
-from agents.decision.envelope_parts import Unit, Units
+from agents.decision.envelope_parts import Units
 from agents.decision.ids_and_groups import IdReader, is_envelope
+from agents.decision.item import RESENT, Item
 from agents.decision.partitioner import Partitioner
-from agents.decision.quarantine import RESENT
 from agents.output.build import Emitter, Outputs, TooLargeError
 from app.commands.repair.records import Header, RedriveOptions, Refused, place_of
 from ringfence_kafka.admin.topics import TopicDescription
@@ -208,34 +208,25 @@ class SizeCheck:
         now_ms = round(time.time() * 1000)
         record: Any = _Read(published.key, published.value, published.headers, self._target.end, now_ms)
         source = wire_names.source(self._target.name, published.partition) + b"%d" % record.offset
-        units: dict[int, Unit] = {}
         (own_id,), _, _ = self._reader.ids([record])
         (group,) = self._reader.groups([record])
-        lead = own_id
+        item = Item(record, source, own_id, group, own_id)
         if is_envelope(record):
             if self._bridged:
                 return ""  # which addresses its parts may go to is not known here
             try:
-                unit = units[record.offset] = self._units.open(record, own_id)
+                unit = self._units.open(record, own_id)
             except MalformedEnvelopeError:
                 return ""  # the lane reports it, and may have other limits
-            group, lead = record.key, unit.lead
+            item = Item(record, source, own_id, record.key, unit.lead, unit)
         home = published.partition
-        if group is not None:
-            home = self._home[group]
-        elif lead is not None:
-            home = self._home[lead[1:]]
-        away = home != published.partition and not self._bridged
-        outcome = Outcome(
-            checked=Checked([Verdict.UNCHECKED], [None], 0, [], []),
-            records=[record],
-            groups=[group],
-            sources=[source],
-            originals=[],
-            new_origins=[],
-            forwarded=[(home, record, source)] if away else [],
-            units=units,
-        )
+        if item.group is not None:
+            home = self._home[item.group]
+        elif item.lead is not None:
+            home = self._home[item.lead[1:]]
+        outcome = Outcome(Checked([Verdict.UNCHECKED], [None], 0, [], []), [item])
+        if home != published.partition and not self._bridged:
+            outcome.forwarded.append(Item(record, source, own_id, item.group, item.lead, home=home))
         try:
             self._emitter.emit(outcome, empty_batch)
         except TooLargeError as error:

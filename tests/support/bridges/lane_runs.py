@@ -117,11 +117,10 @@ class BridgedRun:
         batch = FetchedBatch(topic, lane, begin, records[-1].offset + 1, records, 0)
         path, table = self._paths[lane], cast("LaneTable", self._tables[lane])
         outcome = path.decide(batch, records, table, {})
-        judged = zip(outcome.records, outcome.checked.verdicts, strict=True)
         large = [
-            record
-            for record, verdict in judged
-            if verdict is not Verdict.DUPLICATE and _is_large(record.headers)
+            item.record
+            for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=True)
+            if verdict is not Verdict.DUPLICATE and _is_large(item.record.headers)
         ]
         if large:
             outcome = path.decide(batch, records, table, {record.offset: "too large" for record in large})

@@ -6,9 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from agents.batch.batch import FetchedBatch
+from agents.batch.batch import FetchedBatch, Record
 from agents.decision.decide import Outcome, Path
 from agents.decision.forwarding import MALFORMED, headers_on_the_way
+from agents.decision.item import Item
 from agents.decision.partitioner import Partitioner
 from ringfence_kafka.config.load import validate
 from tables.codec import Origin, Slot, encode_id, ring_value
@@ -100,8 +101,18 @@ def _id(value: bytes) -> tuple[str, bytes]:
     return ("_AMQ_DUPL_ID", value)
 
 
-def _offsets(records: Sequence[Any]) -> list[int]:
-    return [record.offset for record in records]
+def offsets(items: Sequence[Item]) -> list[int]:
+    """Return their offsets."""
+    return [item.record.offset for item in items]
+
+
+def homes(outcome: Outcome) -> list[tuple[int, int]]:
+    """Home and offset of each that is forwarded."""
+    return [(item.home, item.record.offset) for item in outcome.forwarded]
+
+
+def _quarantined(outcome: Outcome) -> list[tuple[Record, bytes, str]]:
+    return [(item.record, item.source, item.reason) for item in outcome.quarantined]
 
 
 # -- homes -----------------------------------------------------------------------------------------------------------
@@ -119,11 +130,9 @@ def test_home_of_the_group(partitioner: str) -> None:
 
     outcome = _decide(_path(partitioner=partitioner), records)
 
-    homes = [hashes[partitioner][key] for key in keys]
-    assert _offsets(outcome.records) == [number for number, home in enumerate(homes) if home == HERE]
-    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [
-        (home, number) for number, home in enumerate(homes) if home != HERE
-    ]
+    expected = [hashes[partitioner][key] for key in keys]
+    assert offsets(outcome.here) == [number for number, home in enumerate(expected) if home == HERE]
+    assert homes(outcome) == [(home, number) for number, home in enumerate(expected) if home != HERE]
 
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
@@ -134,8 +143,8 @@ def test_home_of_the_id(partitioner: str) -> None:
 
     outcome = _decide(_path(partitioner=partitioner), records)
 
-    assert _offsets(outcome.records) == [0]
-    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 1)]
+    assert offsets(outcome.here) == [0]
+    assert homes(outcome) == [(2, 1)]
 
 
 def test_home_of_a_long_id() -> None:
@@ -148,8 +157,8 @@ def test_home_of_a_long_id() -> None:
         records = [Given(number, headers=[_id(value)]) for number, value in enumerate(ids)]
         outcome = _decide(_path(lane), records, partition=lane)
 
-        assert _offsets(outcome.records) == [number for number, home in enumerate(expected) if home == lane]
-        assert [home for home, _, _ in outcome.forwarded] == [home for home in expected if home != lane]
+        assert offsets(outcome.here) == [number for number, home in enumerate(expected) if home == lane]
+        assert [item.home for item in outcome.forwarded] == [home for home in expected if home != lane]
 
 
 def test_group_goes_before_id() -> None:
@@ -158,8 +167,8 @@ def test_group_goes_before_id() -> None:
 
     outcome = _decide(_path(), records)
 
-    assert _offsets(outcome.records) == [0]
-    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(1, 1)]
+    assert offsets(outcome.here) == [0]
+    assert homes(outcome) == [(1, 1)]
 
 
 def test_neither_group_nor_id() -> None:
@@ -167,7 +176,7 @@ def test_neither_group_nor_id() -> None:
     for lane in range(PARTITIONS):
         outcome = _decide(_path(lane), [Given(0), Given(1, headers=[("x", b"1")])], partition=lane)
 
-        assert _offsets(outcome.records) == [0, 1]
+        assert offsets(outcome.here) == [0, 1]
         assert outcome.forwarded == []
         assert outcome.checked.verdicts == [UNCHECKED, UNCHECKED]
 
@@ -179,8 +188,8 @@ def test_empty_group_and_empty_id(lane: int) -> None:
 
     outcome = _decide(_path(lane), [Given(0, b""), Given(1, headers=[_id(b"")])], partition=lane)
 
-    assert _offsets(outcome.records) == ([0, 1] if lane == home else [1])
-    assert [item[0] for item in outcome.forwarded] == ([] if lane == home else [home])
+    assert offsets(outcome.here) == ([0, 1] if lane == home else [1])
+    assert [item.home for item in outcome.forwarded] == ([] if lane == home else [home])
 
 
 def test_home_of_a_group_header() -> None:
@@ -196,9 +205,9 @@ def test_home_of_a_group_header() -> None:
     outcome = _decide(_path(group_header="g"), records)
 
     assert default_home != HERE
-    assert _offsets(outcome.records) == [0]
-    assert outcome.groups == [HOME]
-    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [
+    assert offsets(outcome.here) == [0]
+    assert [item.group for item in outcome.here] == [HOME]
+    assert homes(outcome) == [
         (1, 1), (default_home, 2), (default_home, 3),
     ]  # fmt: skip
 
@@ -212,28 +221,28 @@ def test_order_is_kept() -> None:
     outcome = _decide(_path(), records, refused={40: "x", 80: "x"})
 
     places = [
-        _offsets(outcome.records),
-        *([record.offset for to, record, _ in outcome.forwarded if to == home] for home in range(3)),
-        [record.offset for record, _, _ in outcome.quarantined],
+        offsets(outcome.here),
+        *([offset for to, offset in homes(outcome) if to == home] for home in range(3)),
+        offsets(outcome.quarantined),
     ]
     assert all(place == sorted(place) for place in places)
-    assert sorted(offset for place in places for offset in place) == _offsets(records)
+    assert sorted(offset for place in places for offset in place) == [record.offset for record in records]
 
 
 def test_sources() -> None:
     """Each record's source is where it stands in the input, whether it stays, is forwarded or refused."""
     outcome = _decide(_path(), [Given(7, HOME), Given(9, AWAY), Given(12, HOME)], refused={12: "too large"})
 
-    assert outcome.sources == [b"orders/3/7"]
-    assert [source for _, _, source in outcome.forwarded] == [b"orders/3/9"]
-    assert [source for _, source, _ in outcome.quarantined] == [b"orders/3/12"]
+    assert [item.source for item in outcome.here] == [b"orders/3/7"]
+    assert [item.source for item in outcome.forwarded] == [b"orders/3/9"]
+    assert [item.source for item in outcome.quarantined] == [b"orders/3/12"]
 
 
 def test_forged_source_in_the_input() -> None:
     """What a producer wrote as source into the input says nothing."""
     outcome = _decide(_path(), [Given(7, HOME, [("_RF_SOURCE", b"orders/0/1"), _id(b"a")])])
 
-    assert outcome.sources == [b"orders/3/7"]
+    assert [item.source for item in outcome.here] == [b"orders/3/7"]
     assert outcome.new_origins == [Origin(3, 7, 5)]
 
 
@@ -264,7 +273,7 @@ def test_verdicts_and_origins() -> None:
 
     assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED, DUPLICATE, ACCEPTED]
     assert outcome.new_origins == [Origin(3, 10, 100), Origin(3, 13, 103)]
-    assert outcome.groups == [HOME, HOME, HOME, HOME_2]
+    assert [item.group for item in outcome.here] == [HOME, HOME, HOME, HOME_2]
     assert outcome.checked.new_times == [100, 103]
 
 
@@ -296,7 +305,7 @@ def test_nothing_to_decide() -> None:
     for records in ([], [Given(0, AWAY)]):
         outcome = _decide(_path(duplicates="divert"), records)
 
-        assert (outcome.records, outcome.groups, outcome.sources, outcome.originals) == ([], [], [], [])
+        assert outcome.here == []
         assert outcome.checked == Checked([], [], 0, [], [])
 
 
@@ -328,7 +337,7 @@ def test_originals() -> None:
 
     outcome = _decide(path, records, table)
 
-    assert outcome.originals == [
+    assert [item.original for item in outcome.here] == [
         b"orders/3/6", None, None, None, b"orders/3/13", b"orders/3/11", b"orders/3/6", b"orders/3/5",
     ]  # fmt: skip
     assert table.asked == [0, 1]
@@ -343,7 +352,7 @@ def test_original_that_was_forwarded() -> None:
     outcome = _decide(path, [Given(5, HOME, [_id(b"a")])], table)
 
     assert table.slots[0].origin == Origin(1, 44, 5)
-    assert outcome.originals == [b"orders/1/44"]
+    assert [item.original for item in outcome.here] == [b"orders/1/44"]
 
 
 def test_original_of_an_address_with_a_topic_of_its_own() -> None:
@@ -354,7 +363,7 @@ def test_original_of_an_address_with_a_topic_of_its_own() -> None:
 
     outcome = _decide(path, [Given(6, HOME, [_id(b"a")])], table, topic="shop.in")
 
-    assert outcome.originals == [b"shop.in/3/5"]
+    assert [item.original for item in outcome.here] == [b"shop.in/3/5"]
 
 
 def test_original_that_nobody_knows() -> None:
@@ -366,7 +375,7 @@ def test_original_that_nobody_knows() -> None:
     outcome = _decide(path, [Given(6, HOME, [_id(b"a")])], table)
 
     assert outcome.checked.verdicts == [DUPLICATE]
-    assert outcome.originals == [None]
+    assert [item.original for item in outcome.here] == [None]
 
 
 def test_dropped_duplicates_ask_for_no_originals() -> None:
@@ -377,7 +386,7 @@ def test_dropped_duplicates_ask_for_no_originals() -> None:
     outcome = _decide(path, [Given(6, HOME, [_id(b"a")])], table)
 
     assert outcome.checked.verdicts == [DUPLICATE]
-    assert outcome.originals == []
+    assert [item.original for item in outcome.here] == [None]
     assert table.asked == []
 
 
@@ -402,9 +411,9 @@ def test_forwarded_is_never_forwarded_again() -> None:
 
     outcome = _decide(_path(), records, topic=FORWARD)
 
-    assert _offsets(outcome.records) == [0, 1]
+    assert offsets(outcome.here) == [0, 1]
     assert outcome.forwarded == []
-    assert outcome.sources == [b"orders/0/7", b"orders/1/8"]
+    assert [item.source for item in outcome.here] == [b"orders/0/7", b"orders/1/8"]
     assert outcome.checked.verdicts == [UNCHECKED, ACCEPTED]
     assert outcome.new_origins == [Origin(1, 8, 5)]
 
@@ -423,7 +432,7 @@ def test_last_source_counts() -> None:
     """Of several sources the last counts, as of any header."""
     record = _forwarded(0, b"orders/1/9", HOME, ("_RF_SOURCE", b"orders/0/1"))
 
-    assert _decide(_path(), [record], topic=FORWARD).sources == [b"orders/1/9"]
+    assert _decide(_path(), [record], topic=FORWARD).here[0].source == b"orders/1/9"
 
 
 @pytest.mark.parametrize(
@@ -457,13 +466,11 @@ def test_malformed_source(source: bytes | None) -> None:
         _forwarded(21, source, HOME, _id(b"b")),
         _forwarded(22, b"orders/3/999999999999999999", HOME, _id(b"c")),
     ]
-    refused: dict[int, str] = {}
 
-    outcome = _decide(_path(), records, refused=refused, topic=FORWARD)
+    outcome = _decide(_path(), records, topic=FORWARD)
 
-    assert outcome.quarantined == [(records[1], b"ringfence-orders-forward/3/21", MALFORMED)]
-    assert refused == {21: MALFORMED}
-    assert outcome.sources == [b"orders/999999999/0", b"orders/3/999999999999999999"]
+    assert _quarantined(outcome) == [(records[1], b"ringfence-orders-forward/3/21", MALFORMED)]
+    assert [item.source for item in outcome.here] == [b"orders/999999999/0", b"orders/3/999999999999999999"]
     assert outcome.checked.new_ids == [encode_id(b"a"), encode_id(b"c")]
     for sequence, (item, origin) in enumerate(zip(outcome.checked.new_ids, outcome.new_origins, strict=True)):
         ring_value(sequence, item, origin)  # has room for it
@@ -475,8 +482,8 @@ def test_name_of_the_input_is_taken_as_it_is() -> None:
 
     outcome = _decide(path, [_forwarded(0, good), _forwarded(1, bad)], topic=FORWARD)
 
-    assert outcome.sources == [good]
-    assert _offsets([record for record, _, _ in outcome.quarantined]) == [1]
+    assert [item.source for item in outcome.here] == [good]
+    assert offsets(outcome.quarantined) == [1]
 
 
 @pytest.mark.parametrize(
@@ -499,8 +506,8 @@ def test_malformed_headers(headers: Headers) -> None:
     record = Given(0, HOME, headers)
     outcome = _decide(_path(), [record, _forwarded(1, b"orders/1/9")], topic=FORWARD)
 
-    assert outcome.quarantined == [(record, b"ringfence-orders-forward/3/0", MALFORMED)]
-    assert _offsets(outcome.records) == [1]
+    assert _quarantined(outcome) == [(record, b"ringfence-orders-forward/3/0", MALFORMED)]
+    assert offsets(outcome.here) == [1]
 
 
 @pytest.mark.parametrize("timestamp", [-(2**63), -2, -1, 0, 5, 1_700_000_000_123, 2**63 - 1])
@@ -518,11 +525,11 @@ def test_there_and_back(timestamp: int, headers: Headers) -> None:
     on_the_way = Given(0, HOME, headers_on_the_way(sent, b"orders/1/7"), b"\xff", FORWARDED_AT)
 
     outcome = _decide(_path(duplicate_id_from="value"), [on_the_way], topic=FORWARD)
-    (got,) = outcome.records
+    got = outcome.here[0].record
 
     assert (got.offset, got.key, got.value, got.timestamp) == (0, HOME, b"\xff", timestamp)
     assert list(got.headers) == list(headers)
-    assert outcome.sources == [b"orders/1/7"]
+    assert [item.source for item in outcome.here] == [b"orders/1/7"]
     assert outcome.new_origins == [Origin(1, 7, timestamp)]
     assert outcome.checked.new_times == [timestamp]
 
@@ -540,7 +547,7 @@ def test_refused_burns_no_slot() -> None:
     assert outcome.checked.new_ids == [encode_id(b"a")]
     assert outcome.new_origins == [Origin(3, 1, 5)]
     assert outcome.forwarded == []
-    assert outcome.quarantined == [
+    assert _quarantined(outcome) == [
         (records[0], b"orders/3/0", "too large"),
         (records[2], b"orders/3/2", "too large there"),
     ]
@@ -552,7 +559,7 @@ def test_refused_of_the_forward_topic() -> None:
 
     outcome = _decide(_path(), [record], refused={4: "too large"}, topic=FORWARD)
 
-    (((refused, source, reason)),) = outcome.quarantined
+    ((refused, source, reason),) = _quarantined(outcome)
     assert (source, reason) == (b"orders/1/9", "too large")
     assert (refused.offset, refused.timestamp, refused.headers) == (4, 5, [_id(b"a")])
     assert outcome.checked.new_ids == []
@@ -562,15 +569,15 @@ def test_refused_that_is_not_there() -> None:
     """Offsets that are not among the records refuse nothing."""
     outcome = _decide(_path(), [Given(1, HOME)], refused={0: "too large"})
 
-    assert (_offsets(outcome.records), outcome.quarantined) == ([1], [])
+    assert (offsets(outcome.here), outcome.quarantined) == ([1], [])
 
 
 def test_all_refused() -> None:
     """A batch may go to quarantine whole."""
     outcome = _decide(_path(), [Given(0, HOME), Given(1, AWAY)], refused={0: "x", 1: "y"})
 
-    assert (outcome.records, outcome.forwarded) == ([], [])
-    assert [reason for _, _, reason in outcome.quarantined] == ["x", "y"]
+    assert (outcome.here, outcome.forwarded) == ([], [])
+    assert [item.reason for item in outcome.quarantined] == ["x", "y"]
 
 
 # -- the ID that is not in a header ----------------------------------------------------------------------------------
@@ -584,12 +591,12 @@ def test_home_of_an_id_from_the_value() -> None:
     for lane in range(PARTITIONS):
         outcome = _decide(_path(lane, duplicate_id_from="value"), records, partition=lane)
         assert outcome.checked.verdicts == [
-            ACCEPTED if record.offset < 10 else DUPLICATE for record in outcome.records
+            ACCEPTED if offset < 10 else DUPLICATE for offset in offsets(outcome.here)
         ]
-        for record in outcome.records:
-            found.setdefault(record.value, set()).add(lane)
-        for home, record, _ in outcome.forwarded:
-            found.setdefault(record.value, set()).add(home)
+        for item in outcome.here:
+            found.setdefault(item.record.value, set()).add(lane)
+        for item in outcome.forwarded:
+            found.setdefault(item.record.value, set()).add(item.home)
 
     assert len(found) == 10
     assert all(len(value) == 1 for value in found.values())
@@ -609,4 +616,4 @@ def test_id_from_the_key() -> None:
     outcome = _decide(_path(duplicate_id_from="key"), records)
 
     assert outcome.checked.verdicts == [ACCEPTED, DUPLICATE, ACCEPTED, ACCEPTED]
-    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(1, 1), (1, 4)]
+    assert homes(outcome) == [(1, 1), (1, 4)]

@@ -6,14 +6,14 @@ import pytest
 
 from agents.decision.decide import Outcome, Path
 from agents.decision.forwarding import headers_on_the_way
+from agents.decision.item import RESENT
 from agents.decision.partitioner import Partitioner
-from agents.decision.quarantine import RESENT
 from agents.output.build import TooLargeError
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Route
 from tables.ring import Verdict
-from tests.unit.agents.decision.test_decide import Given
+from tests.unit.agents.decision.test_decide import Given, homes, offsets
 from tests.unit.agents.decision.test_decide_envelopes import (
     AT_HOME,
     AWAY,
@@ -156,8 +156,8 @@ def test_home_by_the_hop() -> None:
         crossed(3, away, 0, None, user_id, IGNORE), crossed(4, here, 0, None, user_id),
     )  # fmt: skip
 
-    assert [record.offset for record in outcome.records] == [0]
-    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [
+    assert offsets(outcome.here) == [0]
+    assert homes(outcome) == [
         (2, 1),
         (2, 2),
         (2, 3),
@@ -236,7 +236,7 @@ def test_malformed(key: bytes | None) -> None:
     outcome = lane.decide(plain(0, b"a"), *bad, crossed(3, 6))
     lane.table.apply(outcome)
 
-    assert [(record.offset, reason.split(":")[0]) for record, _, reason in outcome.quarantined] == [
+    assert [(item.record.offset, item.reason.split(":")[0]) for item in outcome.quarantined] == [
         (1, "_RF_BRIDGE_DUPL_ID is 'to-paris/7'"),
         (2, "_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID says that this is offset 7"),
     ]
@@ -253,7 +253,7 @@ def test_malformed_on_the_detour() -> None:
     )
     outcome = lane.decide(bad, topic=FORWARD)
 
-    assert [source for _, source, _ in outcome.quarantined] == [b"transfers/3/9"]
+    assert [item.source for item in outcome.quarantined] == [b"transfers/3/9"]
 
 
 # -- envelopes ------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_envelope_without_a_key() -> None:
     ]
     outcome = Lane().decide(*envelopes)
 
-    assert [(number, record.offset) for number, record, _ in outcome.forwarded] == [(3, 0), (2, 1), (2, 2)]
+    assert homes(outcome) == [(3, 0), (2, 1), (2, 2)]
 
 
 def test_parts_have_the_members() -> None:
@@ -331,7 +331,7 @@ def _refuse(lane: Lane, *records: Given, refused: dict[int, str], topic: str = "
     """One batch, which is applied; the offsets of what goes to quarantine."""
     outcome = lane.decide(*records, refused=refused, topic=topic)
     lane.table.apply(outcome)
-    return [record.offset for record, *_ in outcome.quarantined]
+    return offsets(outcome.quarantined)
 
 
 def test_refused_is_noted() -> None:
@@ -368,8 +368,8 @@ def test_refused_away_from_home() -> None:
 
     outcome = lane.decide(crossed(0, 7, 0, AWAY), crossed(1, 8, 0, AWAY), refused={0: LARGE})
 
-    assert [record.offset for record, *_ in outcome.quarantined] == [0]
-    assert [record.offset for _, record, _ in outcome.forwarded] == [1]
+    assert offsets(outcome.quarantined) == [0]
+    assert offsets(outcome.forwarded) == [1]
     assert outcome.judged.changed == {}
 
 
@@ -406,8 +406,8 @@ def test_malformed_envelope_without_a_key() -> None:
 
     for refused in ({}, {1: LARGE}):
         outcome = lane.decide(bad, plain(1, b"a"), refused=dict(refused))
-        assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 0)]
-        assert [record.offset for record, *_ in outcome.quarantined] == list(refused)
+        assert homes(outcome) == [(2, 0)]
+        assert offsets(outcome.quarantined) == list(refused)
 
 
 def _decided(lane: Lane, *records: Given) -> tuple[Outcome, list[Out]]:
@@ -449,7 +449,7 @@ def test_duplicate_that_does_not_fit() -> None:
     assert [(out.topic, "_RF_ORIGINAL" in out.headers) for out in outs] == [
         ("transfers.duplicates", True), ("transfers.quarantine", False),
     ]  # fmt: skip
-    assert [reason.startswith(f"{RESENT}: ") for *_, reason in outcome.quarantined] == [True]
+    assert [item.reason.startswith(f"{RESENT}: ") for item in outcome.quarantined] == [True]
     assert outcome.judged.known == [True, True]
 
 

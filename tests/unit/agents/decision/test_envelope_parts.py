@@ -139,7 +139,7 @@ def test_envelope_header_twice() -> None:
 
     assert (accepted.topic, quarantined.topic) == ("transfers.accepted", "transfers.quarantine")
     assert "_RF_TX" not in accepted.headers
-    assert "_RF_TX is 'json/2'" in outcome.quarantined[0][2]
+    assert "_RF_TX is 'json/2'" in outcome.quarantined[0].reason
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{}"])

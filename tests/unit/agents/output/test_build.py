@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
 from agents.decision.decide import Outcome
+from agents.decision.item import Item
 from agents.output.build import Emitter, Outputs, TooLargeError
 from agents.output.changelog import changelog_batches
 from ringfence_kafka.config.load import validate
@@ -89,14 +91,21 @@ def _outcome(
 ) -> Outcome:
     """What the path says of records of ``orders``, partition 3: accepted and grouped by key, unless told otherwise."""
     verdicts = [ACCEPTED] * len(records) if verdicts is None else verdicts
-    return Outcome(
-        checked=Checked(list(verdicts), [None] * len(verdicts), 0, [], []),
-        records=list(records),
-        groups=[record.key for record in records] if groups is None else list(groups),
-        sources=[b"orders/3/%d" % record.offset for record in records],
-        originals=list(originals),
-        new_origins=[],
-    )
+    here = [
+        Item(record, b"orders/3/%d" % record.offset, None, group, None, original=original)
+        for record, group, original in zip_longest(
+            records, [record.key for record in records] if groups is None else groups, originals
+        )
+    ]
+    return Outcome(Checked(list(verdicts), [None] * len(verdicts), 0, [], []), here)
+
+
+def _forward(outcome: Outcome, home: int, record: Given) -> None:
+    outcome.forwarded.append(Item(record, b"orders/3/%d" % record.offset, None, None, None, home=home))
+
+
+def _refuse(outcome: Outcome, record: Given, reason: str) -> None:
+    outcome.quarantined.append(Item(record, b"orders/3/%d" % record.offset, None, None, None, reason=reason))
 
 
 def _emit(
@@ -379,7 +388,7 @@ def test_diverted() -> None:
 def test_diverted_replaces_forged_headers() -> None:
     """Source and original that a producer wrote give way to the true ones; an original that is not known is null."""
     headers: Headers = [("_RF_ORIGINAL", b"x"), ("_RF_SOURCE", b"y"), ("a", b"1"), ("_RF_ORIGINAL", b"z")]
-    outcome = _outcome([Given(4, headers=headers)], [DUPLICATE], originals=[None])
+    outcome = _outcome([Given(4, headers=headers)], [DUPLICATE])
 
     (written,) = _read(_emitter(duplicates="divert").emit(outcome, _builders()))
 
@@ -391,7 +400,7 @@ def test_diverted_without_group_are_spread() -> None:
     emitter = _emitter(2, partitions={"orders.duplicates": 5}, duplicates="divert")
     chosen = set()
     for index in range(5):
-        outcome = _outcome([Given(index, key=None)], [DUPLICATE], originals=[None])
+        outcome = _outcome([Given(index, key=None)], [DUPLICATE])
         (batch,) = emitter.emit(outcome, _builders())
         chosen.add(batch.partition)
 
@@ -432,7 +441,7 @@ def test_forwarded() -> None:
     headers: Headers = [("_RF_SOURCE", b"forged"), ("b", None), ("_RF_KEY", b"theirs"), ("b", b"1")]
     outcome = _outcome([Given(1)])
     record = Given(2, key=None, value=b"", headers=headers, timestamp=9)
-    outcome.forwarded.append((2, record, b"orders/3/2"))
+    _forward(outcome, 2, record)
 
     before = int(time.time() * 1000)
     batches = _emitter().emit(outcome, _builders())
@@ -453,16 +462,16 @@ def test_forwarded_in_order() -> None:
     outcome = _outcome([])
     for index in range(400):
         record = Given(index, value=source.randbytes(100))
-        outcome.forwarded.append((source.randint(0, 3), record, b"orders/3/%d" % index))
+        _forward(outcome, source.randint(0, 3), record)
 
     batches = _emitter().emit(outcome, _builders(2_048))
 
     assert len(batches) > 10
     for partition in range(4):
         written = _read([batch for batch in batches if batch.partition == partition])
-        mine = [item for item in outcome.forwarded if item[0] == partition]
-        assert [item.headers[0][1] for item in written] == [source for _, _, source in mine]
-        assert [item.value for item in written] == [record.value for _, record, _ in mine]
+        mine = [item for item in outcome.forwarded if item.home == partition]
+        assert [item.headers[0][1] for item in written] == [item.source for item in mine]
+        assert [item.value for item in written] == [item.record.value for item in mine]
 
 
 # -- too large -------------------------------------------------------------------------------------------------------
@@ -476,9 +485,8 @@ def test_too_large(topic: str) -> None:
     values = [small, large, small, small, large]
     records = [Given(10 + number, value=value) for number, value in enumerate(values)]
     outcome = _outcome([] if topic == FORWARD else records, None if topic == FORWARD else [verdict] * 5)
-    outcome.originals = [None] * 5 if topic == "orders.duplicates" else []
-    if topic == FORWARD:
-        outcome.forwarded = [(0, record, b"orders/3/%d" % record.offset) for record in records]
+    for record in records if topic == FORWARD else ():
+        _forward(outcome, 0, record)
     emitter = _emitter(bytes_max={topic: 2_000}, duplicates="divert")
 
     with pytest.raises(TooLargeError) as raised:
@@ -497,8 +505,8 @@ def test_all_that_is_too_large_is_named_at_once() -> None:
     outcome = _outcome(
         [Given(0, value=large), Given(1), Given(2, value=large)], [ACCEPTED, ACCEPTED, DUPLICATE]
     )
-    outcome.originals = [None, None, b"orders/3/0"]
-    outcome.forwarded = [(1, Given(3, value=large), b"orders/3/3"), (1, Given(4), b"orders/3/4")]
+    for record in (Given(3, value=large), Given(4)):
+        _forward(outcome, 1, record)
     limits = dict.fromkeys(("orders.accepted", "orders.duplicates", FORWARD), 2_000)
 
     with pytest.raises(TooLargeError) as raised:
@@ -525,7 +533,7 @@ OURS: Headers = [("_RF_SOURCE", b"orders/3/8"), ("_RF_REASON", b"too large")]
 
 def _quarantine(record: Given, bytes_max: int = 2**20, partitions: int = 4) -> list[Outgoing]:
     outcome = _outcome([])
-    outcome.quarantined.append((record, b"orders/3/8", "too large"))
+    _refuse(outcome, record, "too large")
     emitter = _emitter(
         bytes_max={"orders.quarantine": bytes_max}, partitions={"orders.quarantine": partitions}
     )
@@ -599,7 +607,7 @@ def test_quarantine_in_order() -> None:
     """Every refused record is written, each with its own reason, in order, beside what is accepted."""
     outcome = _outcome([Given(0), Given(9)])
     for index in range(1, 9):
-        outcome.quarantined.append((Given(index), b"orders/3/%d" % index, f"reason {index}"))
+        _refuse(outcome, Given(index), f"reason {index}")
 
     batches = _emitter().emit(outcome, _builders())
 
@@ -616,7 +624,7 @@ def test_quarantine_in_few_batches() -> None:
     outcome = _outcome([])
     values = [b"x" * 3_000 if index == 500 else b"v" for index in range(1_000)]
     for number, value in enumerate(values):
-        outcome.quarantined.append((Given(number, value=value), b"orders/3/%d" % number, "no"))
+        _refuse(outcome, Given(number, value=value), "no")
 
     batches = _emitter(bytes_max={"orders.quarantine": 2_500}).emit(outcome, _builders(2_500))
 
@@ -634,7 +642,7 @@ def test_quarantine_in_few_batches() -> None:
 def test_no_digest_by_an_old_size() -> None:
     """Before a value is replaced by its digest somebody must have asked what the quarantine topic takes now."""
     outcome = _outcome([])
-    outcome.quarantined.append((Given(1, value=b"x" * 3_000), b"orders/3/1", "no"))
+    _refuse(outcome, Given(1, value=b"x" * 3_000), "no")
     emitter = _emitter(bytes_max={"orders.quarantine": 2_500})
 
     with pytest.raises(TooLargeError) as caught:

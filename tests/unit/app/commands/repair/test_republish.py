@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.decision.quarantine import RESENT
+from agents.decision.item import RESENT
 from app.commands.repair.records import Digest, RedriveOptions
 from app.commands.repair.republish import InputTopic, Published, Publisher, SizeCheck, outputs
 from ringfence_kafka.admin.topics import TopicDescription

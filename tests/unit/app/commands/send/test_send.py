@@ -211,7 +211,7 @@ def test_transaction_without_a_group(line: Any, home: bytes) -> None:
     )
 
     assert (record.key, record.partition, record.has_id) == (None, Partitioner(PARTITIONS)[home], True)
-    assert (outcome.forwarded, outcome.quarantined, len(outcome.records)) == ([], [], 1)
+    assert (outcome.forwarded, outcome.quarantined, len(outcome.here)) == ([], [], 1)
 
 
 def test_transaction_without_any_id() -> None:
