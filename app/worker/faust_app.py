@@ -94,7 +94,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             lanes.look_at_topics,
             lanes.look_at_limits,
             lanes.look_at_state_folder,
-            lanes.kept.forget,
+            lanes.tables.forget,
             parts.orphan_lanes.look,
         ):
             self.add_future(repeat(look, TOPICS_EVERY_S))
@@ -145,7 +145,7 @@ class _Hooks:
         self.parts.group.connect(thread)
 
     def unreadable(self, topic: str, partition: int, reason: str) -> None:
-        self.parts.lanes.refused_reads.note(topic, partition, reason)
+        self.parts.lanes.health.refused_reads.note(topic, partition, reason)
 
     def excluded(self, reason: str) -> None:
         group = self.parts.settings.app.id
@@ -155,7 +155,7 @@ class _Hooks:
         self.app.end(static_membership.replaced(self.parts.settings))
 
     def foreign(self) -> Sequence[str]:
-        return self.parts.lanes.foreign
+        return self.parts.lanes.health.foreign
 
     async def before_joining(self, topics: set[str]) -> None:
         parts = self.parts

@@ -85,7 +85,7 @@ class LaneMetrics(Collector):
         up = not self._watch.away
         for name, text, value in (
             ("brokers_up", "1 = brokers answer.", up),
-            ("worker_ready", "1 = every lane is open, as /health says.", up and self._lanes.ready),
+            ("worker_ready", "1 = every lane is open, as /health says.", up and self._lanes.health.ready),
             ("worker_buffered_bytes", "Memory of messages that were fetched and whose transactions have not ended.", self._buffers.used),
             ("worker_buffer_limit_bytes", "Its bound, app.buffer_bytes_max: fetching pauses there.", self._buffers.bytes_max),
             ("worker_latency_target_seconds", "app.latency_target_ms: half of the messages are to be there for readers within so long.", self._interval.target_s),
@@ -118,14 +118,14 @@ def _counters(lanes: Lanes) -> Iterable[Metric]:
         name: CounterMetricFamily(f"ringfence_{name}", text, labels=["address"])
         for name, text in _COUNTERS.items()
     }
-    counts: dict[str, Counter[str]] = lanes.totals()
+    counts: dict[str, Counter[str]] = lanes.totals.counts(lanes.lanes)
     for address, value in sorted(counts.items()):
         for verdict in _VERDICTS:
             messages.add_metric([address, verdict], value[verdict])
             transactions.add_metric([address, verdict], value[f"transactions_{verdict}"])
         for name, family in others.items():
             family.add_metric([address], value[name])
-    for address, accepted in sorted(lanes.parts().items()):
+    for address, accepted in sorted(lanes.totals.parts(lanes.lanes).items()):
         for target, count in sorted(accepted.items()):
             parts.add_metric([address, target], count)
     return [messages, transactions, parts, *others.values()]
@@ -157,16 +157,16 @@ def _lane_gauges(lanes: Lanes) -> Iterable[Metric]:
     def add(place: Partition, **values: float | None) -> None:
         for name, value in values.items():
             if value is not None:
-                families[name].add_metric(lanes.labels(place), value)
+                families[name].add_metric(lanes.health.labels(place), value)
 
     def add_state(place: Partition, state: LaneState) -> None:
         add(place, lane_open=float(state is LaneState.OPEN), lag_records=_or_nan(lanes.lags.of(place)))
-        families["lane_state"].add_metric([*lanes.labels(place), state.value], 1)
+        families["lane_state"].add_metric([*lanes.health.labels(place), state.value], 1)
 
     for lane in lanes.lanes:
         place = (lane.opening.address.input_topic, lane.opening.partition)
         ring = lane.opening.table.ring
-        add_state(place, lanes.state_of(lane)[0])
+        add_state(place, lanes.health.state_of(lane)[0])
         add(
             place,
             ring_ids=len(ring),
@@ -175,7 +175,7 @@ def _lane_gauges(lanes: Lanes) -> Iterable[Metric]:
             ring_covered_seconds=lane.seconds_covered(),
             lane_next_offset=lane.next,
         )
-    for place in lanes.halves:
+    for place in lanes.health.halves:
         add_state(place, LaneState.REFUSED)
     return families.values()
 
@@ -186,7 +186,7 @@ def _address_gauges(lanes: Lanes) -> Iterable[Metric]:
         ("limits_disagreements", "Limits of an address (size, age, persistence) on which live workers do not agree, as /health names them.", lanes.agreement.by_address),
     ):  # fmt: skip
         family = GaugeMetricFamily(f"ringfence_{name}", text, labels=["address"])
-        for address in lanes.addresses:
+        for address in lanes.health.addresses:
             family.add_metric([address], len(by_address.get(address, ())))
         yield family
 

@@ -23,7 +23,7 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
         """Add the worker's pages, behind its authentication."""
 
         async def answer_page(_: web.Request) -> web.Response:
-            text = await parts.page.html(parts.lanes.report())
+            text = await parts.page.html(parts.lanes.health.report())
             return web.Response(text=text, content_type="text/html", headers=HEADERS)
 
         async def answer_status(_: web.Request) -> web.Response:
@@ -43,19 +43,19 @@ def _health(parts: WorkerParts) -> dict[str, Any]:
     """Ready when the first assignment is complete, every assigned lane is open and the broker answers."""
     lanes, away, buffers = parts.lanes, parts.broker_watch.away, parts.buffers
     report: dict[str, Any] = {
-        "ready": lanes.ready and not away,
+        "ready": lanes.health.ready and not away,
         "instance": parts.settings.app.instance_name,
         "broker": "away" if away else "answers",
-        "lanes": lanes.report(),
+        "lanes": lanes.health.report(),
         "memory": {"buffered_bytes": buffers.used, "limit_bytes": buffers.bytes_max},
         "pace": parts.interval.report(),
     }
     only_if_any = {
-        "unreadable": lanes.unreadable,
-        "foreign_members": lanes.foreign,
+        "unreadable": lanes.health.unreadable,
+        "foreign_members": lanes.health.foreign,
         "state_folder": lanes.state_folder.fault,
-        "lanes_in_memory": lanes.in_memory,
-        "unassigned": lanes.unassigned,
+        "lanes_in_memory": lanes.health.in_memory,
+        "unassigned": lanes.health.unassigned,
         "throttled": THROTTLED.recent(),
         "faults": lanes.faults.by_address,
         "limits": lanes.agreement.by_address,

@@ -61,7 +61,7 @@ class Scene:
 
     async def assign(self, **faults: Any) -> None:
         """Give it all partitions. ``faults``: as :class:`AddressFaults` takes them."""
-        self.lanes.faults = AddressFaults(self.settings, self.cluster, **faults)
+        self.lanes = Lanes(self.settings, self.cluster, AddressFaults(self.settings, self.cluster, **faults))
         app_id = self.settings.app.id
         await self.lanes.assigned(
             {
@@ -74,11 +74,11 @@ class Scene:
 
     def state(self, name: str) -> tuple[str, str]:
         """State and reason, as ``/health`` shows them."""
-        report = self.lanes.report()[f"{name}-0"]
+        report = self.lanes.health.report()[f"{name}-0"]
         return report["state"], report.get("reason", "")
 
     async def until_state(self, name: str, state: str) -> None:
-        await until(lambda: self.state(name)[0] == state, lambda: str(self.lanes.report()))
+        await until(lambda: self.state(name)[0] == state, lambda: str(self.lanes.health.report()))
 
     def metrics(self) -> dict[tuple[str, str], float]:
         """Gauges by name and lane, or name and address where they have no lane."""
@@ -123,7 +123,7 @@ async def test_grown_input(bootstrap: str, scene: Scene) -> None:
     await scene.until_state(scene.sound, "open")
     await scene.until_state(scene.faulty, "refused")
     await scene.lanes.measure_lag()
-    refused, metrics, ready = scene.state(scene.faulty), scene.metrics(), scene.lanes.ready
+    refused, metrics, ready = scene.state(scene.faulty), scene.metrics(), scene.lanes.health.ready
     await asyncio.to_thread(_create_again, bootstrap, scene.faulty, 1)
     await scene.until_state(scene.faulty, "open")
     await scene.lanes.look_at_topics()
@@ -139,7 +139,7 @@ async def test_grown_input(bootstrap: str, scene: Scene) -> None:
     assert metrics["ringfence_lag_records", f"{scene.faulty}-0"] == 7
     assert metrics["ringfence_address_faults", scene.faulty] == 1
     assert metrics["ringfence_address_faults", scene.sound] == 0
-    assert scene.lanes.ready
+    assert scene.lanes.health.ready
 
 
 async def test_topic_made_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
@@ -180,7 +180,7 @@ async def test_right_that_is_missing(scene: Scene) -> None:
 
     assert refused == ("refused", fault)
     assert scene.state(scene.sound) == ("open", "")
-    assert scene.lanes.ready
+    assert scene.lanes.health.ready
 
 
 async def test_topics_that_nobody_is_given(
@@ -191,14 +191,13 @@ async def test_topics_that_nobody_is_given(
     gone = [scene.faulty, f"{scene.settings.app.id}-{scene.faulty}-forward"]
     journal = f"{scene.settings.app.id}-journal"
     kafka.delete_topics(bootstrap, [*gone, journal])
-    scene.lanes.faults = AddressFaults(scene.settings, scene.cluster)
     await scene.lanes.assigned(
         {(scene.sound, 0), (f"{scene.settings.app.id}-{scene.sound}-forward", 0)}, Group()
     )
     await scene.until_state(scene.sound, "open")
     for _ in range(2):
         await scene.lanes.look_at_topics()
-    missing, ready = scene.lanes.faults.by_address, scene.lanes.ready
+    missing, ready = scene.lanes.faults.by_address, scene.lanes.health.ready
     await topics.ensure(scene.settings)
     await scene.lanes.look_at_topics()
 
@@ -207,7 +206,7 @@ async def test_topics_that_nobody_is_given(
     assert caplog.text.count("every address: ") == 2
     assert caplog.text.count(f"address {scene.faulty}: a fault keeps it from its work: ") == 2
     assert f"address {scene.faulty}: what was wrong is repaired" in caplog.text
-    assert (ready, scene.lanes.ready) == (False, True)
+    assert (ready, scene.lanes.health.ready) == (False, True)
 
 
 async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
@@ -229,7 +228,7 @@ async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
         f"max.message.bytes has changed: {accepted} takes {number} bytes now" for number in (500, 1048588)
     ]
     assert lane.counts["retries"] == 2
-    assert scene.lanes.ready
+    assert scene.lanes.health.ready
 
 
 @pytest.mark.parametrize("raised", ["accepted", "quarantine"])

@@ -194,14 +194,14 @@ async def test_assignment_closes_what_ran(bootstrap: str, tmp_path: Path) -> Non
         worker = Lanes(lanes.settings, lanes.cluster)
         try:
             await worker.assigned(mine, Group())
-            await until(lambda: worker.ready, lambda: str(worker.report()))
+            await until(lambda: worker.health.ready, lambda: str(worker.health.report()))
             gate = await lanes.held(worker, "before-commit", 0, 10)
             again = asyncio.create_task(worker.assigned(mine, Group()))
             await asyncio.sleep(0)
             gate.open()
             await again
             committed = lanes.committed()
-            await until(lambda: worker.ready, lambda: str(worker.report()))
+            await until(lambda: worker.health.ready, lambda: str(worker.health.report()))
 
             assert committed == 10
             assert lanes.accepted_ids() == [id_.id for id_ in ids(0, 10)]

@@ -198,7 +198,7 @@ def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:
             forward = f"{name}-{name}-forward"
             await lanes.assigned({(name, 0), (forward, 0), (name, 1)}, Group())
             try:
-                return lanes.ready, lanes.halves, [lane.name for lane in lanes.lanes]
+                return lanes.health.ready, lanes.health.halves, [lane.name for lane in lanes.lanes]
             finally:
                 await lanes.stop()
 

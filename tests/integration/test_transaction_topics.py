@@ -38,7 +38,7 @@ class Scene:
 
     def state(self, name: str) -> tuple[str, str]:
         """State and reason, as ``/health`` shows them."""
-        shown = self.lanes.report()[f"{name}-0"]
+        shown = self.lanes.health.report()[f"{name}-0"]
         return shown["state"], shown.get("reason", "")
 
     async def feed(self, bootstrap: str, record: kafka.Sent) -> None:
@@ -48,10 +48,10 @@ class Scene:
         batch = await lane.opening.read_again(FetchedBatch(self.transfers, 0, 0, 1, [], NOW))
         assert batch is not None
         await self.lanes.offer(batch)
-        await until(lambda: lane.next == 1, lambda: str(self.lanes.report()))
+        await until(lambda: lane.next == 1, lambda: str(self.lanes.health.report()))
 
     async def until(self, name: str, state: str) -> None:
-        await until(lambda: self.state(name)[0] == state, lambda: str(self.lanes.report()))
+        await until(lambda: self.state(name)[0] == state, lambda: str(self.lanes.health.report()))
 
 
 @pytest.fixture
@@ -157,11 +157,17 @@ async def test_counts_outlive_their_lane(bootstrap: str, scene: Scene) -> None:
     """What a worker tells of transactions only ever grows, also when another takes the lane."""
     parts = {"parts": [{"address": scene.payments}, {"address": scene.payments}, {}]}
     await scene.feed(bootstrap, kafka.Sent(b"1", b"g", json.dumps(parts).encode(), (("_RF_TX", b"json/1"),)))
-    here = scene.lanes.parts(), scene.lanes.totals()[scene.transfers]["transactions_accepted"]
+    here = (
+        scene.lanes.totals.parts(scene.lanes.lanes),
+        scene.lanes.totals.counts(scene.lanes.lanes)[scene.transfers]["transactions_accepted"],
+    )
     await scene.lanes.assigned(
         {(scene.alone, 0), (f"{scene.settings.app.id}-{scene.alone}-forward", 0)}, Group()
     )
-    gone = scene.lanes.parts(), scene.lanes.totals()[scene.transfers]["transactions_accepted"]
+    gone = (
+        scene.lanes.totals.parts(scene.lanes.lanes),
+        scene.lanes.totals.counts(scene.lanes.lanes)[scene.transfers]["transactions_accepted"],
+    )
 
     assert [lane.opening.address.name for lane in scene.lanes.lanes] == [scene.alone]
     assert here[0][scene.transfers] == {scene.payments: 2, scene.transfers: 1}

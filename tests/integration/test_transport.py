@@ -166,7 +166,7 @@ async def receiving(bootstrap: str, folder: Path, bytes_max: int = 0) -> AsyncIt
     built.lanes.offer = received.offer  # type: ignore[method-assign]
     await app.start()
     try:
-        await until(lambda: built.lanes.ready, lambda: str(built.lanes.report()))
+        await until(lambda: built.lanes.health.ready, lambda: str(built.lanes.health.report()))
         yield received
     finally:
         await app.stop()
@@ -478,7 +478,7 @@ async def test_a_refused_partition_rests(
         def note(*_: object) -> None:
             refused.append(time.monotonic())
 
-        monkeypatch.setattr(received.app.parts.lanes.refused_reads, "note", note)
+        monkeypatch.setattr(received.app.parts.lanes.health.refused_reads, "note", note)
         with monkeypatch.context() as patch:
             patch.setattr(client, "send", refuse)
             await until(lambda: len(refused) > 2, lambda: f"{refused}")

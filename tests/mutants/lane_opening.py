@@ -220,7 +220,7 @@ MUTANTS: Final = (
         "A lane whose forward partition another worker has is opened in both.",
         (
             Patch(
-                _LANES,
+                "agents/worker/lane_map.py",
                 "                if not missing:\n",
                 "                if (topic, number) not in missing:\n",
             ),

@@ -34,7 +34,7 @@ async def warm_up(
             ):
                 return
             counts = await cluster.topics.partition_counts(sorted(topics))
-            await lanes.warm_up(assignor.foresee(members, topics, counts))
+            await lanes.warm_up.restore(assignor.foresee(members, topics, counts))
     except TimeoutError:
         log.warning("restoring lanes takes more than %.0f s: joining the group with what is there", LIMIT_S)
     except (KafkaError, OSError, NotImplementedError) as error:  # the last: brokers before 2.4

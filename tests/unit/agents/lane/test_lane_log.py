@@ -20,7 +20,7 @@ def lane(tmp_path: Path) -> Lane:
     """One that was never open."""
     app = {"id": "rf", "data_dir": str(tmp_path)}
     settings = validate({"app": app, "addresses": [{"name": "orders"}]})
-    return Lane(Lanes(settings, cast("Any", None))._opening(("orders", 0)))
+    return Lane(Lanes(settings, cast("Any", None))._factory.opening(("orders", 0)))
 
 
 @pytest.mark.parametrize("kind", [FolderUsableError, LimitsAgreedError, TopicChangedError])

@@ -10,7 +10,7 @@ from agents.batch.batch import FetchedBatch
 from agents.lane import open as module
 from agents.lane.lane import Lane
 from agents.lane.open import Opening
-from agents.worker import lanes as lanes_module
+from agents.worker.lane_map import listed
 from agents.worker.lanes import Lanes
 from agents.worker.table_cache import KEPT_S, TableCache
 from ringfence_kafka.config.load import validate
@@ -53,24 +53,24 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def warm_up(self: Opening) -> Restored:
         asked.append(self)
-        slowly.append(lanes._slices.rests)
+        slowly.append(lanes._factory.slices.rests)
         if self.partition == 2:
             raise TimeoutError
         return Restored(0, 0.0, reused=False)
 
     monkeypatch.setattr(module.Opening, "warm_up", warm_up)
     lanes = _lanes(tmp_path)
-    await lanes.warm_up([PLACE, ("rf-orders-forward", 1), ("orders", 2)])
-    opening, other = lanes._opening(PLACE), lanes._opening(("orders", 2))
+    await lanes.warm_up.restore([PLACE, ("rf-orders-forward", 1), ("orders", 2)])
+    opening, other = lanes._factory.opening(PLACE), lanes._factory.opening(("orders", 2))
 
     assert [opening.partition for opening in asked] == [1, 2]
-    assert (slowly, lanes._slices.rests) == (
+    assert (slowly, lanes._factory.slices.rests) == (
         [True, True],
         False,
     )  # others work on them, and may need the cores
     assert opening.table is asked[0].table
     assert other.table is not asked[1].table
-    assert (lanes.kept.take(PLACE), lanes.kept.take(("orders", 2))) == (None, None)
+    assert (lanes.tables.take(PLACE), lanes.tables.take(("orders", 2))) == (None, None)
 
 
 class Memory:
@@ -91,7 +91,7 @@ async def test_memory_of_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, somebody_has_it: bool
 ) -> None:
     """It is free when the transaction of the last part has ended, and while the lane waits for the next one nothing of it is there."""
-    lane = Lane(_lanes(tmp_path)._opening(PLACE))
+    lane = Lane(_lanes(tmp_path)._factory.opening(PLACE))
     memory = Memory()
     batch = FetchedBatch("orders", 1, 0, 9, [], 0, bytes=1, held=(memory,))
     gone = weakref.ref(memory)
@@ -120,6 +120,6 @@ def test_a_thousand_lanes_are_no_line() -> None:
     """Of the log: as many as one reads, and how many more."""
     names = [f"orders-{index}" for index in range(1_000)]
 
-    assert lanes_module._listed([]) == "none"
-    assert lanes_module._listed(names[:64]) == ", ".join(names[:64])
-    assert lanes_module._listed(names).endswith(", orders-63, 936 more")
+    assert listed([]) == "none"
+    assert listed(names[:64]) == ", ".join(names[:64])
+    assert listed(names).endswith(", orders-63, 936 more")

@@ -119,6 +119,6 @@ async def test_not_ready_meanwhile(tmp_path: Path) -> None:
     found = []
     for items in ([("other", 0)], [("orders", 1), ("rf-orders-forward", 1), ("orders", 0)], []):
         lanes.note_unassigned(items)
-        found.append((lanes.ready, lanes.unassigned))
+        found.append((lanes.health.ready, lanes.health.unassigned))
 
     assert found == [(True, []), (False, ["orders-0", "orders-1"]), (True, [])]

@@ -1,0 +1,146 @@
+"""Health of a worker: whether it is ready, and what it shows of its lanes."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agents.lane.lane import Lane, LaneState
+from agents.lane.state_folder import StateFolder
+from agents.topic_checks.addresses import AddressFaults, shown
+from agents.worker.lag import LaneLags, Partition
+from agents.worker.lane_map import LaneMap, listed
+from agents.worker.read_errors import Unreadable
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.admin.group_watch import GroupWatch
+
+log: Final = logging.getLogger("ringfence.worker")
+
+
+class WorkerHealth:
+    """Reads the parts of a worker; it changes none."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        lane_map: LaneMap,
+        lanes: Mapping[Partition, Lane],
+        faults: AddressFaults,
+        lags: LaneLags,
+        state_folder: StateFolder,
+        group_watch: GroupWatch | None,
+    ) -> None:
+        """``lanes`` is the worker's own, open or not; without those of which it has one half."""
+        self.refused_reads = Unreadable()
+        self.addresses = [address.name for address in settings.addresses]
+        """Names of all addresses."""
+        self._app_id = settings.app.id
+        self._map = lane_map
+        self._lanes = lanes
+        self._faults = faults
+        self._lags = lags
+        self._state_folder = state_folder
+        self._group_watch = group_watch
+        self._was_ready = False
+
+    @property
+    def ready(self) -> bool:
+        """The first assignment is complete, every assigned lane is open, and every lane has a worker."""
+        return (
+            self._map.assigned
+            and not self._map.halves
+            and not self._map.unassigned
+            and not self.foreign
+            and not self._state_folder.unusable
+            and not self._faults.by_address
+            and not self.unreadable
+            and all(lane.state is LaneState.OPEN for lane in self._lanes.values())
+        )
+
+    @property
+    def foreign(self) -> list[str]:
+        """A line for each member of the workers' group that is not Ringfence's."""
+        return self._group_watch.faults if self._group_watch is not None else []
+
+    @property
+    def unassigned(self) -> list[str]:
+        """Names of lanes that no worker has."""
+        return self._map.unassigned
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Partitions of ours that may not be read, each with the reason."""
+        refused = self.refused_reads.all()
+        return [why for place, why in refused.items() if self._map.find(*place) in self._lanes]
+
+    @property
+    def in_memory(self) -> list[str]:
+        """The lanes that keep their files in memory, because their folders cannot be written."""
+        return [lane.name for lane in self._lanes.values() if lane.opening.table.in_memory]
+
+    @property
+    def halves(self) -> dict[Partition, str]:
+        """Lanes that were not opened because only half of them was assigned: why."""
+        return {
+            place: "; ".join(self._faults.by_address.get(self._map.address(place).name, ()))
+            or f"its partition of {half.rpartition('/')[0]} was not given to this worker too: run all workers of {self._app_id} "
+            "with the same addresses"
+            for place, half in self._map.halves.items()
+        }
+
+    def state_of(self, lane: Lane) -> tuple[LaneState, str]:
+        """Return state and reason as shown: an open lane that can read nothing waits as one that retries."""
+        if lane.state is LaneState.OPEN:
+            for topic in (lane.opening.address.input_topic, lane.opening.forward_topic):
+                if (why := self.refused_reads.why(topic, lane.opening.partition)) is not None:
+                    return LaneState.RETRYING, why
+        return lane.state, lane.reason
+
+    def labels(self, place: Partition) -> list[str]:
+        """Return address and name of a lane."""
+        return [self._map.address(place).name, self._map.name(place)]
+
+    def report(self) -> dict[str, Any]:
+        """Return the state of each lane."""
+        half = {
+            self._map.name(place): {"state": LaneState.REFUSED.value, "reason": reason}
+            for place, reason in self.halves.items()
+        }
+        return half | {lane.name: self._lane_report(place, lane) for place, lane in self._lanes.items()}
+
+    def _lane_report(self, place: Partition, lane: Lane) -> dict[str, Any]:
+        (state, reason), table = self.state_of(lane), lane.opening.table
+        return {
+            "state": state.value,
+            **({"reason": reason} if reason else {}),
+            **({"folder_fault": True} if lane.folder_fault else {}),
+            **({"note": lane.opening.note} if lane.opening.note else {}),
+            "next": lane.next,
+            "rate": self._lags.rate(place),
+            "ring": {
+                "size": len(table.ring),
+                "capacity": table.ring.capacity,
+                "seconds_covered": lane.seconds_covered(),
+            },
+            **lane.counts,
+            **({"parts": dict(parts)} if (parts := lane.transactions.parts) else {}),
+        }
+
+    def state_changed(self) -> None:
+        """Log it once when the worker becomes ready, and once when it no longer is."""
+        ready = self.ready
+        if ready == self._was_ready:
+            return
+        self._was_ready = ready
+        if ready:
+            log.info("ready: %d lanes open", len(self._lanes))
+            return
+        waiting = [lane.name for lane in self._lanes.values() if lane.state is not LaneState.OPEN]
+        waiting += map(self._map.name, self._map.halves)
+        waiting += (f"{name} (no worker has it)" for name in self._map.unassigned)
+        waiting += map(shown, self._faults.by_address)
+        waiting += self.foreign
+        log.info("not ready: waiting for %s", listed(waiting, "an assignment"))
+
+    def stopped(self) -> None:
+        """The worker stops: what follows needs no line in the log."""
+        self._was_ready = False

@@ -1,0 +1,90 @@
+"""Makes the lanes of a worker, with the connections and limits that they share."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from agents.lane.lane import Lane
+from agents.lane.open import Opening
+from agents.lane.opening_limiter import OpeningLimiter
+from agents.lane.state_folder import StateFolder
+from agents.lane.transactions import Took
+from agents.rules.agreement import Agreement
+from agents.topic_checks.addresses import AddressFaults
+from agents.worker.lag import Partition
+from agents.worker.lane_map import LaneMap
+from agents.worker.table_cache import TableCache
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.cooperative import TimeSlices
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.admin.group_watch import GroupWatch
+from ringfence_kafka.producer.shared_clients import ProducerClients
+from ringfence_kafka.readers.log_reader import Readers
+
+CLIENTS_MAX: Final = 64
+"""Lanes beyond so many share connections. A broker answers the requests of one connection one after the other."""
+
+ObserveAddress = Callable[[str, float, Sequence[int]], None]
+"""Told the address of each batch, and what :data:`agents.lane.transactions.Observe` is told."""
+
+
+class LaneFactory:
+    """That of one worker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        lanes: LaneMap,
+        faults: AddressFaults,
+        agreement: Agreement,
+        group_watch: GroupWatch | None,
+        state_folder: StateFolder,
+        observe: ObserveAddress,
+        took: Took,
+    ) -> None:
+        self.lanes = lanes
+        self.tables: TableCache[Partition] = TableCache()
+        self.slices = TimeSlices()
+        self._settings = settings
+        self._cluster = cluster
+        self._faults = faults
+        self._agreement = agreement
+        self._group_watch = group_watch
+        self._state_folder = state_folder
+        self._observe = observe
+        self._took = took
+        self._places = OpeningLimiter()
+        self._clients = ProducerClients(settings.kafka, CLIENTS_MAX)
+        self._readers = Readers(settings.kafka)
+
+    def lane(self, place: Partition, changed: Callable[[], None]) -> Lane:
+        """Make a lane; ``changed`` is called whenever its state may have changed."""
+        observe = functools.partial(self._observe, self.lanes.address(place).name)
+        return Lane(self.opening(place), changed, observe, self._took)
+
+    def opening(self, place: Partition) -> Opening:
+        """Return what a lane is made from, with its table if that was kept."""
+        address = self.lanes.address(place)
+        return Opening(
+            self._settings,
+            address,
+            place[1],
+            self._cluster,
+            doubtful=address.name in self._faults.by_address,
+            denied=lambda: self._faults.denied.get(address.name, ()),
+            slices=self.slices,
+            table=self.tables.take(place),
+            places=self._places,
+            clients=self._clients,
+            readers=self._readers,
+            agreement=self._agreement,
+            group_watch=self._group_watch,
+            state_folder=self._state_folder,
+        )
+
+    async def stop(self) -> None:
+        """Close kept tables and connections."""
+        self.tables.close()
+        await self._clients.stop()
+        await self._readers.stop()

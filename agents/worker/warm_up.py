@@ -1,0 +1,47 @@
+"""Restores lanes that other workers have now, before the group gives them to this worker."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from agents.worker.lag import Partition
+from agents.worker.lane_factory import LaneFactory
+from agents.worker.lane_map import listed
+
+log: Final = logging.getLogger("ringfence.worker")
+
+SLOWLY_S: Final = 60.0
+"""So long a worker that is about to join restores at half speed: half of what it has before it joins with what is there."""
+
+
+class WarmUp:
+    """Never fails: a lane that cannot be restored now is restored when it opens."""
+
+    def __init__(self, factory: LaneFactory) -> None:
+        self._factory = factory
+
+    async def restore(self, partitions: Iterable[Partition]) -> None:
+        """Restore lanes, slowly at first: nobody waits for it, and their owners may need the same cores."""
+        lanes = self._factory.lanes
+        mine = lanes.inputs(partitions)
+        if mine:
+            log.info("restoring %d lanes before they are ours: %s", len(mine), listed(map(lanes.name, mine)))
+        self._factory.slices.rest(SLOWLY_S)
+        try:
+            await asyncio.gather(*map(self._restore_lane, mine))
+        finally:
+            self._factory.slices.rest(0)
+
+    async def _restore_lane(self, place: Partition) -> None:
+        opening = self._factory.opening(place)
+        try:
+            await opening.warm_up()
+        except BaseException as error:
+            opening.table.close()  # the opening continues from what is written already
+            if not isinstance(error, Exception):
+                raise
+            # The opening meets the same problem and reports it.
+            log.info("lane %s cannot be restored before it is ours: %r", opening.name, error)
+        else:
+            self._factory.tables.keep(place, opening.table)
