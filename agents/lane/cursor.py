@@ -33,7 +33,15 @@ class Cursor:
     """The first offset of one topic partition that is not yet processed."""
 
     def __init__(
-        self, lane: str, topic: str, partition: int, next_offset: int, topic_id: str, committed: int | None
+        self,
+        lane: str,
+        topic: str,
+        partition: int,
+        next_offset: int,
+        topic_id: str,
+        committed: int | None,
+        *,
+        distrusts: bool = False,
     ) -> None:
         """``topic_id`` is Kafka's own, ``committed`` the group's offset, both of when the lane was opened."""
         self.topic = topic
@@ -43,7 +51,7 @@ class Cursor:
         """Records that retention deleted before they were processed."""
         self.committed = -1 if committed is None else committed
         """The group's offset as we know it; the cluster's own can be lower only if it lost something."""
-        self.distrusts = False
+        self.distrusts = distrusts
         """Whether the group has another offset, which is not followed."""
         self._lane = lane
         self._topic_id = topic_id

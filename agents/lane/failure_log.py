@@ -7,9 +7,14 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from agents.lane.cursor import ClusterWentBackError, TopicRecreatedError
-from agents.lane.open import ChangelogRecreatedError, LimitsAgreedError, Opening, TopicChangedError
+from agents.lane.errors import (
+    ChangelogRecreatedError,
+    LimitsAgreedError,
+    TopicChangedError,
+    TopicMissingError,
+)
+from agents.lane.open import Opening
 from agents.lane.state_folder import FolderUsableError
-from agents.lane.topic_facts import TopicMissingError
 from agents.topic_checks.topics import denied
 from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.ownership.partition_state import NotOwnerError

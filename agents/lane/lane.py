@@ -25,17 +25,16 @@ from agents.batch.batch import FetchedBatch
 from agents.batch.inbox import Inbox
 from agents.lane.assignment import Ownership
 from agents.lane.cursor import ClusterWentBackError, Cursor
-from agents.lane.failure_log import Failures
-from agents.lane.open import (
+from agents.lane.errors import (
     ChangelogRecreatedError,
+    LaneRefusedError,
     LimitsAgreedError,
-    Opened,
-    Opening,
     TopicChangedError,
     require_sizes,
 )
+from agents.lane.failure_log import Failures
+from agents.lane.open import Opened, Opening
 from agents.lane.state_folder import FolderUsableError
-from agents.lane.topic_facts import LaneRefusedError
 from agents.lane.transactions import Observe, Took, Transactions
 from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
 from ringfence_kafka.ownership.partition_state import Action, NotOwnerError

@@ -22,8 +22,9 @@ from agents.decision.ids_and_groups import is_envelope
 from agents.lane.assignment import Ownership
 from agents.lane.batch_split import BatchSplit
 from agents.lane.cursor import Cursor
+from agents.lane.errors import QUESTION_LIMIT_S, TopicChangedError, require_sizes
 from agents.lane.forwarding_hint import ForwardingHint
-from agents.lane.open import QUESTION_LIMIT_S, Opened, Opening, TopicChangedError, require_sizes
+from agents.lane.open import Opened, Opening
 from agents.lane.tracing import batch_span
 from agents.output.build import TooLargeError
 from agents.output.changelog import changelog_batches

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from aiokafka.errors import KafkaError
 
+from agents.lane.errors import QUESTION_LIMIT_S
 from agents.lane.lane import Lane, LaneState
-from agents.lane.open import QUESTION_LIMIT_S
 from ringfence_kafka.admin.cluster import Cluster
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from agents.batch.batch import FetchedBatch
 from agents.lane.assignment import Ownership
+from agents.lane.errors import QUESTION_LIMIT_S
 from agents.lane.lane import Lane
-from agents.lane.open import QUESTION_LIMIT_S
 from agents.lane.state_folder import StateFolder
 from agents.lane.transactions import Took
 from agents.rules.agreement import Agreement

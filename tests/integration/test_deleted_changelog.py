@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agents.lane import changelog_recovery
 from agents.lane.lane import Lane, LaneState
+from agents.lane.opening import changelog_recovery
 from agents.output import changelog
 from ringfence_kafka.producer.transactional import Outgoing
 from tests.support import kafka

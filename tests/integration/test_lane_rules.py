@@ -209,9 +209,10 @@ async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: P
         others = [Member("other", None, _Metadata(lanes.settings))]
         own: dict[str, Any] = {"id_cache_size": 2, "id_max_age": 60.0, "persist_id_cache": False}
         two = lanes.lane("two", **own)
-        two.opening._agreement = Agreement(lanes.settings, _answer(others), lambda: now)
+        agreement = Agreement(lanes.settings, _answer(others), lambda: now)
+        two.opening._state._agreement = two.opening._checks._agreement = agreement
         # Its own statement is that of another file.
-        two.opening._agreement._own = _stated(lanes.settings, **own)
+        agreement._own = _stated(lanes.settings, **own)
         now = 0.0
         two.start(Group())
         await lanes.feed(two, 8, 12)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.lane.open import Opening
+from agents.lane.opening.start_offsets import StartOffsets
 from tests.simulator.batches import BATCH, Tally, tallies
 from tests.simulator.runner import Runner
 from tests.simulator.worlds import WORLDS
@@ -34,15 +34,17 @@ def test_as_many_as_asked_for() -> None:
 
 def test_first_that_fails(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its number is that of the schedule among all that were tried, whatever process tried it."""
-    correct = Opening._next
+    correct = StartOffsets._next
 
-    async def mistaken(self: Opening, topic: str, committed: int | None, facts: object, meta: Any) -> int:
+    async def mistaken(
+        self: StartOffsets, topic: str, committed: int | None, facts: object, meta: Any
+    ) -> int:
         return await correct(self, topic, None, facts, meta) + 1  # type: ignore[arg-type]
 
     def failing(seeds: Sequence[int]) -> int:
         return next(seed for seed in seeds if runner.run(WORLDS["lanes"](seed)).faults)
 
-    monkeypatch.setattr(Opening, "_next", mistaken)
+    monkeypatch.setattr(StartOffsets, "_next", mistaken)
     found = _tally(2).failure
 
     assert found is not None

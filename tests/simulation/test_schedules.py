@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.lane.open import Opening
+from agents.lane.opening.start_offsets import StartOffsets
 from tests.simulator.batches import BATCH, Tally, tallies
 from tests.simulator.lanes.schedules import schedule
 from tests.simulator.runner import Runner
@@ -66,12 +66,14 @@ def test_without_faults(runner: Runner) -> None:
 
 def test_finds_a_bug_and_makes_it_short(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the group's offset is what counts, and not the changelog's, what was processed is repeated once the group's expires."""
-    correct = Opening._next
+    correct = StartOffsets._next
 
-    async def mistaken(self: Opening, topic: str, committed: int | None, facts: object, _: object) -> int:
+    async def mistaken(
+        self: StartOffsets, topic: str, committed: int | None, facts: object, _: object
+    ) -> int:
         return await correct(self, topic, committed, facts, None)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Opening, "_next", mistaken)
+    monkeypatch.setattr(StartOffsets, "_next", mistaken)
     plan = next(
         item
         for item in map(schedule, range(100_000))

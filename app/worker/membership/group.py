@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-from agents.lane.open import QUESTION_LIMIT_S
+from agents.lane.errors import QUESTION_LIMIT_S
 from agents.rules.member_statements import UNUSABLE, encode, own_statement
 from app.worker.fetch.transport import BatchConsumerThread, Place
 from app.worker.membership import static_membership

@@ -14,7 +14,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.lane.open import QUESTION_LIMIT_S
+from agents.lane.errors import QUESTION_LIMIT_S
 from ringfence_kafka import clock
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import RingfenceError

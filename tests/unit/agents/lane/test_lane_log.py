@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from agents.lane.errors import LimitsAgreedError, TopicChangedError
 from agents.lane.lane import Lane, LaneState
-from agents.lane.open import LimitsAgreedError, TopicChangedError, _store
+from agents.lane.opening.table_opening import describe_store
 from agents.lane.state_folder import FolderUsableError
 from agents.worker.lanes import Lanes
 from bench.worker_log import events, opened
@@ -60,7 +61,7 @@ def test_where_a_lane_is_restored(tmp_path: Path, *, in_memory: bool, restored: 
     """Nothing new lies on the disk of a lane whose files are in memory. The bench reads the line in either case."""
     table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
     table.keep_in_memory(in_memory)
-    assert _store(restored, table) == said
+    assert describe_store(restored, table) == said
     line = f"2026-01-01 00:00:00,000 INFO ringfence.lane: lane orders-0 open: 5 changelog records restored in 0.10 s ({said}), ring"
     (event,) = found = events(line)
 

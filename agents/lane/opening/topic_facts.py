@@ -4,25 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from agents.lane.errors import LaneRefusedError, TopicMissingError
+from agents.lane.opening.identity import LaneIdentity
 from agents.output.build import Outputs
 from agents.topic_checks.topics import missing_targets, missing_topics, target_faults, topic_faults
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import TopicDescription
-from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.protocol import wire_names
 
 _DAY_MS: Final = 24 * 3600 * 1000
 AGED_SHARE: Final = 0.05
 """Of an output's retention: what is older when it is written than this would be kept for so much less."""
 AGED_MS_MIN: Final = 60_000
-
-
-class LaneRefusedError(Exception):
-    """The lane must not run; the text names the way out."""
-
-
-class TopicMissingError(Exception):
-    """A topic that the lane needs does not exist (any more); it may come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,50 +34,28 @@ class TopicFacts:
         return {name: topic.partitions for name, topic in self.topics.items()}
 
 
-async def ask(
-    cluster: Cluster,
-    app_id: str,
-    address: AddressSettings,
-    targets: Sequence[AddressSettings],
-    denied: Callable[[], Sequence[str]],
-) -> TopicFacts:
-    """Ask.
-
-    Args:
-        cluster: Is asked.
-        app_id: Whose lane.
-        address: Its address.
-        targets: Other addresses that parts of its transactions may go to.
-        denied: Rights that are known to be missing, a line each.
+async def ask_facts(cluster: Cluster, lane: LaneIdentity, denied: Callable[[], Sequence[str]]) -> TopicFacts:
+    """Ask about the topics of a lane. ``denied``: rights that are known to be missing, a line each.
 
     Raises:
         TopicMissingError: a topic is not there.
         LaneRefusedError: one is not as it must be, or a right is missing.
     """
+    app_id, address, targets = lane.app_id, lane.address, lane.targets
     elsewhere = [target.accepted_topic for target in targets]
     described = await cluster.topics.describe([*address.topics(app_id).values(), *elsewhere])
     existing = described.topics
-    if absent := [
-        *missing_topics(app_id, address, described),
-        *missing_targets(address, targets, described),
-    ]:
+    absent = [*missing_topics(app_id, address, described), *missing_targets(address, targets, described)]
+    if absent:
         raise TopicMissingError("; ".join(absent))
-    if faults := [
-        *topic_faults(app_id, address, existing),
-        *target_faults(address, targets, existing),
-        *denied(),
-    ]:
+    faults = [*topic_faults(app_id, address, existing), *target_faults(address, targets, existing), *denied()]
+    if faults:
         raise LaneRefusedError("; ".join(faults))
-    known = [
-        address.input_topic,
-        wire_names.forward_topic(app_id, address.name),
-        wire_names.changelog_topic(app_id, address.name),
-    ]
-    topic_ids = await cluster.topics.ids(known)
+    topic_ids = await cluster.topics.ids([address.input_topic, lane.forward_topic, lane.changelog])
     outputs = Outputs(
         {name: topic.partitions for name, topic in existing.items()},
         {name: topic.message_bytes_max for name, topic in existing.items()},
         {value.name: max(AGED_MS_MIN, AGED_SHARE * value.retention_ms) for value in existing.values()},
     )
-    changelog = existing[wire_names.changelog_topic(app_id, address.name)]
-    return TopicFacts(existing, outputs, changelog.number("delete.retention.ms", _DAY_MS) / 1000, topic_ids)
+    delete_retention_s = existing[lane.changelog].number("delete.retention.ms", _DAY_MS) / 1000
+    return TopicFacts(existing, outputs, delete_retention_s, topic_ids)

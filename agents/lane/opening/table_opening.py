@@ -1,0 +1,200 @@
+"""The table of a lane and how an opening restores it: on disk or in memory, with the limits in force."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from agents.lane.errors import QUESTION_LIMIT_S
+from agents.lane.opening.changelog_recovery import (
+    Changelog,
+    describe,
+    describe_unusable,
+    find_lost,
+    write_back,
+)
+from agents.lane.opening.identity import LaneIdentity
+from agents.lane.opening.lane_checks import LaneChecks
+from agents.lane.opening.start_offsets import StartOffsets
+from agents.lane.opening.topic_facts import TopicFacts
+from agents.lane.state_folder import StateFolder, require_usable, usable
+from agents.rules.agreement import Agreement
+from agents.rules.lane_rules import Limits, limits_of, recorded_limits, shown
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.concurrency.cooperative import TimeSlices
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.admin.group_watch import GroupWatch
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.producer.transactional import TransactionalProducer
+from ringfence_kafka.readers.log_reader import Readers
+from tables.restore import ChangelogBounds
+from tables.store import StateFolderError
+from tables.table import LaneTable, Restored, TableOptions
+
+log: Final = logging.getLogger("ringfence.lane")
+
+
+def describe_store(restored: Restored, table: LaneTable) -> str:
+    """Name the state of a RocksDB for the log. Its files may be in memory."""
+    if table.in_memory:
+        return "in memory, not on disk"
+    return f"RocksDB {'kept' if restored.kept else 'reused' if restored.reused else 'new'}"
+
+
+class TableOpening:
+    """That of one lane; it has the lane's table over all openings."""
+
+    def __init__(
+        self,
+        lane: LaneIdentity,
+        settings: Settings,
+        cluster: Cluster,
+        checks: LaneChecks,
+        agreement: Agreement,
+        note: Callable[[str], None],
+        group_watch: GroupWatch | None = None,
+        state_folder: StateFolder | None = None,
+        readers: Readers | None = None,
+        slices: TimeSlices | None = None,
+        table: LaneTable | None = None,
+    ) -> None:
+        """``table`` is the lane's from when it was here before; ``note`` is for status."""
+        self._lane = lane
+        self._settings = settings
+        self._cluster = cluster
+        self._checks = checks
+        self._agreement = agreement
+        self._note = note
+        self._folder = state_folder
+        self._readers = readers or settings.kafka
+        self._slices = slices
+        self._own_limits = limits_of(lane.address)
+        self.table = table or self._new_table(self._own_limits)
+        self.starts = StartOffsets(lane, cluster, group_watch, lambda: self.limits.persist_id_cache, note)
+
+    def _new_table(self, limits: Limits) -> LaneTable:
+        options = TableOptions(
+            capacity=limits.id_cache_size,
+            resident_ids_max=self._settings.app.resident_ids_max,
+            max_age_ms=round(limits.id_max_age * 1000),
+            persistent=limits.persist_id_cache,
+            app=self._lane.app_id,
+            address=self._lane.address.name,
+            rules=self._checks.rules,
+        )
+        return LaneTable(self._settings.state_dir / self._lane.name, options, self._slices)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits in force: the recorded ones while live workers do not agree."""
+        options = self.table.options
+        return Limits(options.capacity, options.max_age_ms / 1000, options.persistent)
+
+    @property
+    def keeps_limits(self) -> bool:
+        """Whether the ring keeps recorded limits that are not those of this worker's file."""
+        return self.limits != self._own_limits
+
+    async def restore(self, producer: TransactionalProducer, facts: TopicFacts) -> tuple[int, Restored]:
+        """Open the table; if its folder cannot be written, and no other worker can take the lane, in memory."""
+        folder = self._folder
+        if folder is None:
+            return await self._restored(producer, facts)
+        if self.table.in_memory and usable(self.table.path):
+            self.table.keep_in_memory(False)
+        try:
+            if self.table.broken:
+                require_usable(self.table.path)
+            found = await self._restored(producer, facts)
+        except StateFolderError as error:
+            if self.table.in_memory or not await folder.failed(
+                self._lane.name, self.table.path, self.limits.id_cache_size, error
+            ):
+                raise
+            self.table.keep_in_memory(True)
+            return await self._restored(producer, facts)
+        if not self.table.in_memory:
+            folder.on_disk(self._lane.name)
+        return found
+
+    async def _restored(self, producer: TransactionalProducer, facts: TopicFacts) -> tuple[int, Restored]:
+        bounds = await self._recovered_bounds(producer, facts)
+        await reach("restoring", self._lane.name)
+        return await self._open_table(bounds)
+
+    async def _recovered_bounds(self, producer: TransactionalProducer, facts: TopicFacts) -> ChangelogBounds:
+        """Return the bounds of the changelog, after RocksDB's IDs are back in one that was deleted."""
+        bounds = await self._changelog_bounds(facts.delete_retention_s)
+        topic_id = facts.topic_ids[self._lane.changelog]
+        changelog = Changelog(self._lane.changelog, self._lane.partition, topic_id, bounds)
+        name = self._lane.address.name
+        lost = await find_lost(self.table, changelog, self._readers, self._lane.app_id, name)
+        if lost is None:
+            return bounds
+        if not lost.usable:
+            self._note(describe_unusable(self._lane.name, changelog, lost))
+            return bounds
+        ids = lost.stored.meta.topic_ids
+        if ids.get(self._lane.address.input_topic, "") not in {
+            "",
+            facts.topic_ids[self._lane.address.input_topic],
+        }:
+            return bounds  # the input is another one, too: somebody began anew
+        self._checks.require_counts(facts, lost.stored.meta)
+        cursors = await self.starts.cursors(facts, self.table.meta, lost)
+        found = await write_back(
+            self.table,
+            lost,
+            changelog,
+            producer,
+            {topic: cursor.next for topic, cursor in cursors.items()},
+            facts.topic_ids,
+            self._lane.address.input_topic,
+            self._lane.app_id,
+        )
+        self._note(describe(self._lane.name, changelog, found))
+        return await self._changelog_bounds(facts.delete_retention_s)
+
+    async def _open_table(self, bounds: ChangelogBounds) -> tuple[int, Restored]:
+        """Open the table with the limits in force. Before the meta record is read nobody knows the recorded ones."""
+        found = await self.table.open(self._readers, self._lane.changelog, self._lane.partition, bounds)
+        meta = self.table.meta
+        limits = self._own_limits if meta is None else recorded_limits(meta)
+        unlike = (
+            [] if limits == self._own_limits else await self._agreement.on_limits(self._lane.address.name)
+        )
+        limits = limits if unlike else self._own_limits
+        if limits == self.limits:
+            return found
+        if unlike:
+            log.warning(
+                "lane %s keeps its recorded limits (%s); this worker's file says %s. %s. They change when all live workers have the same file",
+                self._lane.name, shown(limits), shown(self._own_limits), "; ".join(unlike),
+            )  # fmt: skip
+        in_memory = self.table.in_memory
+        await self.table.dispose()
+        self.table = self._new_table(limits)
+        self.table.keep_in_memory(in_memory)
+        return await self.table.open(self._readers, self._lane.changelog, self._lane.partition, bounds)
+
+    async def warm_up(self) -> Restored:
+        """Restore what is committed now, while another worker has the lane: its RocksDB is then a prefix of the changelog, as any."""
+        facts = await self._checks.facts()
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            start = await self._cluster.offsets.log_start(self._lane.changelog, self._lane.partition)
+            end = await self._cluster.offsets.stable_end(self._lane.changelog, self._lane.partition)
+        bounds = ChangelogBounds(start, end, facts.delete_retention_s)
+        _, restored = await self.table.open(self._readers, self._lane.changelog, self._lane.partition, bounds)
+        log.info(
+            "lane %s restored before it is ours: %d changelog records in %.2f s (%s)",
+            self._lane.name, restored.records, restored.seconds, describe_store(restored, self.table),
+        )  # fmt: skip
+        return restored
+
+    async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            start, end = await asyncio.gather(
+                self._cluster.offsets.log_start(self._lane.changelog, self._lane.partition),
+                self._cluster.offsets.high_watermark(self._lane.changelog, self._lane.partition),
+            )
+            return ChangelogBounds(start, end, delete_retention_s)
