@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from tables.codec import Slot
-from tables.store import Store, Writes
+from tables.rocksdb.store import Store
+from tables.rocksdb.writes import Writes
 
 
 class StoredIndex:

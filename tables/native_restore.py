@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import native
 from ringfence_kafka.concurrency.cooperative import Steps
-from tables import chunks, codec
+from tables import codec
 from tables.codec import Chunk, Meta
 from tables.ring import STEP
+from tables.rocksdb import chunks
 
 if TYPE_CHECKING:
     from native._core import Ids, Records
-    from tables.store import Store, Writes
+    from tables.rocksdb.store import Store
+from tables.rocksdb.writes import Writes
 
 CHUNK_RECORDS: Final = 1_000
 """About. Who looks for one record steps over those before it."""

@@ -12,7 +12,9 @@ from tables import codec
 from tables.codec import FormatError, Meta, Slot
 from tables.native_restore import NativeRestore
 from tables.ring import STEP
-from tables.store import Store, StoredState, Writes
+from tables.rocksdb.errors import UntrustedError
+from tables.rocksdb.store import Store, StoredState
+from tables.rocksdb.writes import Writes
 
 FLUSH_RECORDS: Final = 5_000
 """RocksDB is written in WriteBatches of about so many records, ..."""
@@ -20,10 +22,6 @@ MARKER: Final = 1
 """Offsets of the marker that ends a transaction. Nothing else lies right behind a meta record."""
 FLUSH_INDEXED: Final = 1_000
 """... and of so many where it has the index: each of them is looked up, and nobody else runs meanwhile."""
-
-
-class UntrustedError(Exception):
-    """RocksDB does not fit the changelog; the text says where."""
 
 
 def require_own(meta: Meta, app: str, address: str, changelog: str) -> None:

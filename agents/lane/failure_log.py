@@ -20,7 +20,7 @@ from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.producer.transactional import FencedError
 from ringfence_kafka.readers.log_reader import LogStalledError
-from tables.store import DamagedStoreError
+from tables.rocksdb.errors import DamagedStoreError
 
 log: Final = logging.getLogger("ringfence.lane")
 

@@ -40,7 +40,7 @@ from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
 from ringfence_kafka.ownership.partition_state import Action, NotOwnerError
 from ringfence_kafka.ownership.partition_task import PartitionTask
 from ringfence_kafka.producer.transactional import FencedError
-from tables.store import StateFolderError
+from tables.rocksdb.errors import StateFolderError
 
 log: Final = logging.getLogger("ringfence.lane")
 

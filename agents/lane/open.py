@@ -41,8 +41,9 @@ from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.producer.transactional import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import Readers
+from tables.change import Restored
 from tables.codec import FormatError
-from tables.table import LaneTable, Restored
+from tables.table import LaneTable
 
 log: Final = logging.getLogger("ringfence.lane")
 

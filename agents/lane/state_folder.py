@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ringfence_kafka import clock
 from ringfence_kafka.wording import first_of
-from tables.store import StateFolderError
+from tables.rocksdb.errors import StateFolderError
 
 log: Final = logging.getLogger("ringfence.worker")
 

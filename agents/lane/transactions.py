@@ -31,9 +31,9 @@ from agents.output.changelog import changelog_batches
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.transactional import FencedError, Outgoing
+from tables.change import Change
 from tables.codec import Meta
 from tables.ring import Verdict
-from tables.table import Change
 
 log: Final = logging.getLogger("ringfence.lane")
 

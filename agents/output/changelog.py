@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from ringfence_kafka.producer.transactional import NewBuilder, Outgoing
+from tables.change import Change
 from tables.codec import META_KEY, encode_meta
-from tables.table import Change, LaneTable
+from tables.table import LaneTable
 
 
 def changelog_batches(

@@ -18,9 +18,10 @@ from agents.output.native_batch import Filled, RawBatch
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
+from tables.change import Change
 from tables.codec import META_KEY, Chunk, digest_id, encode_id, encode_meta
 from tables.ring import Checked, Verdict
-from tables.table import Change, LaneTable
+from tables.table import LaneTable
 
 log: Final = logging.getLogger("ringfence.lane")
 

@@ -6,10 +6,10 @@ from tests.mutants.mutant import Mutant, Patch
 
 _RESTORE: Final = "tables/restore.py"
 _RING: Final = "tables/ring.py"
-_STORE: Final = "tables/store.py"
+_STORE: Final = "tables/rocksdb/store.py"
 _RESTORE_TESTS: Final = "tests/unit/tables/test_restore.py"
 _RING_TESTS: Final = "tests/unit/tables/test_ring.py"
-_STORE_TESTS: Final = "tests/unit/tables/test_store.py"
+_STORE_TESTS: Final = "tests/unit/tables/rocksdb/test_store.py"
 _WITHIN: Final = "                and sequence >= head - capacity\n"
 _FLOOR: Final = "                and sequence >= floor\n"
 
@@ -120,8 +120,14 @@ MUTANTS: Final = (
     Mutant(
         "chunk-removed-too-early",
         "A restart forgets IDs that the ring promises to keep.",
-        (Patch("tables/chunks.py", "last_of(self._keys[0]) < low", "last_of(self._keys[0]) <= low + 1"),),
-        "tests/unit/tables/test_chunks.py::test_dead_chunks_are_removed",
+        (
+            Patch(
+                "tables/rocksdb/chunks.py",
+                "last_of(self._keys[0]) < low",
+                "last_of(self._keys[0]) <= low + 1",
+            ),
+        ),
+        "tests/unit/tables/rocksdb/test_chunks.py::test_dead_chunks_are_removed",
     ),
     Mutant(
         "clear-without-fence",

@@ -24,10 +24,12 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
+from tables.change import Change, TableOptions
 from tables.codec import Slot, encode_id
 from tables.native_index import NativeIndex
 from tables.ring import Index, ResidentIndex, Ring, Verdict
-from tables.table import Change, LaneTable, TableOptions
+from tables.change import Change, TableOptions
+from tables.table import LaneTable
 from tests.support.records.stored_batches import Stored, stored
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
@@ -89,7 +91,7 @@ class World:
 
     def _lane(self, index: Index, floor: int) -> tuple[LaneTable, Emitter, Path]:
         table = Table(Folder("nowhere"), TableOptions(self.address.id_cache_size, 10**6))
-        table.ring = Ring(self.address.id_cache_size, floor, floor, index)
+        table._restore.memory.ring = Ring(self.address.id_cache_size, floor, floor, index)
         return table, Emitter(self.address, FORWARD, self.outputs), Path(self.address, 0, self.homes, FORWARD)
 
     def _builder(self) -> Any:
@@ -183,7 +185,7 @@ def _written(
 ) -> Written:
     ring = table.ring
     ring.apply(change.checked)
-    table.meta = change.meta
+    table._restore.memory.meta = change.meta
     counts = [outcome.checked.verdicts.count(verdict) for verdict in Verdict]
     return Written(
         _bytes(outputs),

@@ -33,11 +33,13 @@ from hypothesis.stateful import (
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.readers.log_reader import LogReader, Take
 from tables import codec
+from tables.change import Change, Restored, TableOptions
 from tables.codec import Chunk, Origin
 from tables.restore import ChangelogBounds, Restore
 from tables.ring import Ring, Verdict
-from tables.store import StaleEpochError
-from tables.table import Change, LaneTable, Restored, TableOptions
+from tables.rocksdb.errors import StaleEpochError
+from tables.change import Change, Restored, TableOptions
+from tables.table import LaneTable
 from tests.support.records.served_log import raw
 
 ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijkl"]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from tables import codec
+from tables.change import Change
 from tables.codec import Origin
 from tables.ring import Ring, Verdict
-from tables.table import Change
 from tests.property import test_ring_model as plain
 from tests.property.test_ring_model import ALPHABET, Batch, Lane, Live, Model, ages
 

@@ -16,7 +16,7 @@ from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
 from tables.codec import META_KEY, Meta
 from tables.restore import ChangelogBounds
-from tables.store import StoredState
+from tables.rocksdb.store import StoredState
 from tables.table import LaneTable
 
 log: Final = logging.getLogger("ringfence.lane")

@@ -27,9 +27,10 @@ from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from ringfence_kafka.readers.log_reader import Readers
+from tables.change import Restored, TableOptions
 from tables.restore import ChangelogBounds
-from tables.store import StateFolderError
-from tables.table import LaneTable, Restored, TableOptions
+from tables.rocksdb.errors import StateFolderError
+from tables.table import LaneTable
 
 log: Final = logging.getLogger("ringfence.lane")
 

@@ -24,7 +24,7 @@ from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogReader
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
-from tables.store import StateFolderError
+from tables.rocksdb.errors import StateFolderError
 
 ANSWER_LIMIT_S: Final = 3.0
 """Time for the web server of a worker or a consumer."""

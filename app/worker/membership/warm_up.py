@@ -17,7 +17,7 @@ LIMIT_S: Final = 120.0
 """Then the worker joins with what it has."""
 
 
-async def warm_up(
+async def restore_before_joining(
     lanes: Lanes, cluster: Cluster, assignor: LaneAssignor, topics: set[str], instance: str | None
 ) -> None:
     """Restore the lanes that the present group would assign to one more member. Never raises; logs errors.

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from ringfence_kafka.concurrency.cooperative import Steps
 from ringfence_kafka.errors import PrerequisiteError
-from tables import chunks, codec
-from tables.chunks import ChunkKeys
+from tables import codec
 from tables.codec import Chunk, Slot
-from tables.store import StaleEpochError, StoredState
+from tables.rocksdb import chunks
+from tables.rocksdb.chunks import ChunkKeys
+from tables.rocksdb.errors import StaleEpochError
+from tables.rocksdb.store import StoredState
 
 _epochs: Final = itertools.count(1)
 
@@ -44,7 +46,7 @@ def _here() -> Any:
 
 
 class MemoryStore:
-    """As :class:`tables.store.Store`. A write is all or nothing, and there after a crash. No disk fails here."""
+    """As :class:`tables.rocksdb.store.Store`. A write is all or nothing, and there after a crash. No disk fails here."""
 
     def __init__(self, path: Path, *, indexed: bool = False, in_memory: bool = False) -> None:
         assert not in_memory
@@ -160,7 +162,7 @@ class MemoryStore:
 
 
 class _Writes:
-    """As :class:`tables.store.Writes`."""
+    """As :class:`tables.rocksdb.store.Writes`."""
 
     def __init__(self) -> None:
         self.all: list[Callable[[Files], object]] = []

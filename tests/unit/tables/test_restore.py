@@ -12,13 +12,16 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
 from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
+from tables.change import Restored, TableOptions
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
 from tables.native_index import NativeIndex
-from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
+from tables.restore import ChangelogBounds, Restore, require_own, trusted_start
 from tables.ring import ResidentIndex, Ring, Verdict
-from tables.store import DamagedStoreError, Store, StoredState, Writes
-from tables.table import LaneTable, Restored, TableOptions
+from tables.rocksdb.errors import DamagedStoreError, UntrustedError
+from tables.rocksdb.store import Store, StoredState
+from tables.rocksdb.writes import Writes
+from tables.table import LaneTable
 from tests.support.at_once import at_once, make_ring
 from tests.support.records.served_log import serve
 
@@ -835,7 +838,7 @@ async def _reopened(
     """A table that was open, after what happens, opened again by the same process; how often all slots were read for it."""
     log = _history()
     open_table = _served(log, monkeypatch)
-    monkeypatch.setattr("tables.table.Store", Counting)
+    monkeypatch.setattr("tables.lane_store.Store", Counting)
     table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
     await open_table(table)
     Counting.reads = 0

@@ -14,11 +14,13 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
+from tables.change import Change, Restored, TableOptions
 from tables.codec import Origin, Route
 from tables.hops import Arrival, HopMemory
 from tables.restore import ChangelogBounds
-from tables.store import Store
-from tables.table import Change, LaneTable, Restored, TableOptions
+from tables.rocksdb.store import Store
+from tables.change import Change, Restored, TableOptions
+from tables.table import LaneTable
 from tests.support.records.served_log import serve
 from tests.unit.tables.test_restore import Record
 

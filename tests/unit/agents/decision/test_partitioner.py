@@ -7,7 +7,6 @@ import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 
 from agents.decision import group_cache
-from agents.decision import partitioner as home
 from agents.decision.group_cache import GroupCache
 from agents.decision.partitioner import Partitioner, crc32, murmur2
 
@@ -123,7 +122,7 @@ def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(data)
         return murmur2(data)
 
-    monkeypatch.setattr(home, "murmur2", counting)
+    monkeypatch.setattr(partitioner, "murmur2", counting)
     homes = Partitioner(4)
 
     for _ in range(3):

@@ -13,7 +13,8 @@ from agents.lane.state_folder import FolderUsableError
 from agents.worker.lanes import Lanes
 from bench.worker_log import events, opened
 from ringfence_kafka.config.load import validate
-from tables.table import LaneTable, Restored, TableOptions
+from tables.change import Restored, TableOptions
+from tables.table import LaneTable
 
 
 @pytest.fixture

@@ -22,9 +22,10 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer.transactional import Outgoing
 from tables import codec
+from tables.change import Change, TableOptions
 from tables.codec import Meta, Origin
 from tables.ring import Checked, Verdict
-from tables.table import Change, LaneTable, TableOptions
+from tables.table import LaneTable
 from tests.support.kafka import at_home
 
 ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED

@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 
 from agents.batch.batch import FetchedBatch
-from agents.lane import open as module
 from agents.lane.lane import Lane
 from agents.lane.open import Opening
 from agents.worker.lane_map import listed
 from agents.worker.lanes import Lanes
 from agents.worker.table_cache import KEPT_S, TableCache
 from ringfence_kafka.config.load import validate
-from tables.table import LaneTable, Restored, TableOptions
+from tables.change import Restored, TableOptions
+from tables.table import LaneTable
 
 PLACE = ("orders", 1)
 
@@ -31,19 +31,19 @@ async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
     tables = [LaneTable(tmp_path / str(index), TableOptions(5, 5)) for index in range(3)]
     for number, table in enumerate(tables):
         table.ring.apply(table.ring.check([b"\0a", b"\0b"]))
-        table._store = table._sound_store()
+        table._store.sound()
         kept.keep(number, table)
         now += KEPT_S / 2
     taken = kept.take(0)
     kept.keep(0, tables[0])
     now = 1_000.0 + KEPT_S * 1.5
     await kept.forget()
-    found = [(table._store is not None, len(cast("Any", table.ring.index))) for table in tables]
+    found = [(table._store.current is not None, len(cast("Any", table.ring.index))) for table in tables]
     kept.close()
 
     assert taken is tables[0]
     assert found == [(True, 2), (False, 0), (True, 2)]
-    assert [table._store for table in tables] == [None] * 3
+    assert [table._store.current for table in tables] == [None] * 3
 
 
 async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
             raise TimeoutError
         return Restored(0, 0.0, reused=False)
 
-    monkeypatch.setattr(module.Opening, "warm_up", warm_up)
+    monkeypatch.setattr(Opening, "warm_up", warm_up)
     lanes = _lanes(tmp_path)
     await lanes.warm_up.restore([PLACE, ("rf-orders-forward", 1), ("orders", 2)])
     opening, other = lanes._factory.opening(PLACE), lanes._factory.opening(("orders", 2))

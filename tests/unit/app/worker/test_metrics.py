@@ -29,10 +29,12 @@ def test_how_far_a_lane_is() -> None:
 
     lanes: Any = SimpleNamespace(
         lanes=[lane(0, 17), lane(1, 0)],
-        halves={("orders", 2): "why"},
-        addresses=["orders"],
-        labels=lambda place: ["orders", f"orders-{place[1]}"],
-        state_of=lambda _: (LaneState.OPEN, ""),
+        health=SimpleNamespace(
+            halves={("orders", 2): "why"},
+            addresses=["orders"],
+            labels=lambda place: ["orders", f"orders-{place[1]}"],
+            state_of=lambda _: (LaneState.OPEN, ""),
+        ),
         lags=SimpleNamespace(of=lambda _: 4),
         faults=SimpleNamespace(by_address={}),
         agreement=SimpleNamespace(by_address={"orders": ["id_cache_size: a says 1, b says 2"]}),

@@ -14,7 +14,7 @@ from faust.assignor.partition_assignor import PartitionAssignor
 from agents.worker.lanes import Lanes
 from app.worker import parts
 from app.worker.faust_app import RingfenceApp
-from app.worker.membership import warm_up as warm_up_module
+from app.worker.membership import warm_up
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.static_members import Member
@@ -120,13 +120,19 @@ class Asked(ClusterDouble):
     async def partition_counts(self, _topics: list[str]) -> dict[str, int]:
         return COUNTS
 
-    async def warm_up(self, partitions: Any) -> None:
+    @property
+    def warm_up(self) -> Any:
+        return self
+
+    async def restore(self, partitions: Any) -> None:
         self.restored.append(partitions)
         if self._hangs:
             await asyncio.Event().wait()
 
     async def run(self, assignor: Any, instance: str | None = None) -> None:
-        await warm_up_module.warm_up(cast("Lanes", self), cast("Cluster", self), assignor, TOPICS, instance)
+        await warm_up.restore_before_joining(
+            cast("Lanes", self), cast("Cluster", self), assignor, TOPICS, instance
+        )
 
 
 async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
@@ -143,7 +149,7 @@ async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
 
 async def test_joins_in_any_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever keeps it from restoring before keeps it from nothing else."""
-    monkeypatch.setattr(warm_up_module, "LIMIT_S", 0.01)
+    monkeypatch.setattr(warm_up, "LIMIT_S", 0.01)
     assignor = await _assignor(tmp_path, "two")
     await Asked(GroupLoadInProgressError()).run(assignor)
     hanging = Asked([Member("one-1", None, None)], hangs=True)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tables import store
-from tables.empty_store import EmptyStore
-from tables.store import DamagedStoreError, Store
+from tables.rocksdb import folder as rocks_folder
+from tables.rocksdb.empty_store import EmptyStore
+from tables.rocksdb.errors import DamagedStoreError
+from tables.rocksdb.store import Store
 
 
 def test_made_once_for_all(tmp_path: Path) -> None:
@@ -15,7 +16,7 @@ def test_made_once_for_all(tmp_path: Path) -> None:
 
     def make(folder: Path) -> None:
         made.append(folder)
-        store._make_empty(folder)
+        rocks_folder._make_empty(folder)
 
     empty = EmptyStore(make)
     for name in ("a", "b", "c"):
@@ -46,7 +47,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     second.close()
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "note").write_text("mine")
-    EmptyStore(store._make_empty).copy_to(tmp_path / "b")
+    EmptyStore(rocks_folder._make_empty).copy_to(tmp_path / "b")
 
     assert found == b"value"
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["note"]
@@ -57,7 +58,7 @@ def test_half_a_copy(tmp_path: Path, whole: int) -> None:
     """Of one that was cut short either a store is made, empty, or it is said that it is damaged: never anything else."""
     path = tmp_path / "a"
     path.mkdir()
-    for number, (name, data) in enumerate(EmptyStore(store._make_empty)._made(tmp_path).items()):
+    for number, (name, data) in enumerate(EmptyStore(rocks_folder._make_empty)._made(tmp_path).items()):
         (path / name).write_bytes(data if number < whole else data[: len(data) // 2])
         if number >= whole:
             break

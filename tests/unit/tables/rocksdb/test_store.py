@@ -13,8 +13,10 @@ import pytest
 from ringfence_kafka.errors import PrerequisiteError
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
-from tables.store import DamagedStoreError, StaleEpochError, Store, StoredState, Writes
-from tables.store_options import BUFFERS_BYTES_MAX, shared
+from tables.rocksdb.errors import DamagedStoreError, StaleEpochError
+from tables.rocksdb.options import BUFFERS_BYTES_MAX, shared
+from tables.rocksdb.store import Store, StoredState
+from tables.rocksdb.writes import Writes
 
 ROOT = Path(__file__).parents[3]
 MANY = 2_000
@@ -257,7 +259,7 @@ def test_second_open(store: Store) -> None:
 def test_second_process(store: Store) -> None:
     """A folder that another process has open cannot be opened; the text names the way out."""
     program = (
-        "import sys; from pathlib import Path; from tables.store import Store\n"
+        "import sys; from pathlib import Path; from tables.rocksdb.store import Store\n"
         "try: Store(Path(sys.argv[1]))\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

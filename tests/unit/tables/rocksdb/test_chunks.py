@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tables import chunks, codec
+from tables import codec
 from tables.codec import Chunk, FormatError, Meta, Origin
 from tables.restore import Restore
-from tables.store import _STATE_KEY, Store, StoredState, Writes
+from tables.rocksdb import chunks
+from tables.rocksdb.store import Store, StoredState
+from tables.rocksdb.writes import STATE_KEY, Writes
 
 CAPACITY = 4
 
@@ -97,9 +99,9 @@ def test_of_slot_and_chunk_the_newer_counts(store: Store, chunk_first: bool) -> 
 def test_a_version_that_knows_no_chunks_rebuilds(store: Store) -> None:
     """It looks for the position where it always was: without it, it trusts nothing of the store."""
     _write(store, range(0))
-    before = json.loads(store._many([_STATE_KEY])[0] or b"")
+    before = json.loads(store._many([STATE_KEY])[0] or b"")
     _write(store, range(3))
-    with_chunks = json.loads(store._many([_STATE_KEY])[0] or b"")
+    with_chunks = json.loads(store._many([STATE_KEY])[0] or b"")
 
     assert ("position" in before, "position" in with_chunks) == (True, False)
     assert before["position"] == with_chunks["chunked_position"] == 10
@@ -128,7 +130,7 @@ def test_a_piece_of_a_restore_beside_chunks(store: Store) -> None:
     assert state is not None
     assert state.position == 10
     assert not store.unfinished
-    assert "position" not in json.loads(store._many([_STATE_KEY])[0] or b"")
+    assert "position" not in json.loads(store._many([STATE_KEY])[0] or b"")
     assert set(_held(store)) == {0, 1, 2, 3}
 
 

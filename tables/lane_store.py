@@ -1,0 +1,80 @@
+"""The RocksDB of a lane over all its openings: on disk or in memory, open or closed."""
+
+from pathlib import Path
+
+from tables.codec import FormatError
+from tables.rocksdb.errors import DamagedStoreError, UntrustedError
+from tables.rocksdb.store import Store, StoredState
+
+
+class LaneStore:
+    """That of one lane."""
+
+    def __init__(self, path: Path, *, indexed: bool) -> None:
+        """``indexed``: the index ID → sequence is kept here too."""
+        self.path = path
+        self.in_memory = False
+        """Whether its files are in memory, because the folder cannot be written."""
+        self.current: Store | None = None
+        """None = closed."""
+        self._indexed = indexed
+
+    @property
+    def broken(self) -> bool:
+        """Whether a write has failed since it was opened."""
+        return self.current is not None and self.current.broken
+
+    def keep_in_memory(self, wanted: bool) -> None:
+        """Have the next opening keep the files in memory, or in the folder again."""
+        if wanted != self.in_memory:
+            self.close()
+            self.in_memory = wanted
+
+    def sound(self) -> Store:
+        """Return the open store, or the one on disk, also where a write to the open one failed.
+
+        Raises:
+            DamagedStoreError: damage was met, now or while it was in use.
+            UntrustedError: it was not built to its end.
+        """
+        if self.current is not None and self.current.damaged:
+            raise DamagedStoreError(f"{self.path}: damage was met while it was in use")
+        if self.broken:
+            self.close()
+        if self.current is None:
+            self.current = Store(self.path, indexed=self._indexed, in_memory=self.in_memory)
+        if self.current.unfinished:
+            raise UntrustedError("it was not built to its end")
+        return self.current
+
+    def stored(self) -> StoredState | None:
+        """Return what RocksDB reflects; None = it is empty, or cannot be read.
+
+        Raises:
+            PrerequisiteError: the folder cannot be used.
+        """
+        try:
+            return self.sound().state()
+        except (UntrustedError, FormatError, DamagedStoreError):
+            return None
+
+    def renew(self) -> Store:
+        """Return an empty store; one that is in memory leaves what is in the folder."""
+        self.close()
+        if self.in_memory:
+            self.current = Store(self.path, indexed=self._indexed, in_memory=True)
+        else:
+            self.current = Store.create_afresh(self.path, indexed=self._indexed)
+        return self.current
+
+    def opened(self) -> Store:
+        """Return the open store."""
+        if self.current is None:
+            raise AssertionError("the table is closed")
+        return self.current
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        if self.current is not None:
+            self.current.close()
+            self.current = None

@@ -1,0 +1,199 @@
+"""Brings memory and RocksDB of a lane to the end of its changelog: by what came since, or from the whole of it."""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import native
+from ringfence_kafka.concurrency.cooperative import TimeSlices, emptying
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.process.failpoints import reach
+from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import Readers
+from tables import native_changelog
+from tables.change import Restored, TableOptions
+from tables.codec import FormatError, Meta, Slot
+from tables.hops import HopMemory
+from tables.index import StoredIndex
+from tables.lane_store import LaneStore
+from tables.memory import LaneMemory
+from tables.native_index import NativeIndex
+from tables.native_restore import IrregularError, NativeRestore
+from tables.resize import making_ring, older_capacities
+from tables.restore import ChangelogBounds, Restore, require_own, trusted_start
+from tables.ring import ResidentIndex, Ring
+from tables.rocksdb.errors import DamagedStoreError, UntrustedError
+from tables.rocksdb.store import Store, StoredState
+
+log: Final = logging.getLogger("ringfence.table")
+
+
+class ChangelogPartition(NamedTuple):
+    """The changelog partition of a lane, and how it is read."""
+
+    readers: KafkaSettings | Readers
+    topic: str
+    number: int
+    bounds: ChangelogBounds
+
+
+class TableRestore:
+    """Owns the memory of a lane's table."""
+
+    def __init__(
+        self,
+        options: TableOptions,
+        store: LaneStore,
+        slices: TimeSlices,
+        find: Callable[[Sequence[int]], list[Slot | None]],
+        *,
+        resident: bool,
+    ) -> None:
+        """``resident``: the index is in memory; else in RocksDB, and ``find`` looks up slots."""
+        self.memory = LaneMemory.empty(options.capacity)
+        self._options = options
+        self._store = store
+        self._slices = slices
+        self._find = find
+        self._resident = resident
+        self._whole: Store | None = None
+        """The store that the memory was whole with; once that is closed, the memory may lack what it has."""
+
+    async def restore(self, changelog: ChangelogPartition) -> Restored:
+        """Bring memory and store to the high watermark; see :meth:`tables.table.LaneTable.open`."""
+        began, count, reused = time.monotonic(), 0, False
+        in_python: bool | None = None
+        """How it is rebuilt; None = it is not."""
+        try:
+            store = self._store.sound()
+            state = store.state()
+            reused = state is not None
+            start = trusted_start(state, changelog.bounds, indexed=not self._resident)
+            if self._in_memory(store, state):
+                self._whole = None  # until it has caught up
+                restore = await self._read(store, changelog, start, behind=True)
+                if await self._slices.run(self.memory.following(restore)):
+                    self._whole = store
+                    return Restored(restore.count, time.monotonic() - began, reused=True, kept=True)
+                count = restore.count - 1  # its last record is read once more
+                start = trusted_start(store.state(), changelog.bounds, indexed=not self._resident)
+            self._whole = None
+            restore = await self._read(store, changelog, start)
+            await self._take_over(store, restore)
+        except (UntrustedError, FormatError, DamagedStoreError, IrregularError) as error:
+            log.warning("%s is rebuilt from the changelog: %s", self._store.path, error)
+            in_python = isinstance(error, IrregularError)
+        if in_python is not None:
+            # Only here: an error keeps open what was being read of RocksDB, and with it its lock.
+            reused = False
+            restore = await self._rebuild(changelog, in_python=in_python)
+        self._whole = self._store.opened()
+        return Restored(count + restore.count, time.monotonic() - began, reused)
+
+    async def _rebuild(self, changelog: ChangelogPartition, *, in_python: bool) -> Restore:
+        """Read the whole changelog into an empty RocksDB; ``in_python``: whatever the order is in which its records stand."""
+        store = self._store.renew()
+        try:
+            restore = await self._read(store, changelog, changelog.bounds.start, in_python=in_python)
+            await self._take_over(store, restore)
+        except IrregularError as error:
+            log.warning("%s is rebuilt once more, without the native core: %s", self._store.path, error)
+        else:
+            return restore
+        return await self._rebuild(changelog, in_python=True)
+
+    def _in_memory(self, store: Store, state: StoredState | None) -> bool:
+        """Whether all that RocksDB holds is in memory too, and only what the changelog has behind it is to be read."""
+        return (
+            self._whole is store
+            and self._resident
+            and self._options.persistent
+            and state is not None
+            and (state.meta, state.position) == (self.memory.meta, self.memory.position)
+        )
+
+    async def _read(
+        self,
+        store: Store,
+        changelog: ChangelogPartition,
+        start: int,
+        *,
+        behind: bool = False,
+        in_python: bool = False,
+    ) -> Restore:
+        high_watermark = changelog.bounds.high_watermark
+        place = f"{changelog.topic}/{changelog.number}"
+
+        def check(meta: Meta) -> None:
+            require_own(meta, self._options.app, self._options.address, place)
+
+        gathering = None if behind or in_python else self._native_restore(store)
+        restore = Restore(
+            store,
+            store.begin_epoch(),
+            resident=self._resident,
+            check=check,
+            behind=behind,
+            gathering=gathering,
+            start=start,
+        )
+
+        async def consume(records: Sequence[Any]) -> None:
+            # A transaction ends there. What lies beyond, if somebody else has the lane, may end in the midst of one.
+            within = native_changelog.below(records, high_watermark)
+            if within:
+                await self._slices.run(restore.consuming(within))
+            await reach("mid-restore", self._store.path.name)
+
+        await self._slices.run(restore.load())
+        take = None if gathering is None else native_changelog.take
+        await log_reader.read(
+            changelog.readers, changelog.topic, changelog.number, start, high_watermark, consume, take
+        )
+        restore.finish()
+        return restore
+
+    def _native_restore(self, store: Store) -> NativeRestore | None:
+        """Return what restores the ring without an object for each ID; None = Python does it."""
+        options = self._options
+        if native.core is None or not self._resident or not options.persistent or options.max_age_ms:
+            return None
+        state = store.state()
+        return NativeRestore(options.capacity, store, state.meta if state else None)
+
+    async def _take_over(self, store: Store, restore: Restore) -> None:
+        """Make what was restored the memory, at the configured capacity."""
+        options, meta = self._options, restore.meta
+        stored_index = None if self._resident else StoredIndex(store, options.capacity, self._find)
+        ring = await self._slices.run(
+            making_ring(
+                options.capacity,
+                restore,
+                stored_index,
+                max_age_ms=options.max_age_ms,
+                persistent=options.persistent,
+            )
+        )
+        former = self.memory.ring
+        self.memory = LaneMemory(
+            ring=ring,
+            # In memory only: forgotten at every opening, as the ring is.
+            hops=HopMemory.restored(options.capacity, restore.hops.items() if options.persistent else ()),
+            meta=meta,
+            position=restore.position,
+            incarnation=meta.incarnation if meta else secrets.token_hex(8),
+            older=older_capacities(options.capacity, meta),
+            stored_index=stored_index,
+        )
+        await self._slices.run(emptying(restore.occupants))
+        await self._forget(former)
+
+    async def _forget(self, ring: Ring) -> None:
+        if isinstance(ring.index, ResidentIndex | NativeIndex):
+            await self._slices.run(ring.index.emptying())
+
+    async def dispose(self) -> None:
+        """Let go of the memory, without holding up others."""
+        await self._forget(self.memory.ring)
