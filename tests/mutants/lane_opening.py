@@ -31,9 +31,9 @@ MUTANTS: Final = (
         (
             Patch(
                 _OPENING,
-                "self._transactional_id = wire_names.transactional_id(app_id, address.name, partition)",
+                "self._transactional_id = wire_names.transactional_id(lane.app_id, address.name, partition)",
                 (
-                    'self._transactional_id = f"{wire_names.transactional_id(app_id, address.name, partition)}-{id(self)}"'
+                    'self._transactional_id = f"{wire_names.transactional_id(lane.app_id, address.name, partition)}-{id(self)}"'
                 ),
             ),
         ),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 
-from agents.decision import group_cache
+from agents.decision import group_cache, partitioner
 from agents.decision.group_cache import GroupCache
 from agents.decision.partitioner import Partitioner, crc32, murmur2
 
