@@ -31,10 +31,10 @@ from agents.output.native_build import NativePath
 from agents.rules.agreement import Agreement
 from agents.rules.lane_rules import Limits, with_limits
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
-from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.shared_clients import ProducerClients

@@ -10,8 +10,8 @@ from agents.topic_checks.addresses import AddressFaults, shown
 from agents.worker.lag import LaneLags, Partition
 from agents.worker.lane_map import LaneMap, listed
 from agents.worker.read_errors import Unreadable
-from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.admin.group_watch import GroupWatch
+from ringfence_kafka.config.settings import Settings
 
 log: Final = logging.getLogger("ringfence.worker")
 

@@ -15,9 +15,9 @@ from agents.worker.lag import Partition
 from agents.worker.lane_map import LaneMap
 from agents.worker.table_cache import TableCache
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.readers.log_reader import Readers
 

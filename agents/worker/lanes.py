@@ -23,9 +23,9 @@ from agents.worker.lane_map import LaneMap, listed
 from agents.worker.totals import Totals
 from agents.worker.warm_up import WarmUp
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.admin.group_watch import GroupWatch
 from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")

@@ -160,7 +160,7 @@ class _Hooks:
     async def before_joining(self, topics: set[str]) -> None:
         parts = self.parts
         instance = static_membership.group_instance(parts.settings)
-        await warm_up.warm_up(parts.lanes, parts.cluster, self.app.assignor, topics, instance)
+        await warm_up.restore_before_joining(parts.lanes, parts.cluster, self.app.assignor, topics, instance)
 
 
 class SignalledWorker(faust_parts.Worker):

@@ -28,7 +28,6 @@ from tables.change import Change, TableOptions
 from tables.codec import Slot, encode_id
 from tables.native_index import NativeIndex
 from tables.ring import Index, ResidentIndex, Ring, Verdict
-from tables.change import Change, TableOptions
 from tables.table import LaneTable
 from tests.support.records.stored_batches import Stored, stored
 

@@ -38,7 +38,6 @@ from tables.codec import Chunk, Origin
 from tables.restore import ChangelogBounds, Restore
 from tables.ring import Ring, Verdict
 from tables.rocksdb.errors import StaleEpochError
-from tables.change import Change, Restored, TableOptions
 from tables.table import LaneTable
 from tests.support.records.served_log import raw
 

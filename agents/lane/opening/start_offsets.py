@@ -14,8 +14,8 @@ from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.topic_facts import TopicFacts
 from agents.topic_checks.topics import BEGIN_ANEW
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.admin.group_watch import GroupWatch
+from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from tables.codec import Meta
 

@@ -21,9 +21,9 @@ from agents.lane.state_folder import StateFolder, require_usable, usable
 from agents.rules.agreement import Agreement
 from agents.rules.lane_rules import Limits, limits_of, recorded_limits, shown
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from ringfence_kafka.readers.log_reader import Readers

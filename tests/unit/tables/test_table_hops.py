@@ -19,7 +19,6 @@ from tables.codec import Origin, Route
 from tables.hops import Arrival, HopMemory
 from tables.restore import ChangelogBounds
 from tables.rocksdb.store import Store
-from tables.change import Change, Restored, TableOptions
 from tables.table import LaneTable
 from tests.support.records.served_log import serve
 from tests.unit.tables.test_restore import Record
