@@ -18,7 +18,7 @@ MUTANTS: Final = (
     Mutant(
         "unusable-workers-get-lanes",
         "A worker that cannot write its state keeps lanes beside one that can.",
-        (Patch("app/worker/membership/assignor.py", "if member not in unusable}", "}"),),
+        (Patch("app/worker/membership/lane_assignment.py", "if member not in unusable}", "}"),),
         "tests/unit/agents/lane/test_state_folder.py::test_who_is_given_lanes",
     ),
     Mutant(

@@ -6,7 +6,7 @@ import pytest
 
 from agents.lane import state_folder
 from agents.lane.state_folder import GIVE_UP_S, IDS_IN_MEMORY_MAX, RECENT_S, USABLE_S, StateFolder
-from app.worker.membership.assignor import deal
+from app.worker.membership.lane_assignment import deal
 from tables.rocksdb.store import Store
 
 ERROR = OSError("no space left")

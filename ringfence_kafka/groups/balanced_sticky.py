@@ -1,0 +1,141 @@
+"""Balanced, sticky assignment of partitions to the members of a group. Pure.
+
+The workers' assignor deals lanes by it, the consumers' assignor partitions. Members may run other versions: one of them decides for all, so
+versions need to agree on the messages of their assignors, and not on the result.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class UnitPartition(NamedTuple):
+    """A partition of topics that go together."""
+
+    unit: str
+    """Name of what they make up."""
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Topics whose partitions of one number go to one member."""
+
+    partitions: Sequence[int]
+    members: Sequence[str]
+    """Members that may have some of it; at least one."""
+
+
+def _by_number(_member: str, item: UnitPartition) -> Any:
+    return item.partition
+
+
+def balanced_sticky(
+    units: Mapping[str, Unit],
+    held: Mapping[str, Iterable[UnitPartition]],
+    rank: Callable[[str, UnitPartition], Any] = _by_number,
+) -> dict[str, list[UnitPartition]]:
+    """Assign all partitions. The order of ``held`` decides where nothing else does.
+
+    Args:
+        units: All partitions, and the members that may have them.
+        held: The partitions that each member says it has. Where two say so of one, the first keeps it.
+        rank: Of the partitions that a member has of a unit, the one with the highest rank moves first.
+
+    Returns:
+        Partitions of each member: of a unit as many as any other that may have some of it, or one more or less. Where all may have
+        all, that holds of all units together too. Nothing moves that need not for that.
+    """
+    balance = _Balance(units, list(held), rank)
+    for member, items in held.items():
+        for item in sorted(items):
+            if balance.is_free(item) and member in units[item.unit].members:
+                balance.give(item, member)
+    for name, unit in sorted(units.items()):
+        for number in unit.partitions:
+            if balance.is_free(UnitPartition(name, number)):
+                balance.give(UnitPartition(name, number), balance.emptiest(name))
+    for name in sorted(units):
+        balance.even_out(name)
+    balance.even_out_all()
+    return balance.assigned()
+
+
+class _Balance:
+    """The partitions of each member while they are assigned."""
+
+    def __init__(
+        self, units: Mapping[str, Unit], members: Sequence[str], rank: Callable[[str, UnitPartition], Any]
+    ) -> None:
+        self._places = {member: place for place, member in enumerate(members)}
+        self._rank = rank
+        self._owned: dict[str, dict[str, set[int]]] = {
+            name: {member: set() for member in unit.members} for name, unit in units.items()
+        }
+        self._free = {
+            UnitPartition(name, number) for name, unit in units.items() for number in unit.partitions
+        }
+        self._totals: Counter[str] = Counter()
+
+    def is_free(self, item: UnitPartition) -> bool:
+        """Whether it exists, and no member has it."""
+        return item in self._free
+
+    def give(self, item: UnitPartition, member: str) -> None:
+        """Assign a free partition."""
+        self._free.remove(item)
+        self._owned[item.unit][member].add(item.partition)
+        self._totals[member] += 1
+
+    def _load(self, unit: str, member: str) -> tuple[int, int, int]:
+        return len(self._owned[unit][member]), self._totals[member], self._places[member]
+
+    def emptiest(self, unit: str) -> str:
+        """Return the member with the least of a unit, and of all."""
+        return min(self._owned[unit], key=lambda member: self._load(unit, member))
+
+    def even_out(self, unit: str) -> None:
+        """Move until no member has two more of a unit than another."""
+        owned = self._owned[unit]
+        while True:
+            fullest = max(owned, key=lambda member: self._load(unit, member))
+            emptiest = self.emptiest(unit)
+            if len(owned[fullest]) - len(owned[emptiest]) <= 1:
+                return
+            self._move(unit, fullest, emptiest)
+
+    def even_out_all(self) -> None:
+        """Move until no member has two more than another, as far as units stay as even as they are."""
+        while move := self._next_move():
+            self._move(*move)
+
+    def _next_move(self) -> tuple[str, str, str] | None:
+        by_total = sorted(self._places, key=lambda member: (self._totals[member], self._places[member]))
+        for full in reversed(by_total):
+            for empty in by_total:
+                if self._totals[full] - self._totals[empty] <= 1:
+                    break
+                for name, owned in sorted(self._owned.items()):
+                    if full in owned and empty in owned and len(owned[full]) > len(owned[empty]):
+                        return name, full, empty
+        return None
+
+    def _move(self, unit: str, giver: str, taker: str) -> None:
+        owned = self._owned[unit]
+        number = max(owned[giver], key=lambda number: self._rank(giver, UnitPartition(unit, number)))
+        owned[giver].remove(number)
+        owned[taker].add(number)
+        self._totals[giver] -= 1
+        self._totals[taker] += 1
+
+    def assigned(self) -> dict[str, list[UnitPartition]]:
+        """Return the partitions of each member, sorted."""
+        return {
+            member: sorted(
+                UnitPartition(name, number)
+                for name, owned in self._owned.items()
+                for number in owned.get(member, ())
+            )
+            for member in self._places
+        }

@@ -1,0 +1,103 @@
+"""Which member gets which partitions."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringfence_kafka.groups.balanced_sticky import Unit, UnitPartition, balanced_sticky
+
+NAMES = ["a", "b", "c", "d", "e", "f"]
+
+
+def _spread(values: Mapping[str, int]) -> int:
+    return max(values.values()) - min(values.values())
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[dict[str, Unit], dict[str, set[UnitPartition]]]:
+    """Addresses and workers, each of which may have all; what they say they have may be of no unit, or another's too."""
+    members = NAMES[: draw(st.integers(1, 6))]
+    units = {
+        f"u{number}": Unit(range(draw(st.integers(1, 7))), members)
+        for number in range(draw(st.integers(1, 6)))
+    }
+    lanes = st.builds(UnitPartition, st.sampled_from([*units, "gone"]), st.integers(0, 8))
+    return units, {member: draw(st.sets(lanes, max_size=20)) for member in members}
+
+
+@given(worlds())
+def test_all_is_given_once_and_evenly(world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]]) -> None:
+    """Each lane has one worker; nobody has two more than somebody else, of one address and of all."""
+    units, held = world
+    shares = balanced_sticky(units, held)
+
+    given_ = sorted(item for share in shares.values() for item in share)
+    assert given_ == sorted(
+        UnitPartition(name, number) for name, unit in units.items() for number in unit.partitions
+    )
+    assert _spread({member: len(share) for member, share in shares.items()}) <= 1
+    for name in units:
+        assert _spread({m: sum(item.unit == name for item in share) for m, share in shares.items()}) <= 1
+
+
+@given(worlds())
+def test_what_is_even_stays(world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]]) -> None:
+    """Shared out again, nothing moves, in whatever order the group names its members' lanes."""
+    units, held = world
+    shares = balanced_sticky(units, held)
+    assert balanced_sticky(units, {member: set(share) for member, share in shares.items()}) == shares
+
+
+@given(worlds())
+def test_who_leaves_moves_only_what_it_had_and_what_evens_out(
+    world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]],
+) -> None:
+    """Of one address, a worker that goes moves its own lanes alone."""
+    units, held = world
+    if len(held) == 1:
+        return
+    only = dict([next(iter(units.items()))])
+    shares = balanced_sticky(only, held)
+    (gone, _), *left = shares.items()
+    after = balanced_sticky(
+        {name: Unit(unit.partitions, [member for member, _ in left]) for name, unit in only.items()},
+        dict(left),
+    )
+    for member, item in left:
+        assert set(item) <= set(after[member]), gone
+
+
+@given(worlds())
+def test_who_joins_takes_no_more_than_its_share(
+    world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]],
+) -> None:
+    """Of one address, lanes move to the newcomer and to nobody else."""
+    units, held = world
+    only = dict([next(iter(units.items()))])
+    shares = balanced_sticky(only, held)
+    grown = {name: Unit(unit.partitions, [*held, "new"]) for name, unit in only.items()}
+    after = balanced_sticky(grown, shares | {"new": []})
+    for member in held:
+        assert set(after[member]) <= set(shares[member])
+
+
+def test_addresses_of_few_partitions_are_spread() -> None:
+    """Of twelve addresses with one partition each, each of three workers has four."""
+    units = {f"u{number:02}": Unit(range(1), ["a", "b", "c"]) for number in range(12)}
+    shares = balanced_sticky(units, {"a": [], "b": [], "c": []})
+    assert [len(share) for share in shares.values()] == [4, 4, 4]
+
+
+def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
+    """And nothing else moves."""
+    units = {f"u{number:02}": Unit(range(1), ["a", "b"]) for number in range(12)}
+    before = balanced_sticky(units, {"a": [], "b": []})
+    after = balanced_sticky(
+        {name: Unit(range(1), ["a", "b", "c"]) for name in units},
+        before | {"c": []},
+    )
+    assert Counter(len(value) for value in after.values()) == {4: 3}
+    assert set(after["a"]) < set(before["a"])
+    assert set(after["b"]) < set(before["b"])
