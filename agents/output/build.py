@@ -13,7 +13,7 @@ from agents.decision.envelope_parts import Unit
 from agents.decision.forwarding import headers_on_the_way
 from agents.decision.item import RESENT, Item
 from agents.decision.partitioner import Partitioner
-from ringfence_kafka.admin.topics import too_small
+from ringfence_kafka.admin.topic_rules import no_room
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer.transactional import Builder, NewBuilder, Outgoing
@@ -335,7 +335,7 @@ class Emitter:
             if batches.append(partition, record.timestamp, record.key, digest, whole) and batches.append(
                 partition, record.timestamp, None, digest, bare
             ):  # it must not be committed over, as if it were written
-                raise TopicError(too_small("quarantine topic", self._address.name, topic, bytes_max))
+                raise TopicError(no_room(topic, "quarantine topic", self._address.name, bytes_max))
         return batches.finish()
 
 

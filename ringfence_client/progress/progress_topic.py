@@ -15,6 +15,7 @@ from ringfence_client.progress import progress_record, record_parts
 from ringfence_client.progress.progress_record import MissingPartsError, Progress, ProgressFormatError
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import TopicIdentity
+from ringfence_kafka.admin.topic_rules import PROGRESS_LIMITS
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer.transactional import Builder, NewBuilder
 from ringfence_kafka.protocol import wire_names
@@ -32,13 +33,9 @@ BATCH_BYTES: Final = 128 * 1024
 """Of record batches of progress, about. The topic must take a little more."""
 TOPIC_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
-    # A holder writes up to ten records a second, and an opening reads all that compaction left and the segment that is
-    # still open, which it never touches: as small as Kafka lets it be.
-    "segment.bytes": str(2**20),
     "segment.ms": str(10 * 60 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
-    # Each record's commit marker outlives it for so long: with Kafka's default of a day, 270 MB of four busy partitions.
-    "delete.retention.ms": str(60 * 1000),
+    **{name: str(limit) for name, limit in PROGRESS_LIMITS.items()},
 }
 
 

@@ -125,14 +125,6 @@ def untold(topic: str) -> str:
     )
 
 
-def too_small(role: str, address: str, topic: str, bytes_max: int) -> str:
-    """What is said of a topic that does not take what must never be left out."""
-    return (
-        f"{topic} ({role} of {address}) has max.message.bytes={bytes_max}, and what must be written there needs more: "
-        f"{alter(topic, 'max.message.bytes', 1_048_588)}"
-    )
-
-
 def alter(topic: str, setting: str, value: object) -> str:
     """The command that sets it."""
     return f"kafka-configs.sh --bootstrap-server … --alter --topic {topic} --add-config {setting}={value}"

@@ -8,6 +8,7 @@ from typing import Final
 from agents.topic_checks import topics as topic_faults
 from ringfence_client.progress import progress_topic as progress
 from ringfence_client.progress import topic_checks as consumer_faults
+from ringfence_kafka.admin import topic_rules
 from ringfence_kafka.admin.topics import (
     ADDED_BYTES,
     BROKER_TIME,
@@ -205,7 +206,7 @@ def compare(settings: Settings, described: Described) -> Findings:
     if journal is None:
         findings.merge(Findings(shared=[topic_faults.missing_journal(app_id)]))
     else:
-        findings.merge(Findings(notes=topic_faults.journal_notes(journal)))
+        findings.merge(Findings(notes=topic_rules.notes(journal, "journal", "all addresses")))
     for address in settings.addresses:
         targets = settings.transaction_targets(address)
         findings.by_address[address.name] = [
@@ -226,14 +227,14 @@ def _compare_consumers(settings: Settings, described: Described) -> Findings:
         letters = existing_letters(settings, described.topics)
         unseen = name in described.refused
         return Findings(consumers=[] if unseen else consumer_faults.progress_deleted(name, letters))
-    faults = [*consumer_faults.progress_faults(progress_topic)]
-    notes = [*consumer_faults.progress_notes(progress_topic)]
+    faults = topic_rules.problems(progress_topic, *consumer_faults.PROGRESS)
+    notes = topic_rules.notes(progress_topic, *consumer_faults.PROGRESS)
     for address in settings.addresses:
         name = wire_names.dead_letter_topic(address.name)
         if (topic := described.topics.get(name)) is not None:
-            faults += consumer_faults.letter_faults(address, topic)
+            faults += topic_rules.problems(topic, consumer_faults.LETTERS, address.name)
             accepted = described.topics.get(address.accepted_topic)
-            notes += consumer_faults.letter_notes(address, topic, accepted)
+            notes += topic_rules.notes(topic, consumer_faults.LETTERS, address.name, accepted)
         elif name not in described.refused:
             notes.append(consumer_faults.no_letters(address, name))
     return Findings(consumers=faults, notes=notes)
