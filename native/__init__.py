@@ -1,7 +1,6 @@
-"""The native core: record batches parsed, judged and built without an object a record.
+"""The native core in C: parses, judges and builds record batches without an object for each record.
 
-It is an extension in C, built by ``make setup`` where a compiler is. The path in Python is the reference: it does whatever the core
-leaves to it, everything where there is no core, and everything with ``RINGFENCE_NATIVE=off`` in the environment.
+Python is the reference: it does what the core leaves to it, and everything without a core or with ``RINGFENCE_NATIVE=off``.
 """
 
 import importlib

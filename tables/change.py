@@ -1,4 +1,4 @@
-"""What a lane's table is told, and what it returns."""
+"""Options, changes and results of a lane's table."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from tables.ring import Checked
 
 
 class Restored(NamedTuple):
-    """What opening the table took."""
+    """Cost of an opening."""
 
     records: int
     """Changelog records read, the one read again as a check included."""
@@ -22,7 +22,7 @@ class Restored(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What one batch does to the table: in the transaction as records, after it by :meth:`LaneTable.apply`."""
+    """Effect of one batch: records in its transaction, then :meth:`tables.table.LaneTable.apply`."""
 
     checked: Checked
     slots: Iterable[tuple[bytes, bytes]]
@@ -31,14 +31,14 @@ class Change(NamedTuple):
     """Keys of slots of an earlier capacity that hold nothing alive any more: tombstones."""
     meta: Meta
     judged: Judged = NOTHING
-    """What came over bridges."""
+    """Result of the hop memory."""
     hops: Sequence[tuple[bytes, bytes]] = ()
     """Hops records: key, value."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What the configuration says of a lane's table."""
+    """Configuration of a lane's table."""
 
     capacity: int
     resident_ids_max: int

@@ -1,15 +1,9 @@
 """The hop memory of a lane, ``BRIDGE.<address>``: what of each bridge's source has come already. Pure.
 
-HornetQ 37.3 keeps the IDs of bridged messages in a ring of their own. Here each record says besides what its bridge has confirmed:
-the target had acknowledged everything of the source partition below that offset when the record was sent. So of each
-:class:`tables.codec.Route` a floor and the few offsets above it say all, and nothing that others send can push them out. An offset is
-known iff it lies below the floor of its own way, or came, by whatever way, and is still remembered.
-
-The floor is that of a way, not of a source: it speaks only of what stood in the same input partition before. What stands in another one
-may still be on its detour to its home when a later record, placed rightly, confirms it.
-
-Above the floor at most ``capacity`` offsets a way are kept; beyond, the lowest are forgotten. Capacity 0: off, nothing is known or noted.
-Checking and applying are apart, as in :mod:`tables.ring`.
+Each record states the offset below which the target had acknowledged its source partition. So a floor and the few offsets above it say
+all of a :class:`tables.codec.Route`, and other traffic can push nothing out. An offset is known iff it lies below the floor of its own
+route, or came by any route and is still remembered. A floor speaks of its route alone: records in another input partition may still be on
+their way home when a later record confirms them. At most ``capacity`` offsets a route are kept, the highest; capacity 0: off.
 """
 
 from array import array

@@ -8,7 +8,7 @@ from tables.rocksdb.store import Store, StoredState
 
 
 class LaneStore:
-    """That of one lane."""
+    """Opens and closes the RocksDB of one lane."""
 
     def __init__(self, path: Path, *, indexed: bool) -> None:
         """``indexed``: the index ID → sequence is kept here too."""

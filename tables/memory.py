@@ -1,4 +1,4 @@
-"""What a lane's table has in memory: ring, hop memory, the newest meta record and the changelog position."""
+"""The memory of a lane's table: ring, hop memory, newest meta record and changelog position."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

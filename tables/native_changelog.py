@@ -1,7 +1,6 @@
-"""A changelog as the core reads it: its records lie in the bytes of a fetch, and an object is made of those that somebody looks at.
+"""A changelog as the core reads it: records stay in the bytes of a fetch, and only those that are looked at become objects.
 
-Positions move as in aiokafka's ``Fetcher.fetched_records``. What a worker's lanes fetch of their inputs is taken in another place, which counts
-it (:mod:`app.worker.fetch.raw_fetch`).
+Positions move as in aiokafka's ``Fetcher.fetched_records``.
 """
 
 import bisect

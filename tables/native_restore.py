@@ -1,7 +1,6 @@
-"""A ring restored by the core: records go from the log into the index and into chunks, without an object for each.
+"""Restores a ring by the core: records go from the log into the index and into chunks, without an object for each.
 
-It is for what is usual: each sequence follows the one before, in the changelog and in RocksDB. At the end each sequence of the ring must be
-there, or :class:`IrregularError` has the path in Python do it all again: it is the reference, and needs no order.
+It needs each sequence to follow the one before; else :class:`IrregularError` has Python, the reference, do it all again.
 """
 
 import sys

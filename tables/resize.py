@@ -1,8 +1,6 @@
 """Changes of a ring's capacity, decided when a lane opens.
 
-Slots of an earlier capacity stay where they are, under keys of their own, until nothing in them is alive; then they
-are removed from changelog and RocksDB, a few with each transaction. What is alive is decided by sequences alone, so
-none of this is needed for right verdicts: it keeps the changelog bounded.
+Slots of an earlier capacity stay under keys of their own until nothing in them is alive. Then each transaction removes a few.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
-"""The changelogged table of a lane: ring, hop memory, RocksDB, changelog position, and how they come back.
+"""The changelogged table of a lane: ring, hop memory, RocksDB and changelog position.
 
-State follows the commit, never leads it: :meth:`LaneTable.check` and :meth:`LaneTable.record` change nothing;
-:meth:`LaneTable.apply` is called after the transaction was committed. A crash before the commit leaves no trace;
-one after it leaves RocksDB behind, and the changelog repairs it.
+State follows the commit: :meth:`LaneTable.check` and :meth:`LaneTable.record` change nothing, :meth:`LaneTable.apply` does. A crash after
+a commit leaves RocksDB behind, and the changelog repairs it.
 """
 
 import time

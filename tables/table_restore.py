@@ -59,7 +59,7 @@ class TableRestore:
         self._find = find
         self._resident = resident
         self._whole: Store | None = None
-        """The store that the memory was whole with; once that is closed, the memory may lack what it has."""
+        """The open store that the memory agrees with; None = the memory may lack records of the store."""
 
     async def restore(self, changelog: ChangelogPartition) -> Restored:
         """Bring memory and store to the high watermark; see :meth:`tables.table.LaneTable.open`."""

@@ -1,6 +1,6 @@
-"""Records of a fetch as they lie in its bytes (:class:`native.records.RawRecords`).
+"""Records of a fetch in the bytes of the fetch (:class:`native.records.RawRecords`).
 
-What works on records one by one takes these as any others. What knows them (:mod:`agents.output.native_build`) has the core go over them.
+They serve as a sequence of records; :mod:`agents.output.native_build` has the core work on their bytes.
 """
 
 import logging

@@ -116,12 +116,7 @@ def stand(committed: Committed, topic_id: str, start: int) -> MemberPosition:
     return MemberPosition(committed.offset, note.map, note.still)
 
 
-async def _adopt(
-    plan: Plan,
-    wanted: Sequence[str],
-    decision: Adopt,
-    topic_id: str,
-) -> None:
+async def _adopt(plan: Plan, wanted: Sequence[str], decision: Adopt, topic_id: str) -> None:
     """All of them before any begins: who finds some of them done knows that nothing was forwarded yet."""
     log.info(
         "bridges of %s: %d members from here on: %s",

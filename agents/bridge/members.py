@@ -1,8 +1,6 @@
-"""Members of a strict cluster connection: which group is whose, and when members may change. Pure.
+"""Members of a strict cluster connection: the owner of each group, and when members may change. Pure.
 
-Each bridge finds a group's member alone: the highest hash of member and group (rendezvous hashing). A member that comes or goes moves only its
-own share. Each member's bridge has an offset of its own. If members changed while these differ, messages between the offsets would go to no
-member, or to two. So a change waits until all bridges stand at one offset for each partition and have sent nothing beyond it.
+Rendezvous hashing finds the owner. Members change only while all bridges stand at one offset: else messages go to none, or to two.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,7 +1,6 @@
 """One life of a bridge's producer: hands batches over until something fails.
 
-A partition's next batch is handed over when the one before it is acknowledged: aiokafka goes on with the next where it gave one up, and then a
-later message would stand at the target without an earlier one.
+A partition's next batch waits for the acknowledgement of the last: where aiokafka gives a batch up, it continues with the next one.
 """
 
 import asyncio

@@ -1,10 +1,6 @@
-"""What a record of the source is at the target. Pure.
+"""Translates records of the source for the target: key, value, timestamp and users' headers stay. Pure.
 
-Key, value, timestamp and users' headers stay. What Ringfence wrote at the source goes: there it meant something. What stays is the list of
-members and topics that a message has passed, as long as a bridge or a lane wrote it.
-
-Records that are not forwarded stand here too. Bridges in a circle would carry a message without an ID round for ever, and one with an ID once
-the ring has turned over. So each bridge writes into :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS` which topic it has read from.
+Ringfence's own headers go, except the hop trace (:mod:`ringfence_kafka.protocol.hop_trace`), which ends loops of bridges.
 """
 
 import math

@@ -1,8 +1,6 @@
-"""What of a bridge's source is under way, and what is confirmed. Pure.
+"""Records of a bridge that are under way, in cycles, and the confirmed offset of each partition. Pure.
 
-A *cycle* is what was read at once, of some partitions, and goes to the target together. Cycles are confirmed in the order in which they
-began. *Confirmed* of a partition is an offset: everything below it is acknowledged by the target, was not to be forwarded, or is in quarantine.
-It grows by acknowledgements alone: that is what hops rely on.
+Everything below it is acknowledged by the target, filtered, or in quarantine. It grows by acknowledgements alone: hops rely on that.
 """
 
 import time

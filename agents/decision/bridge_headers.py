@@ -1,6 +1,6 @@
-"""What a bridge says of a record that it forwarded: which step this was, what is confirmed, whether its own ID counts. Pure.
+"""The headers of a bridge on a record: its hop, the confirmed offset, and whether the record's own ID counts. Pure.
 
-The ID of a step is never the message's own: HornetQ 37.3 has it in a header, and in a cache, of its own.
+The ID of a hop is apart from the message's own, in a header and in the lane's memory (HornetQ 37.3).
 """
 
 import functools

@@ -1,11 +1,6 @@
-"""Envelopes: a transaction is one record whose value lists its parts. Pure.
+"""Envelopes: the value of a record lists the parts of a transaction, as JSON. Pure; the format is in ``docs/transactions.md``.
 
-The grammar is closed: what is not of it is refused whole, so that no part of a transaction is ever read in a way that its producer did
-not mean. The format is JSON, because an operator reads it in any console, an outbox table can hold it, and every language writes it.
-
-``{"parts": [{"address": "payments", "key": "acct-2", "value": "…", "headers": [{"name": "type", "value": "credit"}]}, …]}``
-
-Key, value and header value are strings, which stand for their UTF-8 bytes, or ``…_base64``; null and missing are the same: none.
+The grammar is closed: anything else is refused whole, so that no part is read in a way that its producer did not mean.
 """
 
 import json

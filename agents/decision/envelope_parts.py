@@ -1,7 +1,6 @@
-"""Transactions as a lane sees them: an envelope's parts, each with its address, group and IDs. Pure.
+"""The parts of an envelope as a lane sees them, each with its address, group and IDs. Pure.
 
-The parts of a transaction go to whatever groups and addresses they name; all are accepted, or none, in one lane at one moment. See
-:mod:`agents.decision.envelope` for how they are written.
+They go to the groups and addresses that they name. One lane accepts all of them at one moment, or none.
 """
 
 from collections.abc import Iterable, Sequence

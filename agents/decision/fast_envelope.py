@@ -1,8 +1,6 @@
-"""Envelopes as most producers write them, read quickly. Pure.
+"""Reads the envelopes of most producers quickly, and leaves all others to :mod:`agents.decision.envelope`. Pure.
 
-What is read here is what :mod:`agents.decision.envelope` would read of the same bytes, and nothing that it would refuse: wherever there is a
-doubt, this one says nothing, and that one decides and names the fault. A library reads the JSON into typed parts. It does not see
-a name that stands twice in an object, so the quotation marks are counted: each name and each string has two of them.
+msgspec does not see a name that stands twice in an object, so quotation marks are counted: each name and each string has two.
 """
 
 from base64 import b64decode

@@ -1,7 +1,6 @@
-"""What a record carries on its way through the forward topic, and how it is as it was at the end of it. Pure.
+"""Wraps a record for the forward topic, and restores it at its home. Pure.
 
-Its own timestamp travels in a header. The forward topic's record has the time of forwarding, so that retention there
-counts from then on: by the record's own it might delete a backlog's before their home lane has read them.
+Its timestamp travels in a header: by the record's own one retention might delete a backlog before its home lane has read it.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""One record of a batch on its way through a lane, and what becomes of it. Pure."""
+"""One record of a batch on its way through a lane, with its fate. Pure."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -15,7 +15,7 @@ RESENT: Final = "came over its bridge before"
 
 
 class Fate(Enum):
-    """Where a record goes."""
+    """Destination of a record."""
 
     HERE = "here"
     """At home in this lane: it gets a verdict."""
@@ -37,11 +37,11 @@ class Item(msgspec.Struct, gc=False):
     id: bytes | None
     """Encoded duplicate ID."""
     group: bytes | None
-    """Of an envelope: its key, which is where it is judged."""
+    """The group of an envelope is its key."""
     lead: bytes | None
     """Decides the home of a record without a group; in the form of an encoded ID."""
     unit: Unit | None = None
-    """What an envelope holds; None = not an envelope, or not opened."""
+    """The parts of an envelope; None = not an envelope, or not opened."""
     hop: BridgeHeaders | None = None
     """The step over a bridge."""
     resent: bool = False
@@ -94,7 +94,7 @@ class Item(msgspec.Struct, gc=False):
         self.original = source
 
     def ids(self) -> Sequence[bytes]:
-        """The encoded IDs that are judged: none where the hop has decided, or where its bridge says that they do not count."""
+        """Return the encoded IDs to judge: none if the hop has decided, or its bridge states that they are ignored."""
         if self.hop is not None and (self.resent or self.hop.ids_ignored):
             return ()
         if self.unit is not None:

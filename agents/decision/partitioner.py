@@ -1,8 +1,6 @@
-"""Which partition a group belongs to. Pure.
+"""The partition of a group: ``murmur2`` as in the Java client and aiokafka, ``crc32`` as in librdkafka. Pure.
 
-``murmur2`` is what the Java client's default partitioner and aiokafka use for records with a key; ``crc32`` is what
-librdkafka's default uses. Both give an empty key a partition; librdkafka's spreads empty keys at random, so under
-``crc32`` such records are brought to partition 0.
+librdkafka spreads empty keys at random; under ``crc32`` such records are brought to partition 0.
 """
 
 import zlib

@@ -1,7 +1,6 @@
-"""How many records of a batch go into one transaction: fewer and fewer while it fails. Pure.
+"""Halves the batches of a lane while its transactions fail. Pure.
 
-What fails for its own sake fails each time, with all that came with it. Divided, what stands before the record that it is about goes through,
-and what is too much for the time that a transaction has becomes less.
+A poison record fails its whole transaction every time. Halving the batch lets the records before it through.
 """
 
 from typing import Final

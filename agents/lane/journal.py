@@ -1,7 +1,6 @@
-"""What happened to a ring that excuses an ID accepted twice, as the journal tells it. No I/O.
+"""Journal of the events that excuse an ID accepted twice; the reconciliation run reads it. No I/O.
 
-The nightly reconciliation reads it: between two decisions of a lane, an event stands where the offsets say that the first
-was made before it and the second was not. It is committed before the first decision that it excuses.
+An event is committed before the first decision that it excuses, with the offsets of the lane at that time.
 """
 
 import json

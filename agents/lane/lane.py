@@ -1,16 +1,8 @@
 """A lane: one partition of an address; the unit of ownership, order, state and transaction.
 
-Two promises live here.
-
-*No record is ever stepped over.* Each batch says where its fetch began. A lane drops what lies below the offset
-that comes next and refuses a batch that begins above it. On any failure it keeps the batch, discards its
-producer, opens again, reads the batch again from the log, trims it to the new offset and runs it again: later
-batches, already queued, would otherwise commit over the failed one.
-
-*State follows the commit.* See :mod:`agents.lane.transactions`.
-
-What comes next is decided by :mod:`ringfence_kafka.ownership.partition_state`, and done by :mod:`ringfence_kafka.ownership.partition_task`. A rebalance does not close
-a lane: it stands still until the group has decided, and a lane that stays goes on with ring, RocksDB and producer as they are.
+*No record is ever stepped over.* A lane discards records below its next offset and refuses a batch that begins above it. On a failure
+it keeps the batch, opens again, reads the batch again from the log and trims it: later batches would otherwise commit over it.
+States are in :mod:`ringfence_kafka.ownership.partition_state`. A rebalance suspends a lane; one that stays resumes as it is.
 """
 
 import asyncio

@@ -1,10 +1,7 @@
-"""Opening a lane, in the one order that is right.
+"""The order in which a lane opens: each step needs the one before.
 
-(0) the predecessor in this process is closed; (a) this process is still a member of the generation that was
-given the lane: asked before and after the fence, since a woken zombie must not steal its lane back; the fence
-itself: InitProducerId ends the former owner's transaction and all its later writes; (b) restore to the
-changelog's high watermark; (c) ``next`` read *again*, now: what was read before the fence may be stale. Only then
-is anything processed.
+The membership is confirmed before and after the fence: a woken zombie must not steal its lane back. The fence (InitProducerId) ends the
+former owner's writes. Only then the state is restored to the high watermark, and ``next`` is read: what was read before may be stale.
 """
 
 import asyncio

@@ -1,11 +1,6 @@
-"""How many lanes open at a time.
+"""Limits how many lanes open at a time: a thousand at once would exceed every time-out.
 
-An opening asks the cluster a dozen questions, takes a transactional ID, reads a changelog and opens RocksDB. Of a thousand at once each
-lasts as long as all of them, beyond every time-out, and lanes that are open wait for the processor behind them.
-
-One that is stuck, such as where the broker that leads its changelog does not answer, must not hold up the others: it gives its place
-back after a moment and goes on without. So must many that are stuck, again and again: whoever was not done in time waits the next time
-for one of a few other places.
+A stuck opening gives its place back after a moment, and next time waits for one of a few other places: it holds up no others.
 """
 
 import asyncio

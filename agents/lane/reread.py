@@ -1,8 +1,6 @@
-"""What a lane holds over a failure is read again from the log before it is processed.
+"""Reads a batch that a lane holds over a failure again from the log.
 
-A broker that comes back without the tail of its log gives the lost offsets to other records. What was fetched before
-would be accepted from places where something else now stands, and that would be stepped over. One fetch may even hold
-records of before and after; so nothing is compared, all is read.
+A broker that lost the tail of its log gives the lost offsets to other records; one fetch may even hold records of before and after.
 """
 
 import asyncio

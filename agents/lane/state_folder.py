@@ -1,7 +1,6 @@
-"""Whether this worker can write its state: which lanes it cannot open, and what it does about it.
+"""Finds out whether this worker can write its state, and decides about lanes whose folder it cannot write.
 
-RocksDB is a cache of the changelog. A lane whose folder cannot be written (a full or read-only disk, no more open files) goes to another worker
-after a minute. If there is none, it keeps its files in memory, and its next opening restores them from the changelog.
+They go to another worker after a minute. If there is none, RocksDB's files are in memory, restored from the changelog.
 """
 
 import logging

@@ -1,7 +1,6 @@
-"""A span for each batch of a lane, linked to what its messages carry, where OpenTelemetry is installed and set up.
+"""A span for each batch of a lane, linked to the spans of its messages, if OpenTelemetry is installed and set up.
 
-Messages keep their ``traceparent`` and ``tracestate`` as they came: a batch has many parents, so it is linked to them and is nobody's
-child. Who sets up OpenTelemetry is not Ringfence (``opentelemetry-instrument ringfence worker``); without it nothing is done here.
+A batch has many parents, so it is linked to them and is a child of none. Messages keep ``traceparent`` and ``tracestate``.
 """
 
 import contextlib

@@ -1,8 +1,6 @@
 """A batch of a lane becomes a transaction: outputs, changelog and input offset, all or none.
 
-*State follows the commit.* Ring and RocksDB change after the transaction was committed, under the epoch of the
-opening that it was made in. A crash between the two is healed by the restore; the other way round it would reject
-what was never accepted.
+*State follows the commit.* The restore heals a crash between the two; the other way round the ring would reject what was never accepted.
 """
 
 import asyncio

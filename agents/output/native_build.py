@@ -1,7 +1,6 @@
-"""What path, ring and emitter decide and build, done by the core for a whole batch at once.
+"""Decides and builds a whole batch in the native core; gives the same bytes as :mod:`agents.decision` and :mod:`agents.output.build`.
 
-It does what is plain: messages at home here, with one ID or none, for a ring whose index is in memory. Whatever is not it leaves to
-the path in Python, batch by batch, and nothing has happened then. Both give the same bytes.
+It does messages at home here, with one ID or none, for a ring in memory. It leaves other batches to Python, and changes nothing then.
 """
 
 import logging

@@ -33,10 +33,7 @@ class Agreement:
     """Statements of live workers, from the group's metadata."""
 
     def __init__(
-        self,
-        settings: Settings,
-        ask_members: AskMembers | None = None,
-        now: Callable[[], float] = clock.now,
+        self, settings: Settings, ask_members: AskMembers | None = None, now: Callable[[], float] = clock.now
     ) -> None:
         """Nothing is asked yet.
 

@@ -1,8 +1,6 @@
-"""The rules of a lane: what defines ID, group and home, and how much its ring remembers. Pure.
+"""The rules of a lane (ID, group, home) and the limits of its ring, which the meta record of its changelog holds. Pure.
 
-Rules belong to the lane, not to the worker that has it: the meta record of the changelog holds them. A worker with other rules does not
-open the lane. Limits (size, age, persistence) are what workers may change together: the ring keeps the recorded ones until all live
-workers state the same.
+A worker with other rules does not open the lane. Recorded limits stay until all live workers state the same new ones.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """Statements of workers about their configuration, in the metadata of their group. Pure.
 
-Rules are the same for many addresses, so addresses with equal ones stand together: the metadata of all members has to fit one record.
+Addresses with equal rules stand together: the metadata of all members must fit into one record.
 """
 
 import json

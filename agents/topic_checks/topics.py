@@ -1,7 +1,6 @@
-"""Problems of the topics of an address: descriptions in, a line for each problem out, with the way out. Pure.
+"""Problems of the topics of an address: descriptions in, a line with the way out for each problem out. Pure.
 
-`ringfence topics check`, a worker's start, its watch and each opening of a lane use these functions. What settings must be like is in
-the table of :mod:`ringfence_kafka.admin.topic_rules`.
+`ringfence topics check`, a worker and each opening of a lane use them; settings are in :mod:`ringfence_kafka.admin.topic_rules`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,6 @@
-"""The Faust agent of an address: passes batches to its lanes. Nothing else happens in it.
+"""The Faust agent of an address: passes batches to its lanes.
 
-Faust cancels an actor at whatever it awaits and acknowledges what an exception leaves behind, so an actor holds
-no state and lets no exception out; the lane works in a task of its own.
+Faust may cancel an actor at any await and acknowledges after an exception, so an actor holds no state and lets no exception out.
 """
 
 from collections.abc import Awaitable, Callable

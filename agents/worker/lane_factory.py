@@ -25,11 +25,11 @@ CLIENTS_MAX: Final = 64
 """Lanes beyond so many share connections. A broker answers the requests of one connection one after the other."""
 
 ObserveAddress = Callable[[str, float, Sequence[int]], None]
-"""Told the address of each batch, and what :data:`agents.lane.transactions.Observe` is told."""
+"""Called with the address of each batch and the arguments of :data:`agents.lane.transactions.Observe`."""
 
 
 class LaneFactory:
-    """That of one worker."""
+    """Makes lanes of one worker."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from agents.worker.lane_map import listed
 log: Final = logging.getLogger("ringfence.worker")
 
 SLOWLY_S: Final = 60.0
-"""So long a worker that is about to join restores at half speed: half of what it has before it joins with what is there."""
+"""A worker that is about to join restores at half speed for so long; that is half of its time before it joins."""
 
 
 class WarmUp:

@@ -1,4 +1,4 @@
-"""What Ringfence requires of the settings of topics: one table for workers, consumers and ``ringfence topics check``. Pure."""
+"""Requirements of the settings of topics: one table for workers, consumers and ``ringfence topics check``. Pure."""
 
 import math
 from collections.abc import Callable, Collection
@@ -17,7 +17,7 @@ from ringfence_kafka.admin.topics import (
 from ringfence_kafka.protocol import wire_names
 
 RETENTION_MIN_MS: Final = 24 * 3600 * 1000
-"""A day: an input that keeps messages for less loses some in an outage that nobody repairs at night."""
+"""A day: an input that keeps messages for less loses some in an outage of one night."""
 
 PROGRESS_LIMITS: Final = {
     # A holder writes up to ten records a second, and an opening reads all that compaction left and the segment that is
@@ -29,7 +29,7 @@ PROGRESS_LIMITS: Final = {
 """How much compaction may leave of the progress topic."""
 
 Predicate = Callable[[TopicDescription, TopicDescription], bool]
-"""Of a topic, and of the topic that its records come from."""
+"""Arguments: a topic, and the topic that its records come from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TopicRule:
     setting: str
     broken: Predicate
     problem: str
-    """What it means for messages, and ``{fix}``: the command that sets the setting to the wanted value."""
+    """Consequence for messages, and ``{fix}``: the command that sets the wanted value."""
     wanted: object | None = None
     """None = the value of the topic that its records come from."""
     stops: bool = True

@@ -40,8 +40,8 @@ def balanced_sticky(
 
     Args:
         units: All partitions, and the members that may have them.
-        held: The partitions that each member says it has. Where two say so of one, the first keeps it.
-        rank: Of the partitions that a member has of a unit, the one with the highest rank moves first.
+        held: The partitions that each member says it has. If two state the same one, the first keeps it.
+        rank: A member gives up its partition with the highest rank first.
 
     Returns:
         Partitions of each member: of a unit as many as any other that may have some of it, or one more or less. Where all may have

@@ -1,10 +1,7 @@
-"""Chunks in a lane's RocksDB: ring records that follow one another under one key, of one transaction or, as the core restores, of several.
+"""Chunks in a lane's RocksDB: ring records that follow one another, under one key: ``c`` capacity:u32 last sequence:u64.
 
-A key a record would take most of the time that a batch's state takes. A chunk is written once, never changed, and removed when
-nothing in it is alive. The path and a restore in Python write ring records with keys of their own: of the two the
-higher sequence counts.
-
-Key: ``c`` capacity:u32 last sequence:u64 → :class:`tables.codec.Chunk`.
+A chunk is written once and removed when nothing in it is alive. Python writes ring records with keys of their own: the higher sequence
+counts.
 """
 
 import struct

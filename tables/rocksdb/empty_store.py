@@ -1,10 +1,6 @@
-"""The files of a RocksDB that holds nothing: a store that is new begins as a copy of them.
+"""The files of an empty RocksDB: a new store begins as a copy, since making one waits ten times for the disk.
 
-To make one RocksDB waits ten times until the disk has something, to open one five times; and nothing else of the process runs
-meanwhile. A worker that has a thousand lanes for the first time makes a thousand.
-
-The copy itself is not waited for. What the disk loses of it when the machine goes down is a store that cannot be opened: it is deleted, and
-built from the changelog, as any that is damaged.
+Nothing waits for the copy. If the machine loses it, the store cannot be opened and is built again from the changelog.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""What goes wrong with the RocksDB of a lane: what deleting its folder would fix, and what it would not."""
+"""Errors of the RocksDB of a lane: deleting the folder fixes a damaged store, and not a full disk or missing rights."""
 
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ class StateFolderError(PrerequisiteError):
         super().__init__(f"{folder} cannot be written: {fault}: {way_out}")
         said = fault.replace(str(folder), "").lower()
         self.cause = next((item for item in _ENVIRONMENT if item in said), fault)
-        """What lanes on one disk have in common."""
+        """The same for all lanes on one disk."""
 
 
 class StaleEpochError(Exception):
@@ -31,11 +31,11 @@ class UntrustedError(Exception):
 
 
 class DamagedStoreError(Exception):
-    """The files are no RocksDB any more: delete and rebuild from the changelog."""
+    """The files are damaged: delete and rebuild from the changelog."""
 
 
 def fault_of(path: Path, fault: str) -> Exception:
-    """Tell apart what deleting the folder would fix and what it would not. A path in the text is no fault."""
+    """Tell apart what deleting the folder would fix and what it would not. A path in the text does not count."""
     said = fault.replace(str(path), "").lower()
     if "lock hold by" in said or "while lock file" in said:
         return PrerequisiteError(

@@ -44,15 +44,13 @@ class RocksFolder:
         self.damaged = False
         """Damage was met, which opening alone might not meet again."""
         self.broken = False
-        """A write failed: RocksDB refuses all later ones until it is opened anew."""
+        """A write failed: RocksDB refuses all later ones until it is opened again."""
         self._open = False
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         try:
             if read_only:
                 self._db = Rdict(
-                    str(path),
-                    options=options.options(indexed=indexed),
-                    access_type=AccessType.read_only(),
+                    str(path), options=options.options(indexed=indexed), access_type=AccessType.read_only()
                 )
             elif in_memory:
                 self._scratch = tempfile.TemporaryDirectory(prefix="ringfence-", dir=_memory_folder())
@@ -109,7 +107,7 @@ class RocksFolder:
         return fault
 
     def close(self) -> None:
-        """Close the files; a second call does nothing. What cannot be flushed any more, the changelog holds."""
+        """Close the files; a second call does nothing. The changelog holds data that cannot be flushed."""
         if self._open:
             self._open = False
             try:

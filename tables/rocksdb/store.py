@@ -1,10 +1,7 @@
-"""What a lane keeps in RocksDB: slots, hops, chunks, and for very large rings the index.
+"""The records of a lane in RocksDB: slots, hops, chunks, and for very large rings the index.
 
-RocksDB is a cache of the changelog: it is written after the transaction was committed, in one WriteBatch that
-also holds the changelog position it reflects, so that it is always a prefix of the changelog and never ahead.
-
-Keys: ``m`` → :class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value; ``i`` id → sequence:u64; ``h`` arrived:u32 source →
-hops value; ``c``: see :mod:`tables.rocksdb.chunks`.
+One WriteBatch after each commit holds the changelog position too, so RocksDB is always a prefix of the changelog. Keys: ``m`` →
+:class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value; ``i`` id → sequence:u64; ``h`` arrived:u32 source → hops value.
 """
 
 import itertools
@@ -33,7 +30,7 @@ _FOUND_AT_ONCE: Final = 8
 
 
 class StoredState(NamedTuple):
-    """What RocksDB says of itself."""
+    """State record of a lane's RocksDB."""
 
     meta: Meta
     position: int
@@ -45,7 +42,7 @@ class StoredState(NamedTuple):
 
 
 class Store(RocksFolder):
-    """That of one lane."""
+    """The records of one lane."""
 
     def __init__(
         self, path: Path, *, read_only: bool = False, indexed: bool = False, in_memory: bool = False
@@ -65,7 +62,7 @@ class Store(RocksFolder):
         return self.epoch
 
     def state(self) -> StoredState | None:
-        """What the store reflects; None when it is empty.
+        """Return the state that the store reflects; None when it is empty.
 
         Raises:
             FormatError: written by a later version, or damaged.
@@ -97,7 +94,7 @@ class Store(RocksFolder):
             del iterator
 
     def slots(self) -> Iterator[tuple[bytes, bytes]]:
-        """All slots, as ring key and value, of all capacities, in no particular order; live or not. Of one key the highest sequence counts.
+        """All slots, as ring key and value, of all capacities, in no particular order; live or not. The highest sequence of a key counts.
 
         Checked and not decoded: a lane with a million of them waits for this when it opens.
 

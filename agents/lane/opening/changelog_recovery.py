@@ -1,7 +1,6 @@
-"""Keeps the IDs of a lane whose changelog was deleted: its RocksDB still has them.
+"""Keeps the IDs of a lane whose changelog was deleted: writes those of its RocksDB into the new one.
 
-RocksDB is written after the commit, so each of its IDs was accepted once. Its slot names the origin. The lane writes the IDs into the new
-changelog, and then opens from that. It leaves out IDs whose origin it is going to read again: the outputs of these may be lost as well.
+It leaves out IDs whose origin the lane is going to read again: the outputs of these may be lost as well.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a lane is, whether open or not: its address, number and names."""
+"""Address, number and names of a lane, open or not."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

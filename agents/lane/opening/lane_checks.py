@@ -17,7 +17,7 @@ from tables.restore import require_own
 
 
 class LaneChecks:
-    """Those of one lane."""
+    """Checks one lane, before and after its fence."""
 
     def __init__(
         self, lane: LaneIdentity, cluster: Cluster, agreement: Agreement, denied: Callable[[], Sequence[str]]

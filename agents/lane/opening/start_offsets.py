@@ -1,4 +1,4 @@
-"""Where a lane continues in its inputs: by the group's offset, the changelog and the log, all read after the fence."""
+"""The first offsets of a lane: by the group's offset, the changelog and the log, all read after the fence."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ log: Final = logging.getLogger("ringfence.lane")
 
 
 class StartOffsets:
-    """Those of one lane."""
+    """Finds the first offsets of one lane."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class StartOffsets:
         """Return where the lane continues, by topic.
 
         Args:
-            facts: What the cluster says of the topics.
+            facts: The lane's topics.
             meta: The newest meta record that the lane's table knows.
             lost: The changelog was deleted, and RocksDB is as far as it was.
         """

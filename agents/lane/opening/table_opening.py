@@ -43,7 +43,7 @@ def describe_store(restored: Restored, table: LaneTable) -> str:
 
 
 class TableOpening:
-    """That of one lane; it has the lane's table over all openings."""
+    """Opens the table of one lane, any number of times."""
 
     def __init__(
         self,

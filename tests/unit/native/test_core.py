@@ -27,10 +27,7 @@ def _said(value: str, *command: str) -> tuple[int, str]:
 def test_python_by_order() -> None:
     """What forces Python is what is said then; and the default is said too."""
     assert _said("off", "-m", "app", "--version")[1].endswith("(path: Python, by RINGFENCE_NATIVE=off)\n")
-    assert _said("off", "-m", "native") == (
-        0,
-        "workers run on: Python, by RINGFENCE_NATIVE=off\n",
-    )
+    assert _said("off", "-m", "native") == (0, "workers run on: Python, by RINGFENCE_NATIVE=off\n")
     status, text = _said("on", "-c", "import native; print(native.spoken)")
     assert (status, "=off" in text) == (0, False)
 

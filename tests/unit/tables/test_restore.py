@@ -1159,12 +1159,7 @@ def test_restored_index_is_as_small_as_the_ring(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("theirs", "refused"),
-    [
-        (("", ""), True),
-        (("rf", "orders"), False),
-        (("rf-orders", "x"), True),
-        (("rf", "other"), True),
-    ],
+    [(("", ""), True), (("rf", "orders"), False), (("rf-orders", "x"), True), (("rf", "other"), True)],
 )
 def test_whose_changelog(tmp_path: Path, theirs: tuple[str, str], refused: bool) -> None:
     """Nothing of another address's record reaches RocksDB."""

@@ -157,12 +157,7 @@ def test_home_by_the_hop() -> None:
     )  # fmt: skip
 
     assert offsets(outcome.here) == [0]
-    assert homes(outcome) == [
-        (2, 1),
-        (2, 2),
-        (2, 3),
-        (3, 4),
-    ]
+    assert homes(outcome) == [(2, 1), (2, 2), (2, 3), (3, 4)]
 
 
 def test_way_of_what_was_forwarded() -> None:

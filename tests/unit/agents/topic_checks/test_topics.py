@@ -1,9 +1,5 @@
 import pytest
-from aiokafka.errors import (
-    KafkaError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
-)
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, TransactionalIdAuthorizationFailed
 
 from agents.topic_checks.changelog import meta_faults
 from agents.topic_checks.topics import (
