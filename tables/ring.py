@@ -210,14 +210,10 @@ class Ring:
         return Checked(verdicts, originals, self.head, new_ids, new_times)
 
     def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
-        """Verdicts for messages that may have several IDs: transactions. Changes nothing.
+        """Return verdicts for messages that may have several IDs: transactions. Changes nothing.
 
-        HornetQ 37.1: if one message of a transaction is a duplicate, all of it is ignored, and what is new in it is not added.
-        All IDs of a message are judged by the head before it; one that stands in it twice counts once.
-
-        Args:
-            units: The encoded IDs of each message, in order; empty = it has none.
-            times: The messages' record timestamps, ms.
+        HornetQ 37.1: if one message of a transaction is a duplicate, all of it is ignored, and what is new in it is not added. The head before
+        a message judges all of its IDs; an ID that it has twice counts once. ``times``: record timestamps, ms.
         """
         if self.capacity == 0:
             return Checked([Verdict.UNCHECKED] * len(units), [None] * len(units), self.head, [], [], [])

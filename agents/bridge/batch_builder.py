@@ -87,15 +87,7 @@ class BatchBuilder:
         records_max: Mapping[int, int],
         refused: Refused,
     ) -> None:
-        """What it goes by.
-
-        Args:
-            plan: The bridge.
-            target: What its target takes.
-            new_builder: Makes an empty record batch.
-            records_max: Of a batch, by the target's partition, where it refused one: to find out which record it was.
-            refused: What the target does not take.
-        """
+        """``records_max``: of a batch, by target partition, after it refused one. ``refused``: records that the target does not take."""
         self._plan = plan
         self.target = target
         self._new = new_builder

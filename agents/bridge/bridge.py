@@ -48,15 +48,7 @@ class Bridge:
         ends: Mapping[int, int] | None = None,
         permit: Permit | None = None,
     ) -> None:
-        """Nothing is connected yet.
-
-        Args:
-            plan: What to forward.
-            instance: Of this process, by which others see it.
-            web: Where its pages are.
-            ends: Where to stop, by source partition; None = never.
-            permit: Tells the members of its strict connection; None = it belongs to none.
-        """
+        """``ends``: where to stop, by source partition. ``permit`` returns the members of its strict connection; None = it has none."""
         self.plan = plan
         self.state = BridgeState(plan.name)
         self._ends = ends

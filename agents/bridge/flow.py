@@ -83,14 +83,9 @@ class Flow:
         found: Read,
         look: Callable[[], Awaitable[Target]],
     ) -> None:
-        """Hand over what was read. A partition with a record that nothing takes goes no further than that; the others do not notice.
+        """Hand over records. A partition stops at a record that nothing takes, and the others continue.
 
-        Args:
-            life: Writes.
-            loader: Builds the batches.
-            wanted: Up to where each partition was read before.
-            found: What was read.
-            look: Asks what the target takes now, before a record is refused for its size.
+        ``wanted``: position of each partition before this read. ``look`` asks for the target's sizes before a record is refused for its size.
         """
         self._cut(found)
         reached = {number: offset for number, offset in found.reached.items() if offset > wanted[number]}

@@ -28,11 +28,7 @@ LOST_MEMBER: Final = (
 
 
 async def join(plan: Plan, *, drain: bool) -> Map:
-    """The members that the bridges of one connection and address go by.
-
-    Args:
-        plan: Of any of them.
-        drain: Bring together what stands apart: with the former members.
+    """Return the members that the bridges of one connection and address use. ``drain`` brings together bridges that stand apart.
 
     Raises:
         ConfigurationError: the members were changed, and bridges stand apart.

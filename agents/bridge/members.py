@@ -80,13 +80,7 @@ def former(members: Collection[str], found: Mapping[str, Standing]) -> Map | Non
 def decide(
     members: tuple[str, ...], found: Mapping[str, Standing], starts: Mapping[int, int]
 ) -> Run | Adopt | Refuse:
-    """Whether it may go on with these members.
-
-    Args:
-        members: As configured, sorted.
-        found: Of each of them, and of each former one.
-        starts: Where each source partition begins.
-    """
+    """Decide whether bridges may continue with these members, sorted. ``found``: also of former members; ``starts``: of source partitions."""
     top = former(members, found)
     if not any(found.get(member) for member in members):
         return Adopt(Map(1, members), starts)

@@ -187,14 +187,9 @@ def unknown_place(plan: Plan, partition: int, offset: int) -> str:
 
 
 def lost_end(plan: Plan, partition: int, end: int, committed: int, reached: int = 0) -> str:
-    """Why a partition stands still whose log ended before what was forwarded, and the way out.
+    """Return why a partition stopped whose log ended before the forwarded offset, and the way out.
 
-    Args:
-        plan: Of the bridge.
-        partition: Which.
-        end: Of the log.
-        committed: By the group.
-        reached: Up to where this bridge may have forwarded; 0 = that is not known, somebody has set the offset.
+    ``reached``: the offset up to which this bridge may have forwarded; 0 = unknown, an operator has set the offset.
     """
     place = f"{plan.source_topic}/{partition}"
     if reached:

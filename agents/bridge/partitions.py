@@ -76,14 +76,14 @@ class Partitions:
         """Nothing is assigned yet.
 
         Args:
-            plan: Of the bridge.
+            plan: The bridge.
             cluster: The source.
-            window: What is under way.
-            state: What is shown.
-            shared: The members of a strict connection, for the notes.
-            ends: Where a drain is to stop.
-            group_watch: Watch of the group, which says whose offsets are followed.
-            stood: By partition, how far this process had come when it last had it.
+            window: Records under way.
+            state: For health and metrics.
+            shared: The members of a strict connection, for the commit metadata.
+            ends: Where a drain stops.
+            group_watch: Decides whose offsets are followed.
+            stood: By partition, the position of this process when it last had it.
         """
         self.epoch = 0
         """Grows whenever what was read may be of another opening."""
@@ -145,13 +145,7 @@ class Partitions:
             await asyncio.wait(tasks)
 
     def reopen(self, number: int, why: str, missing: int | None = None) -> None:
-        """Begin anew in a partition, where what is committed and the log say.
-
-        Args:
-            number: Which.
-            why: As it is shown.
-            missing: The next offset, if the log does not have that.
-        """
+        """Open a partition again, by commit and log. ``missing``: the next offset, if the log does not have it."""
         place = self._window.places.get(number)
         self._remember(number)
         self.epoch += 1

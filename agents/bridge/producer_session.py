@@ -58,14 +58,7 @@ class SessionEndedError(Exception):
     def __init__(
         self, reason: str, refused: Batch | None = None, *, of_time: bool = False, late: bool = False
     ) -> None:
-        """Why.
-
-        Args:
-            reason: For people.
-            refused: The batch that the target does not take, if that was it.
-            of_time: For a timestamp.
-            late: It was not acknowledged in time.
-        """
+        """``refused``: the batch that the target does not take, ``of_time`` for its timestamp; ``late``: the acknowledgement timed out."""
         super().__init__(reason)
         self.late = late
         self.refused = refused

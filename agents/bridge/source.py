@@ -76,10 +76,10 @@ class SourceConsumer:
 
         Args:
             plan: The bridge.
-            client_id: By which others see it among the group's members.
-            revoked: Called before all partitions are given away.
-            assigned: Called with those that were given; they are paused until :meth:`go_on`.
-            doubt: The topic may have been deleted, or has moved.
+            client_id: Shown to others among the members of the group.
+            revoked: Called before all partitions are revoked.
+            assigned: Called with the assigned partitions; they are paused until :meth:`go_on`.
+            doubt: Called when the topic may have been deleted, or has moved.
             unlike: Called with the terms of the processes that hold the bridge if they are not ours.
         """
         self._topic = plan.source_topic
@@ -174,13 +174,7 @@ class SourceConsumer:
         membership.keep_asking(self._consumer)
 
     async def read(self, partitions: Mapping[int, int], share: int, records_max: int, limit_s: float) -> Read:
-        """What has come of these partitions; waits for some for so long.
-
-        Args:
-            partitions: Up to where each was read.
-            share: Records of one partition, at most.
-            records_max: Of all.
-            limit_s: Seconds.
+        """Return the records of these partitions; waits up to ``limit_s`` for the first. ``share``: records of one partition at most.
 
         Raises:
             KafkaError: fetching was refused altogether.

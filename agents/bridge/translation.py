@@ -42,13 +42,7 @@ class Passing:
     """What a bridge knows of the messages of one source topic, and what it counts of one load of them."""
 
     def __init__(self, topic_id: str, target_topics: Collection[bytes], *, forwards: bool) -> None:
-        """What it goes by.
-
-        Args:
-            topic_id: Of the source.
-            target_topics: Those of the target that a message which comes there is in, as :func:`ringfence_kafka.protocol.hop_trace.topic` has them.
-            forwards: Messages that come back are forwarded all the same.
-        """
+        """``target_topics``: :func:`ringfence_kafka.protocol.hop_trace.topic` of a message at the target. ``forwards``: also messages that return."""
         self._own = hop_trace.topic(topic_id)
         self._target_topics = frozenset(target_topics)
         self._forwards = forwards

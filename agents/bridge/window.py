@@ -66,12 +66,7 @@ class Window:
     """All partitions of one bridge in one process."""
 
     def __init__(self, limit: int, cycles_max: int = CYCLES_MAX) -> None:
-        """Nothing is open.
-
-        Args:
-            limit: Offsets of a partition that may be unconfirmed.
-            cycles_max: How many cycles at once; 1 = each waits for the one before it.
-        """
+        """``limit``: unconfirmed offsets of a partition; ``cycles_max``: cycles at once, 1 = each waits for the one before it."""
         self.places: dict[int, Place] = {}
         self._limit = limit
         self._cycles_max = cycles_max

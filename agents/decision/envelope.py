@@ -26,11 +26,7 @@ class MalformedEnvelopeError(ValueError):
 
 
 def decode(form: bytes, value: bytes | None) -> list[Part]:
-    """The parts of an envelope, in order; at least one.
-
-    Args:
-        form: The value of the header :data:`ringfence_kafka.protocol.wire_names.HEADER_TRANSACTION`.
-        value: The record's.
+    """Return the parts of an envelope, in order; at least one. ``form``: the value of :data:`ringfence_kafka.protocol.wire_names.HEADER_TRANSACTION`.
 
     Raises:
         MalformedEnvelopeError: it is none.

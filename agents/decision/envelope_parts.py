@@ -58,11 +58,7 @@ class Units:
         """Where a part of nothing but key and value has no ID, and its key is its group."""
 
     def open(self, record: Record, own_id: bytes | None) -> Unit:
-        """The parts of an envelope.
-
-        Args:
-            record: An envelope.
-            own_id: The encoded ID that it has as any message of its address has one.
+        """Return the parts of an envelope. ``own_id``: its own encoded ID.
 
         Raises:
             MalformedEnvelopeError: it cannot be read, or a part goes where it may not; the text names the part as ``i/N``.

@@ -45,15 +45,7 @@ class ForwardingHint:
         homes: Iterable[int] = (),
         place: tuple[int, int] = (0, 1),
     ) -> None:
-        """Count the records of one batch.
-
-        Args:
-            lane: Its name.
-            forwarded: Records that are not at home in it.
-            local: Records that are.
-            homes: Lanes that records were forwarded to.
-            place: Number of the lane, and how many lanes its address has.
-        """
+        """Count the forwarded and the local records of one batch. ``place``: number of the lane, and how many lanes its address has."""
         self._forwarded += forwarded
         self._homes.update(homes)
         self._seen += forwarded + local

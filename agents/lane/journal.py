@@ -50,17 +50,17 @@ def outgoing(
     next_offsets: Mapping[str, int],
     topic_ids: Mapping[str, str],
 ) -> Outgoing:
-    """The record, on its way.
+    """Return the record of an event, in an empty batch of the producer that will write it.
 
     Args:
-        builder: An empty batch of the producer that will write it.
-        app_id: Whose journal.
-        event: What happened.
-        address: Its name.
-        lane: Its partition.
+        builder: The empty batch.
+        app_id: The app.
+        event: The event.
+        address: Name of the address.
+        lane: Partition of the lane.
         capacities: Before, after; of GROWN how many lanes there are.
         next_offsets: Topic → first offset of the lane that was not decided before it.
-        topic_ids: Kafka's own ID of each of these topics, as far as it is known: one that is created again has other offsets.
+        topic_ids: Kafka's own IDs of these topics, if known: a topic that is created again has other offsets.
     """
     before, after = capacities
     told = {

@@ -90,20 +90,20 @@ class Opening:
         """Nothing happens yet.
 
         Args:
-            settings: Whose lane.
-            address: Its address.
-            partition: Its number.
+            settings: The app.
+            address: The lane's address.
+            partition: The lane's number.
             cluster: Is asked.
-            doubtful: Something was found wrong with the address: look at the changelog before the first fence.
-            denied: Rights that are known to be missing, a line each.
-            slices: Of the process: however many lanes open, those that are open go on.
-            table: The lane's from when it was here before, to be gone on with.
-            places: Of the worker: so many of its lanes open at a time.
-            clients: Of the worker: connections that producers of many lanes share.
-            readers: Of the worker: connections by which changelogs are read.
+            doubtful: The address has a problem: look at the changelog before the first fence.
+            denied: Missing rights, a line each.
+            slices: Of the process: however many lanes open, others continue.
+            table: The lane's table, if it was here before.
+            places: Limits how many lanes of the worker open at a time.
+            clients: Connections that producers of many lanes share.
+            readers: Connections that read changelogs.
             agreement: Statements of live workers; None = this worker is alone.
-            group_watch: Watch of the workers' group, which says whose offsets are followed; None = all are.
-            state_folder: Says what happens if the lane's folder cannot be written; None = the lane waits until it can.
+            group_watch: Decides whose offsets are followed; None = all are.
+            state_folder: Decides what happens if the lane's folder cannot be written; None = the lane waits until it can.
         """
         lane = LaneIdentity.of(settings, address, partition)
         agreement = agreement or Agreement(settings)

@@ -97,14 +97,7 @@ class StateFolder:
         return f"lanes {first_of(lanes, SHOWN_MAX)}: {first.text.replace(str(first.folder), folders, 1)}"
 
     async def failed(self, lane: str, folder: Path, ids: int, error: BaseException) -> bool:
-        """Note that a lane cannot use its folder; return whether it may keep its files in memory.
-
-        Args:
-            lane: Its name.
-            folder: Its folder.
-            ids: Capacity of its ring.
-            error: What RocksDB or the system says.
-        """
+        """Note that a lane cannot use its folder; return whether it may keep its files in memory. ``ids``: capacity of its ring."""
         self._failed_at = self._now()
         if not self._failing:
             self._since = self._failed_at

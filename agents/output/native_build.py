@@ -88,16 +88,7 @@ class NativePath:
         )
 
     def plan(self, batch: FetchedBatch, records: Sequence[Record], table: LaneTable) -> Plan | None:
-        """All of a batch. Changes nothing but the emitter's count of batches.
-
-        Args:
-            batch: Where they come from.
-            records: What of the batch is due.
-            table: Asked.
-
-        Returns:
-            None = it is for the path in Python.
-        """
+        """Decide and build the due records of a batch; changes only the emitter's count of batches. None = Python does it."""
         core, those, known = native.core, native_records.plain(records), table.plain_index()
         if core is None or those is None or known is None or not self._usual:
             return None

@@ -35,13 +35,7 @@ class Agreement:
     def __init__(
         self, settings: Settings, ask_members: AskMembers | None = None, now: Callable[[], float] = clock.now
     ) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            settings: Of this worker.
-            ask_members: Asks for the members of the workers' group; None = this worker is alone.
-            now: Seconds.
-        """
+        """``ask_members`` asks for the members of the workers' group; None = this worker is alone. ``now``: seconds."""
         self._now = now
         self._unlike_at: dict[str, float] = {}
         """Address → when live workers last disagreed."""

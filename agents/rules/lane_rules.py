@@ -28,12 +28,7 @@ class Limits(NamedTuple):
 
 
 def rules_of(address: AddressSettings, targets: Iterable[AddressSettings] = ()) -> dict[str, Any]:
-    """Return the rules that a configuration states for the lanes of an address.
-
-    Args:
-        address: The address.
-        targets: Other addresses that parts of its transactions may go to: their IDs and groups are read by their rules.
-    """
+    """Return the rules that a configuration states for the lanes of an address; ``targets`` are addresses that its transactions may reach."""
     found = _own_rules(address)
     for target in targets:
         found |= {

@@ -42,15 +42,7 @@ class AddressFaults:
         denied: Faults | None = None,
         ask_denied: Callable[[], Awaitable[Faults]] = _none_denied,
     ) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            settings: The addresses.
-            cluster: Is asked.
-            known: What was found before, and said.
-            denied: Rights that were found to be missing.
-            ask_denied: Asks for those anew.
-        """
+        """``known``: problems that were found and logged before; ``denied``: missing rights, which ``ask_denied`` asks for again."""
         self._settings = settings
         self._cluster = cluster
         self.by_address: dict[str, Sequence[str]] = _faulty(known or {})
@@ -62,13 +54,10 @@ class AddressFaults:
         self._ask_denied = ask_denied
 
     async def ask(self, metas: Mapping[str, Collection[Meta]]) -> Faults:
-        """Ask the cluster, and say what is new.
-
-        Args:
-            metas: What open lanes have committed last, by address.
+        """Ask the cluster, and log new problems. ``metas``: the last commits of open lanes, by address.
 
         Returns:
-            Addresses whose lanes must not go on with the topics as they are, with the reasons.
+            Addresses whose lanes must stop, with the reasons.
 
         Raises:
             KafkaError: it does not answer.

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from agents.output.changelog import batches_of
+from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer.transactional import TransactionalProducer
-from ringfence_kafka.readers.log_reader import LogReader
+from ringfence_kafka.readers import log_reader
+from ringfence_kafka.readers.log_reader import Readers
 from tables import codec
 from tables.codec import META_KEY, Meta
 from tables.restore import ChangelogBounds
@@ -53,16 +55,11 @@ class Lost(NamedTuple):
 
 
 async def find_lost(
-    table: LaneTable, changelog: Changelog, reader: LogReader, app: str, address: str
+    table: LaneTable, changelog: Changelog, readers: Readers | KafkaSettings, app: str, address: str
 ) -> Lost | None:
     """Return what RocksDB has and the changelog lacks; None = the changelog is the one that RocksDB follows, or RocksDB is empty.
 
-    Args:
-        table: The lane's table.
-        changelog: Its changelog. Nobody else writes there any more.
-        reader: Reads changelogs.
-        app: ID of the app whose lane it is.
-        address: Name of its address.
+    Nobody else may write to the changelog any more.
     """
     stored = table.stored()
     if stored is None or not stored.meta.persistent:
@@ -73,7 +70,7 @@ async def find_lost(
     recreated = known_id not in {None, changelog.topic_id}
     if not recreated and _reaches(stored, changelog.bounds):
         return None
-    meta = await _newest_meta(changelog, reader)
+    meta = await _newest_meta(changelog, readers)
     if meta is not None and (not recreated or meta.topic_ids.get(changelog.topic) == changelog.topic_id):
         # It lost its tail, or this worker was away for long. Or the IDs are written already, by whoever had the lane.
         return Lost(stored, meta) if recreated and meta.incarnation != stored.meta.incarnation else None
@@ -85,7 +82,7 @@ def _reaches(stored: StoredState, bounds: ChangelogBounds) -> bool:
     return stored.position <= bounds.high_watermark and bounds.start < bounds.high_watermark
 
 
-async def _newest_meta(changelog: Changelog, reader: LogReader) -> Meta | None:
+async def _newest_meta(changelog: Changelog, readers: Readers | KafkaSettings) -> Meta | None:
     found: list[Meta] = []
 
     async def consume(records: Iterable[Any]) -> None:
@@ -95,7 +92,7 @@ async def _newest_meta(changelog: Changelog, reader: LogReader) -> Meta | None:
                 found[:] = [codec.decode_meta(record.value)]
 
     start, end = changelog.bounds.start, changelog.bounds.high_watermark
-    await reader.read_range(changelog.topic, changelog.partition, start, end, consume)
+    await log_reader.read(readers, changelog.topic, changelog.partition, start, end, consume)
     return found[0] if found else None
 
 
@@ -117,15 +114,12 @@ async def write_back(
     Args:
         table: The lane's table.
         lost: From :func:`find_lost`; it must be usable.
-        changelog: Where to write.
+        changelog: The new changelog.
         producer: The lane's, fenced.
         next_offsets: By topic, the first offset that the lane is going to read.
         topic_ids: Kafka's own IDs of the lane's inputs and of the changelog.
         input_topic: Name of the input.
         group: ID of the workers' group.
-
-    Raises:
-        Exception: as :meth:`ringfence_kafka.producer.transactional.TransactionalProducer.transact`.
     """
     stored = lost.stored.meta
     whole = all(next_offsets[offset] >= stored.next_offsets.get(offset, 0) for offset in next_offsets)
