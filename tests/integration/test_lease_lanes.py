@@ -63,16 +63,16 @@ async def test_worker_keeps_those_that_stay(bootstrap: str, tmp_path: Path) -> N
         worker = Lanes(lanes.settings, lanes.cluster)
         try:
             await worker.assigned(both, Group())
-            await until(lambda: worker.ready, lambda: str(worker.report()))
+            await until(lambda: worker.health.ready, lambda: str(worker.health.report()))
             first = {lane.name: lane for lane in worker.lanes}
             opened = first[f"{lanes.name}-0"]._opened
             await worker.revoked()
             states = {lane.state for lane in worker.lanes}
             await worker.assigned({item for item in both if item[1] == 0}, Group())
-            await until(lambda: worker.ready, lambda: str(worker.report()))
+            await until(lambda: worker.health.ready, lambda: str(worker.health.report()))
             (stayed,) = worker.lanes
             await worker.assigned(both, Group())
-            await until(lambda: worker.ready, lambda: str(worker.report()))
+            await until(lambda: worker.health.ready, lambda: str(worker.health.report()))
             second = {lane.name: lane for lane in worker.lanes}
 
             assert states == {LaneState.SUSPENDED}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiokafka.errors import KafkaError
 
-import agents.worker.lanes
+import agents.worker.lane_factory
 from agents.lane.lane import Lane
 from agents.lane.opening_limiter import OpeningLimiter
 from agents.worker.lanes import Lanes
@@ -28,10 +28,10 @@ ROUND = 5
 async def _worker(
     bootstrap: str, folder: Path, monkeypatch: pytest.MonkeyPatch, held_max_s: float = 60.0
 ) -> AsyncIterator[tuple[Bench, Lanes]]:
-    monkeypatch.setattr(agents.worker.lanes, "CLIENTS_MAX", CLIENTS)
+    monkeypatch.setattr(agents.worker.lane_factory, "CLIENTS_MAX", CLIENTS)
     async with bench(bootstrap, folder, partitions=LANES) as lanes:
         worker = Lanes(lanes.settings, lanes.cluster)
-        worker._places = OpeningLimiter(4, 4, held_max_s)
+        worker._factory._places = OpeningLimiter(4, 4, held_max_s)
         try:
             yield lanes, worker
         finally:
@@ -84,7 +84,7 @@ async def test_one_fails_and_others_do_not_notice(
 
     async with _worker(bootstrap, tmp_path, monkeypatch) as (lanes, worker):
         await _assign(lanes, worker)
-        await until(lambda: worker.ready, lambda: str(worker.report()))
+        await until(lambda: worker.health.ready, lambda: str(worker.health.report()))
         await _feed(lanes, worker, every, 0)
         before = {number: _by_number(worker)[number]._opened for number in rest}
         remove = failpoints.install("before-commit", f"{lanes.name}-{refused}", refuse)
@@ -103,12 +103,12 @@ async def test_one_fails_and_others_do_not_notice(
         await _feed(lanes, worker, rest, 1)
         after = {number: _by_number(worker)[number]._opened for number in rest}
         counts = [_by_number(worker)[number].counts["retries"] for number in rest]
-        clients = len(worker._clients._clients)
+        clients = len(worker._factory._clients._clients)
         leave()
         gate.open()
         remove()
         await trouble
-        shares = sum(client.shares for client in worker._clients._clients)
+        shares = sum(client.shares for client in worker._factory._clients._clients)
 
         assert after == before
         assert counts == [0] * len(rest)
@@ -125,9 +125,9 @@ async def test_lanes_of_a_small_worker_have_a_client_each(
     async with _worker(bootstrap, tmp_path, monkeypatch) as (lanes, worker):
         few = {(topic, number) for topic in (lanes.name, lanes.forward) for number in range(CLIENTS)}
         await worker.assigned(few, Group())
-        await until(lambda: worker.ready, lambda: str(worker.report()))
+        await until(lambda: worker.health.ready, lambda: str(worker.health.report()))
         await _feed(lanes, worker, list(range(CLIENTS)), 0)
-        clients = worker._clients._clients
+        clients = worker._factory._clients._clients
 
         assert [client.shares for client in clients] == [1] * CLIENTS
         assert [client._sync_task is not None for client in clients] == [True, False, False]

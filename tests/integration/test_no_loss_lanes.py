@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from tables.store import Store
 
 import native
 from agents.lane.lane import LaneState
 from ringfence_kafka.process import failpoints
+from tables.rocksdb.store import Store
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, planted, until

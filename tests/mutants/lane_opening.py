@@ -6,14 +6,15 @@ from tests.mutants.mutant import Mutant, Patch
 
 _LANES: Final = "agents/worker/lanes.py"
 _OPENING: Final = "agents/lane/open.py"
-_TABLE: Final = "tables/table.py"
+_STARTS: Final = "agents/lane/opening/start_offsets.py"
+_TABLE: Final = "tables/table_restore.py"
 _FOREIGN_CHANGELOG_TESTS: Final = "tests/integration/test_foreign_changelog.py"
 _LANE_OPENING_TESTS: Final = "tests/integration/test_lease_opening.py"
 _LANE_PATH_TESTS: Final = "tests/integration/test_no_loss_lanes.py"
 _LANE_RULES_TESTS: Final = "tests/integration/test_lane_rules.py"
 _LANE_STAYS_TESTS: Final = "tests/integration/test_lease_lanes.py"
 _AFTER_THE_FENCE: Final = f"{_LANE_OPENING_TESTS}::test_next_and_state_are_read_after_the_fence"
-_RESTORED: Final = "            epoch, restored = await self._restored_table(producer, facts)\n"
+_RESTORED: Final = "            epoch, restored = await self._state.restore(producer, facts)\n"
 _BEGUN: Final = "            await self._begin(cursors, ownership)\n"
 _CURSORS_MADE: Final = f"{_BEGUN}        except BaseException as error:\n"
 _FENCE: Final = """\
@@ -66,10 +67,14 @@ MUTANTS: Final = (
         (
             Patch(
                 _OPENING,
-                "            cursors = await self._cursors(facts)\n",
+                "            cursors = await self._state.starts.cursors(facts, self.table.meta)\n",
                 "            cursors = early\n",
             ),
-            Patch(_OPENING, _FENCE, "            early = await self._cursors(facts)\n" + _FENCE),
+            Patch(
+                _OPENING,
+                _FENCE,
+                "            early = await self._state.starts.cursors(facts, self.table.meta)\n" + _FENCE,
+            ),
         ),
         _AFTER_THE_FENCE,
     ),
@@ -82,13 +87,13 @@ MUTANTS: Final = (
     Mutant(
         "committed-offset-ignored",
         "Where the changelog was lost the group's offset no longer counts, and all of the input is repeated.",
-        (Patch(_OPENING, _KNOWN, _KNOWN.replace("(committed, recorded)", "(recorded,)")),),
+        (Patch(_STARTS, _KNOWN, _KNOWN.replace("(committed, recorded)", "(recorded,)")),),
         f"{_LANE_OPENING_TESTS}::test_lost_changelog_repeats_nothing[another]",
     ),
     Mutant(
         "changelog-offset-ignored",
         "Where the group's offsets expired the changelog's own no longer counts, and the input is repeated.",
-        (Patch(_OPENING, _KNOWN, _KNOWN.replace("(committed, recorded)", "(committed,)")),),
+        (Patch(_STARTS, _KNOWN, _KNOWN.replace("(committed, recorded)", "(committed,)")),),
         "tests/integration/test_ring_sizes.py::test_expired_group_offsets",
     ),
     Mutant(
@@ -114,7 +119,7 @@ MUTANTS: Final = (
         "A process that slept past its session takes its own idea of the generation for the broker's.",
         (
             Patch(
-                "ringfence_kafka/aiokafka_patches/membership.py",
+                "ringfence_kafka/aiokafka_patches/internals.py",
                 "return well and bool(coordinator.generation == generation)",
                 "return bool(coordinator.generation == generation)",
             ),
@@ -140,9 +145,13 @@ MUTANTS: Final = (
             Patch(_TABLE, "import logging\n", "import asyncio\nimport logging\n"),
             Patch(
                 _TABLE,
-                "await reader.read_range(topic, partition, start, high_watermark, consume, take)",
+                "await log_reader.read(\n"
+                "            changelog.readers, changelog.topic, changelog.number, start, high_watermark, consume, take\n"
+                "        )",
                 "self.reading = asyncio.create_task(\n"
-                "            reader.read_range(topic, partition, start, high_watermark, consume, take)\n"
+                "            log_reader.read(\n"
+                "                changelog.readers, changelog.topic, changelog.number, start, high_watermark, consume, take\n"
+                "            )\n"
                 "        )",
             ),
         ),
@@ -172,7 +181,7 @@ MUTANTS: Final = (
         "The first records of an input that was made again are taken for processed ones and lost.",
         (
             Patch(
-                _OPENING,
+                _STARTS,
                 "if meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]:",
                 'if meta and meta.topic_ids.get(topic) == "":',
             ),
@@ -230,13 +239,19 @@ MUTANTS: Final = (
     Mutant(
         "other-rules-open-the-lane",
         "A worker with an older file judges by it, and different messages are dropped as duplicates.",
-        (Patch(_OPENING, "            await self._require_rules(self.table.meta)\n", ""),),
+        (Patch(_OPENING, "            await self._checks.require_rules(self.table.meta)\n", ""),),
         f"{_LANE_RULES_TESTS}::test_a_worker_with_an_older_rule_opens_no_lane",
     ),
     Mutant(
         "one-worker-shrinks-rings",
         "A ring takes over the limits of the file of whoever opens it, whatever other live workers state.",
-        (Patch(_OPENING, "limits = limits if unlike else self._own_limits", "limits = self._own_limits"),),
+        (
+            Patch(
+                "agents/lane/opening/table_opening.py",
+                "limits = limits if unlike else self._own_limits",
+                "limits = self._own_limits",
+            ),
+        ),
         f"{_LANE_RULES_TESTS}::test_a_size_changes_when_all_live_workers_agree",
     ),
     Mutant(
@@ -244,7 +259,7 @@ MUTANTS: Final = (
         "Messages that a foreign consumer read while no worker ran are never accepted.",
         (
             Patch(
-                _OPENING,
+                _STARTS,
                 "if noted is None or self._group_watch is None:",
                 "if noted is None or self._group_watch:",
             ),
