@@ -17,8 +17,9 @@ from ringfence_kafka.config.load import load
 from ringfence_kafka.process import gc_settings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogReader
+from tables.change import TableOptions
 from tables.restore import ChangelogBounds
-from tables.table import LaneTable, TableOptions
+from tables.table import LaneTable
 
 
 async def probe(config: Path, folder: Path) -> dict[str, Any]:

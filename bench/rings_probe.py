@@ -21,9 +21,10 @@ from ringfence_kafka.config.load import load
 from ringfence_kafka.process import gc_settings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogReader
+from tables.change import TableOptions
 from tables.codec import encode_id
 from tables.restore import ChangelogBounds
-from tables.table import LaneTable, TableOptions
+from tables.table import LaneTable
 
 LOOKED_UP: Final = 100_000
 AT_ONCE: Final = 1_000

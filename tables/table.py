@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import native
 from ringfence_kafka.concurrency.cooperative import TimeSlices
-from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import PrerequisiteError, require
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Chunk, FormatError, Meta, Origin, Slot
@@ -91,7 +90,7 @@ class LaneTable:
         self._store.keep_in_memory(wanted)
 
     async def open(
-        self, kafka: KafkaSettings | Readers, topic: str, partition: int, bounds: ChangelogBounds
+        self, reader: LogReader, topic: str, partition: int, bounds: ChangelogBounds
     ) -> tuple[int, Restored]:
         """Bring ring and store to the changelog's high watermark. May be called again, after a failure.
 
@@ -104,7 +103,7 @@ class LaneTable:
             ForeignChangelogError: the changelog is another address's.
             LogStalledError: the changelog's end cannot be reached.
         """
-        restored = await self._restore.restore(ChangelogPartition(kafka, topic, partition, bounds))
+        restored = await self._restore.restore(ChangelogPartition(reader, topic, partition, bounds))
         return self._store.opened().epoch, restored
 
     def stored(self) -> StoredState | None:

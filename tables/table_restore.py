@@ -8,10 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import native
 from ringfence_kafka.concurrency.cooperative import TimeSlices, emptying
-from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.process.failpoints import reach
-from ringfence_kafka.readers import log_reader
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import LogReader
 from tables import native_changelog
 from tables.change import Restored, TableOptions
 from tables.codec import FormatError, Meta, Slot
@@ -33,7 +31,7 @@ log: Final = logging.getLogger("ringfence.table")
 class ChangelogPartition(NamedTuple):
     """The changelog partition of a lane, and how it is read."""
 
-    readers: KafkaSettings | Readers
+    reader: LogReader
     topic: str
     number: int
     bounds: ChangelogBounds
@@ -149,8 +147,8 @@ class TableRestore:
 
         await self._slices.run(restore.load())
         take = None if gathering is None else native_changelog.take
-        await log_reader.read(
-            changelog.readers, changelog.topic, changelog.number, start, high_watermark, consume, take
+        await changelog.reader.read_range(
+            changelog.topic, changelog.number, start, high_watermark, consume, take
         )
         restore.finish()
         return restore

@@ -37,7 +37,7 @@ from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.producer.transactional import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import LogReader
 from tables.change import Restored
 from tables.codec import FormatError
 from tables.table import LaneTable
@@ -82,7 +82,7 @@ class Opening:
         table: LaneTable | None = None,
         places: OpeningLimiter | None = None,
         clients: ProducerClients | None = None,
-        readers: Readers | None = None,
+        reader: LogReader | None = None,
         agreement: Agreement | None = None,
         group_watch: GroupWatch | None = None,
         state_folder: StateFolder | None = None,
@@ -100,7 +100,7 @@ class Opening:
             table: The lane's table, if it was here before.
             places: Limits how many lanes of the worker open at a time.
             clients: Connections that producers of many lanes share.
-            readers: Connections that read changelogs.
+            reader: Reads changelogs.
             agreement: Statements of live workers; None = this worker is alone.
             group_watch: Decides whose offsets are followed; None = all are.
             state_folder: Decides what happens if the lane's folder cannot be written; None = the lane waits until it can.
@@ -120,7 +120,7 @@ class Opening:
         self._doubtful = doubtful
         self._checks = LaneChecks(lane, cluster, agreement, denied)
         self._state = TableOpening(
-            lane, settings, cluster, self._checks, agreement, self._set_note, group_watch, state_folder, readers, slices, table
+            lane, settings, cluster, self._checks, agreement, self._set_note, group_watch, state_folder, reader, slices, table
         )  # fmt: skip
         self._kafka = settings.kafka
         self._cluster = cluster

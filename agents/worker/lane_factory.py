@@ -19,7 +19,7 @@ from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.producer.shared_clients import ProducerClients
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import RESTING_MAX, LogReader
 
 CLIENTS_MAX: Final = 64
 """Lanes beyond so many share connections. A broker answers the requests of one connection one after the other."""
@@ -56,7 +56,7 @@ class LaneFactory:
         self._took = took
         self._places = OpeningLimiter()
         self._clients = ProducerClients(settings.kafka, CLIENTS_MAX)
-        self._readers = Readers(settings.kafka)
+        self._reader = LogReader(settings.kafka, RESTING_MAX)
 
     def lane(self, place: Partition, changed: Callable[[], None]) -> Lane:
         """Make a lane; ``changed`` is called whenever its state may have changed."""
@@ -77,7 +77,7 @@ class LaneFactory:
             table=self.tables.take(place),
             places=self._places,
             clients=self._clients,
-            readers=self._readers,
+            reader=self._reader,
             agreement=self._agreement,
             group_watch=self._group_watch,
             state_folder=self._state_folder,
@@ -87,4 +87,4 @@ class LaneFactory:
         """Close kept tables and connections."""
         self.tables.close()
         await self._clients.stop()
-        await self._readers.stop()
+        await self._reader.stop()

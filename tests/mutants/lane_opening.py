@@ -145,12 +145,12 @@ MUTANTS: Final = (
             Patch(_TABLE, "import logging\n", "import asyncio\nimport logging\n"),
             Patch(
                 _TABLE,
-                "await log_reader.read(\n"
-                "            changelog.readers, changelog.topic, changelog.number, start, high_watermark, consume, take\n"
+                "await changelog.reader.read_range(\n"
+                "            changelog.topic, changelog.number, start, high_watermark, consume, take\n"
                 "        )",
                 "self.reading = asyncio.create_task(\n"
-                "            log_reader.read(\n"
-                "                changelog.readers, changelog.topic, changelog.number, start, high_watermark, consume, take\n"
+                "            changelog.reader.read_range(\n"
+                "                changelog.topic, changelog.number, start, high_watermark, consume, take\n"
                 "            )\n"
                 "        )",
             ),

@@ -31,7 +31,8 @@ import ringfence_kafka.producer.shared_clients
 import ringfence_kafka.producer.transactional
 import ringfence_kafka.readers.consumers
 import tables.codec
-import tables.table
+import tables.lane_store
+import tables.table_restore
 from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.concurrency import timeouts
 from ringfence_kafka.producer import transaction_v1, transaction_v2, transaction_version
@@ -196,8 +197,8 @@ def simulated() -> Iterator[None]:
         (time, "perf_counter", _virtual_monotonic),
         (time, "time", _virtual_wall),
         (timeouts, "random", DICE),
-        (tables.table, "secrets", DICE),
-        (tables.table, "Store", MemoryStore),
+        (tables.table_restore, "secrets", DICE),
+        (tables.lane_store, "Store", MemoryStore),
         (agents.lane.cursor, "log", _EAR),
         (ringfence_client.partition.lease_acquisition, "log", _EAR),
         (ringfence_client.partition.parked_reader, "log", _EAR),

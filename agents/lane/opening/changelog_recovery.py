@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from agents.output.changelog import batches_of
-from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer.transactional import TransactionalProducer
-from ringfence_kafka.readers import log_reader
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import LogReader
 from tables import codec
 from tables.codec import META_KEY, Meta
 from tables.restore import ChangelogBounds
@@ -55,7 +53,7 @@ class Lost(NamedTuple):
 
 
 async def find_lost(
-    table: LaneTable, changelog: Changelog, readers: Readers | KafkaSettings, app: str, address: str
+    table: LaneTable, changelog: Changelog, reader: LogReader, app: str, address: str
 ) -> Lost | None:
     """Return what RocksDB has and the changelog lacks; None = the changelog is the one that RocksDB follows, or RocksDB is empty.
 
@@ -70,7 +68,7 @@ async def find_lost(
     recreated = known_id not in {None, changelog.topic_id}
     if not recreated and _reaches(stored, changelog.bounds):
         return None
-    meta = await _newest_meta(changelog, readers)
+    meta = await _newest_meta(changelog, reader)
     if meta is not None and (not recreated or meta.topic_ids.get(changelog.topic) == changelog.topic_id):
         # It lost its tail, or this worker was away for long. Or the IDs are written already, by whoever had the lane.
         return Lost(stored, meta) if recreated and meta.incarnation != stored.meta.incarnation else None
@@ -82,7 +80,7 @@ def _reaches(stored: StoredState, bounds: ChangelogBounds) -> bool:
     return stored.position <= bounds.high_watermark and bounds.start < bounds.high_watermark
 
 
-async def _newest_meta(changelog: Changelog, readers: Readers | KafkaSettings) -> Meta | None:
+async def _newest_meta(changelog: Changelog, reader: LogReader) -> Meta | None:
     found: list[Meta] = []
 
     async def consume(records: Iterable[Any]) -> None:
@@ -92,7 +90,7 @@ async def _newest_meta(changelog: Changelog, readers: Readers | KafkaSettings) -
                 found[:] = [codec.decode_meta(record.value)]
 
     start, end = changelog.bounds.start, changelog.bounds.high_watermark
-    await log_reader.read(readers, changelog.topic, changelog.partition, start, end, consume)
+    await reader.read_range(changelog.topic, changelog.partition, start, end, consume)
     return found[0] if found else None
 
 

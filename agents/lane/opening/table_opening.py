@@ -26,7 +26,7 @@ from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.transactional import TransactionalProducer
-from ringfence_kafka.readers.log_reader import Readers
+from ringfence_kafka.readers.log_reader import LogReader
 from tables.change import Restored, TableOptions
 from tables.restore import ChangelogBounds
 from tables.rocksdb.errors import StateFolderError
@@ -55,7 +55,7 @@ class TableOpening:
         note: Callable[[str], None],
         group_watch: GroupWatch | None = None,
         state_folder: StateFolder | None = None,
-        readers: Readers | None = None,
+        reader: LogReader | None = None,
         slices: TimeSlices | None = None,
         table: LaneTable | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class TableOpening:
         self._agreement = agreement
         self._note = note
         self._folder = state_folder
-        self._readers = readers or settings.kafka
+        self._reader = reader or LogReader(settings.kafka)
         self._slices = slices
         self._own_limits = limits_of(lane.address)
         self.table = table or self._new_table(self._own_limits)
@@ -129,7 +129,7 @@ class TableOpening:
         topic_id = facts.topic_ids[self._lane.changelog]
         changelog = Changelog(self._lane.changelog, self._lane.partition, topic_id, bounds)
         name = self._lane.address.name
-        lost = await find_lost(self.table, changelog, self._readers, self._lane.app_id, name)
+        lost = await find_lost(self.table, changelog, self._reader, self._lane.app_id, name)
         if lost is None:
             return bounds
         if not lost.usable:
@@ -158,7 +158,7 @@ class TableOpening:
 
     async def _open_table(self, bounds: ChangelogBounds) -> tuple[int, Restored]:
         """Open the table with the limits in force. Before the meta record is read nobody knows the recorded ones."""
-        found = await self.table.open(self._readers, self._lane.changelog, self._lane.partition, bounds)
+        found = await self.table.open(self._reader, self._lane.changelog, self._lane.partition, bounds)
         meta = self.table.meta
         limits = self._own_limits if meta is None else recorded_limits(meta)
         unlike = (
@@ -176,7 +176,7 @@ class TableOpening:
         await self.table.dispose()
         self.table = self._new_table(limits)
         self.table.keep_in_memory(in_memory)
-        return await self.table.open(self._readers, self._lane.changelog, self._lane.partition, bounds)
+        return await self.table.open(self._reader, self._lane.changelog, self._lane.partition, bounds)
 
     async def warm_up(self) -> Restored:
         """Restore what is committed now, while another worker has the lane: its RocksDB is then a prefix of the changelog, as any."""
@@ -185,7 +185,7 @@ class TableOpening:
             start = await self._cluster.offsets.log_start(self._lane.changelog, self._lane.partition)
             end = await self._cluster.offsets.stable_end(self._lane.changelog, self._lane.partition)
         bounds = ChangelogBounds(start, end, facts.delete_retention_s)
-        _, restored = await self.table.open(self._readers, self._lane.changelog, self._lane.partition, bounds)
+        _, restored = await self.table.open(self._reader, self._lane.changelog, self._lane.partition, bounds)
         log.info(
             "lane %s restored before it is ours: %d changelog records in %.2f s (%s)",
             self._lane.name, restored.records, restored.seconds, describe_store(restored, self.table),

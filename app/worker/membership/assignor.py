@@ -5,22 +5,18 @@ Members exchange what Faust's members do, because workers of other versions may 
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from agents.rules.member_statements import KEY, decode
-from app.worker.membership.lane_assignment import AssignedLane, assign_lanes, units_of
+from app.worker.membership.lane_assignment import Joined, Partition, deal
 from ringfence_kafka.aiokafka_patches import faust_parts
 from ringfence_kafka.groups.static_members import Member
 
 _NEWCOMER: Final = ""
 """Stands for a member ID that the group is still to give."""
-
-Partition = tuple[str, int]
-Joined = tuple[str, Collection[str], Collection[Partition]]
-"""URL, topics and partitions of a member."""
 
 
 class LaneAssignor(faust_parts.Assignor):
@@ -61,44 +57,3 @@ class LaneAssignor(faust_parts.Assignor):
             joined[member.member_id] = (url, member.metadata.subscription, member.assigned)
         given = deal(joined, self.app.parts.group.topics_together, counts)[_NEWCOMER]
         return {(topic, number) for topic, numbers in given.items() for number in numbers}
-
-
-def deal(
-    joined: Mapping[str, Joined],
-    pairs: Iterable[Collection[str]],
-    counts: Mapping[str, int],
-    unusable: Collection[str] = (),
-) -> dict[str, dict[str, list[int]]]:
-    """Partitions by topic for each member. Their URLs order the members, since IDs are new at each join.
-
-    Args:
-        joined: Members.
-        pairs: The topics of each address.
-        counts: Partitions of each topic.
-        unusable: Members that cannot write their state: they get nothing if the others subscribe to all topics.
-    """
-    able = {member: item for member, item in joined.items() if member not in unusable}
-    subscribed, wanted = (
-        {topic for _, topics, _ in items.values() for topic in topics} for items in (able, joined)
-    )
-    if able and subscribed >= wanted:
-        nothing: dict[str, dict[str, list[int]]] = {member: {} for member in joined if member not in able}
-        joined = able
-    else:
-        nothing = {}
-    members = sorted(joined, key=lambda member: (joined[member][0], member))
-    units, topics = units_of({member: joined[member][1] for member in members}, pairs, counts)
-    unit_of = {topic: name for name, items in topics.items() for topic in items}
-    held = {
-        member: {
-            AssignedLane(unit_of[topic], number) for topic, number in joined[member][2] if topic in unit_of
-        }
-        for member in members
-    }
-    dealt: dict[str, dict[str, list[int]]] = {member: {} for member in members}
-    for member, lane in assign_lanes(units, held).items():
-        for name, number in lane:
-            for topic in topics[name]:
-                if number < counts[topic]:
-                    dealt[member].setdefault(topic, []).append(number)
-    return dealt | nothing
