@@ -119,7 +119,7 @@ MUTANTS: Final = (
         "A process that slept past its session takes its own idea of the generation for the broker's.",
         (
             Patch(
-                "ringfence_kafka/aiokafka_patches/internals.py",
+                "ringfence_kafka/aiokafka_patches/membership.py",
                 "return well and bool(coordinator.generation == generation)",
                 "return bool(coordinator.generation == generation)",
             ),
