@@ -14,44 +14,40 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 
 from ringfence_client.consumer import app_id_check, group_terms
 from ringfence_client.consumer.group_terms import Terms
+from ringfence_kafka.groups.balanced_sticky import Unit, UnitPartition, balanced_sticky
 
 _VERSION: Final = 0
 """Of Kafka's format."""
+_TOPIC: Final = "topic"
+"""Name of the only unit: topics are assigned each by itself."""
 
 Owned = Mapping[int, int]
 """Fencing tokens by partition; 0 where it was assigned, and is not held yet."""
 
 
 def share(partitions: Iterable[int], owned: Mapping[str, Owned]) -> dict[str, list[int]]:
-    """Assign partitions; pure.
+    """Assign the partitions of one topic; pure. A partition that is not held yet moves first: no handler runs for it.
 
     Args:
         partitions: All there are.
-        owned: Tokens by partition that each member says it has; at least one member.
+        owned: Tokens by partition that each member states; at least one member.
 
     Returns:
-        The partitions of each member, ascending: as many as any other, or one less. No other assignment that is as even moves fewer.
+        Partitions of each member, ascending; see :func:`ringfence_kafka.groups.balanced_sticky.balanced_sticky`.
     """
-    everything = sorted(partitions)
-    kept: dict[str, list[int]] = {member: [] for member in sorted(owned)}
-    for partition in everything:
-        said = [(value[partition], member) for member, value in owned.items() if partition in value]
-        if said:
-            kept[max(said)[1]].append(partition)
-    least, more = divmod(len(everything), len(kept))
-    # Who has most keeps one more.
-    ranked = sorted(kept, key=lambda member: (-len(kept[member]), member))
-    quotas = {member: least + (number < more) for number, member in enumerate(ranked)}
-    for member, quota in quotas.items():
-        # What is not held yet goes first: nothing of it runs.
-        kept[member] = sorted(kept[member], key=lambda each: (owned[member][each] == 0, each))[:quota]
-    given = {number for value in kept.values() for number in value}
-    free = [number for number in everything if number not in given]
-    for member in reversed(ranked):
-        wanted = quotas[member] - len(kept[member])
-        kept[member] += free[:wanted]
-        free = free[wanted:]
-    return {member: sorted(items) for member, items in kept.items()}
+    latest: dict[int, tuple[int, str]] = {}
+    for member, tokens in owned.items():
+        for number, token in tokens.items():
+            latest[number] = max(latest.get(number, (token, member)), (token, member))
+    held: dict[str, list[UnitPartition]] = {member: [] for member in sorted(owned)}
+    for number, (_, member) in latest.items():
+        held[member].append(UnitPartition(_TOPIC, number))
+
+    def rank(member: str, item: UnitPartition) -> tuple[bool, int]:
+        return not owned[member].get(item.partition), item.partition
+
+    assigned = balanced_sticky({_TOPIC: Unit(sorted(partitions), list(held))}, held, rank)
+    return {member: [item.partition for item in items] for member, items in assigned.items()}
 
 
 class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]

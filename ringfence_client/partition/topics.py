@@ -5,8 +5,9 @@ from typing import Final
 
 from ringfence_client.partition.dead_letters import DeadLetterTopic
 from ringfence_client.progress import progress_topic
-from ringfence_client.progress.topic_checks import letter_faults, progress_faults
+from ringfence_client.progress.topic_checks import LETTERS, PROGRESS
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topic_rules import problems
 from ringfence_kafka.admin.topics import ADDED_BYTES, BROKER_TIME, MESSAGE_BYTES_DEFAULT, missing
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, TopicError
@@ -38,7 +39,8 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
         await cluster.topics.create(topic, partitions, address.replication_factor, config)
     # Whoever made them: one broker shows what was just made before another one does.
     described = await cluster.topics.await_created([letters, kept], APPEAR_LIMIT_S)
-    if faults := [*letter_faults(address, described[letters]), *progress_faults(described[kept])]:
+    faults = problems(described[letters], LETTERS, address.name) + problems(described[kept], *PROGRESS)
+    if faults:
         raise TopicError("; ".join(faults))
     return DeadLetterTopic(letters, described[letters].partitions, described[letters].message_bytes_max)
 

@@ -44,7 +44,13 @@ MUTANTS: Final = (
     Mutant(
         "written-though-a-part-is-too-large",
         "All parts but the one that its topic does not take are accepted: the transaction is torn.",
-        (Patch(_EMITTER, "        if too_large:\n", "        if too_large and not outcome.units:\n"),),
+        (
+            Patch(
+                _EMITTER,
+                "        if too_large:\n",
+                "        if too_large and not any(item.unit for item in outcome.here):\n",
+            ),
+        ),
         f"{_PATH_ENVELOPES_TESTS}::test_part_too_large_for_its_topic",
     ),
     Mutant(
@@ -65,11 +71,13 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "            if count and count + len(unit.groups) > PARTS_MAX:\n                return offset\n",
+                "            if count and count + len(unit.groups) > PARTS_MAX:\n",
                 "            if count + len(unit.groups) > PARTS_MAX:\n"
-                "                unit = units[offset] = unit._replace(\n"
-                "                    **{each: getattr(unit, each)[: PARTS_MAX - count] for each in unit._fields[:-1]}\n"
-                "                )\n",
+                "                unit = unit._replace(\n"
+                "                    **{name: getattr(unit, name)[: PARTS_MAX - count] for name in unit._fields[:-1]}\n"
+                "                )\n"
+                "                item.open(unit)\n"
+                "            if count < 0:\n",
             ),
         ),
         f"{_PATH_ENVELOPES_TESTS}::test_cut",
@@ -80,9 +88,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "            groups[number] = record.key\n"
-                "            if record.key is not None or ids[number] is not None:\n",
-                "            groups[number] = None\n            if ids[number] is not None:\n",
+                "            groups[number] = records[number].key\n",
+                "            groups[number] = None\n",
             ),
         ),
         f"{_PATH_ENVELOPES_TESTS}::test_home_by_the_key_alone",
