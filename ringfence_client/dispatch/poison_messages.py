@@ -108,18 +108,14 @@ class PoisonMessages:
     def _may_begin(self, *, last: bool, admitted: bool = False) -> bool:
         """Return whether another attempt may begin beside those that have begun, and those that are about to."""
         if last:
-            due = admitted or not (self._admitted or (self._before_last and self._others_stand()))
+            others_stand = self._before_last and any(other.stands for other in self._others)
+            due = admitted or not (self._admitted or others_stand)
             return due and not self._alone and len(self._unended) < self._slots
         if any(self._alone.values()) or any(self._admitted.values()):
             return False
-        due = admitted or not (self._last_stands() and not self._before_last)
+        last_stands = len(self._unended) < self._slots and any(item.stands for item in self._lasts)
+        due = admitted or not last_stands or bool(self._before_last)
         return due and len(self._begun) + len(self._admitted) < self._concurrency
-
-    def _others_stand(self) -> bool:
-        return any(other.stands for other in self._others)
-
-    def _last_stands(self) -> bool:
-        return len(self._unended) < self._slots and any(last.stands for last in self._lasts)
 
     def _next(self) -> _Waiting | None:
         """Take the next turn that may begin out of its line; None = none may."""

@@ -131,13 +131,10 @@ class RestingTurns:
         self.preparing: Counter[HeldPartition] = Counter()
         """How many of those a partition has."""
 
-    def next_fresh(self) -> Turn | None:
-        """Take a turn that is due and whose first message has not failed yet."""
-        return self._due.popleft() if self._due else None
-
-    def next_retry(self) -> Turn | None:
-        """Take a turn that is due for another attempt."""
-        return self._retries.popleft() if self._retries else None
+    def next_due(self, *, retry: bool) -> Turn | None:
+        """Take a turn that is due: for another attempt, or for the first one."""
+        turns = self._retries if retry else self._due
+        return turns.popleft() if turns else None
 
     def due(self, turn: Turn) -> None:
         """Have it go on as soon as a slot is free, and its partition is not suspended."""
